@@ -1,0 +1,1 @@
+"""What hangs on the board, in order and by name."""

@@ -1,0 +1,1 @@
+"""The `pegboard` command, one file per verb."""

@@ -1,0 +1,1 @@
+"""Connections from our side to a server."""

@@ -1,0 +1,121 @@
+"""The one tree of errors, and what each of them means on the wire.
+
+PegboardError
+├── Refusal                  a request that is answered with a JSON-RPC error
+│   ├── ParseFailure         -32700  the peer's bytes are not JSON we accept
+│   ├── InvalidRequest       -32600  JSON, but not a message of this protocol
+│   ├── MethodNotFound       -32601  a method this revision or server does not have
+│   ├── InvalidParams        -32602  a method's parameters are wrong or name nothing we know
+│   │   └── UnknownTool      -32602  with the closest names we do have
+│   ├── InternalFailure      -32603  our fault; the text is in the log under an id
+│   │   └── Busy             -32603  a limit is reached; come back later
+│   ├── HeaderMismatch       -32020  the HTTP headers and the body disagree
+│   ├── MissingCapability    -32021  the client did not declare what the call needs
+│   ├── UnsupportedVersion   -32022  a protocol revision we do not speak
+│   ├── SessionRequired      -32602  a legacy request that names no session
+│   └── SessionNotFound      -32001  a session that ended, expired or belongs to somebody else
+├── ToolError                what a tool's author says to the model: an `isError` result
+│   └── InvalidArguments     the same, in the shape of our own argument refusals
+├── DeclarationError         a tool, resource or prompt was declared wrongly: the author's to fix
+└── SetupError               a command line, file or environment is wrong: the operator's to fix
+
+Codes are those of revision 2026-07-28; the doors map them for older clients. A message says what was wrong, what was
+got, what is allowed and what to do next. Text of an unexpected exception never enters one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+
+class PegboardError(Exception):
+    """Everything this package raises on purpose."""
+
+
+class Refusal(PegboardError):
+    """A request that is answered with a JSON-RPC error."""
+
+    code: ClassVar[int] = -32603
+    status: ClassVar[int] = 200
+
+    def __init__(self, message: str, data: Any = None, *, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.data = data
+        self.retry_after = retry_after
+
+
+class ParseFailure(Refusal):
+    code, status = -32700, 400
+
+
+class InvalidRequest(Refusal):
+    code, status = -32600, 400
+
+
+class MethodNotFound(Refusal):
+    code, status = -32601, 404
+
+
+class InvalidParams(Refusal):
+    code, status = -32602, 400
+
+
+class UnknownTool(InvalidParams):
+    pass
+
+
+class InternalFailure(Refusal):
+    code, status = -32603, 200
+
+
+class Busy(InternalFailure):
+    status = 503
+
+
+class HeaderMismatch(Refusal):
+    code, status = -32020, 400
+
+
+class MissingCapability(Refusal):
+    code, status = -32021, 400
+
+    def __init__(self, message: str, required: Mapping[str, Any]) -> None:
+        super().__init__(message, {"requiredCapabilities": dict(required)})
+
+
+class UnsupportedVersion(Refusal):
+    code, status = -32022, 400
+
+    def __init__(self, requested: str, supported: Sequence[str]) -> None:
+        listed = ", ".join(supported)
+        super().__init__(
+            f"Unsupported protocol version {requested[:40]!r}: use one of {listed}",
+            {"requested": requested, "supported": list(supported)},
+        )
+
+
+class SessionRequired(Refusal):
+    code, status = -32602, 400
+
+
+class SessionNotFound(Refusal):
+    code, status = -32001, 404
+
+
+class ToolError(PegboardError):
+    """Raised in a tool: its text reaches the model as an `isError` result."""
+
+    def __init__(self, message: str, *, meta: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.meta = meta
+
+
+class DeclarationError(PegboardError):
+    """A tool, resource or prompt was declared wrongly; the text names the file, the line and the fix."""
+
+
+class SetupError(PegboardError):
+    """A command line, a file or the environment is wrong; the text names the key and the fix."""

@@ -1,0 +1,40 @@
+"""Every bound of the house in one place, all of them settable."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Sizes are bytes, times are seconds; what happens at a limit is said where it is enforced."""
+
+    connections: int = 10_000
+    pipelined: int = 8
+    inline_answers: int = 16
+    head_bytes: int = 32 * 1024
+    head_lines: int = 100
+    head_seconds: float = 10.0
+    body_bytes: int = 4 * 1024 * 1024
+    body_seconds: float = 30.0
+    body_rate: int = 1024
+    idle_seconds: float = 75.0
+    write_buffer: int = 64 * 1024
+    write_seconds: float = 30.0
+
+    json_depth: int = 128
+    integer_digits: int = 400
+    batch: int = 100
+
+    calls: int = 4096
+    calls_per_caller: int = 256
+    quiet_seconds: float = 5.0
+    threads: int = 32
+    thread_queue: int = 512
+    result_bytes: int = 16 * 1024 * 1024
+
+    line_bytes: int = 16 * 1024 * 1024
+
+    sessions: int = 10_000
+    session_seconds: float = 1800.0
+
+    drain_seconds: float = 10.0

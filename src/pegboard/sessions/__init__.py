@@ -1,0 +1,1 @@
+"""What legacy clients need remembered between requests."""

@@ -1,0 +1,1 @@
+"""The doors by which requests come in, and the endpoint behind them."""
