@@ -1,0 +1,39 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`. Neither needs root.
+
+# The first Python that can run the scripts; they look for the newest one themselves.
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 $(HOME)/.pyenv/versions/3.1[1-9]*/bin/python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+FAST := not peer and not browser and not slow
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo check test test-long bench pin clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## build .venv and the environments of the foreign peers (under a second when nothing changed)
+	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it with `make PYTHON=…`)) scripts/set_up.py
+
+demo: ## install the core alone and play with a running board
+	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it with `make PYTHON=…`)) scripts/demo.py
+
+check: setup ## ruff, mypy strict, import layers
+	@.venv/bin/python scripts/check.py
+
+test: check ## everything that must be green: checks, tests, the oldest Python, the built wheel
+	.venv/bin/python -m pytest -n 2 -m "not slow"
+	@if [ -x .venv-oldest/bin/python ]; then set -x; .venv-oldest/bin/python -m pytest -n 2 -m "$(FAST)"; fi
+	@.venv/bin/python scripts/try_wheel.py
+
+test-long: setup ## the tests that take minutes
+	.venv/bin/python -m pytest -n 2 -m slow
+
+bench: setup ## measure against the peers
+	.venv/bin/python bench/run.py
+
+pin: setup ## choose the newest versions anew (constraints.txt, tests/peers/mcp1.txt)
+	@$(PYTHON) scripts/pin.py
+
+clean: ## remove every environment and cache
+	rm -rf .venv .venv-oldest .venv-demo .uv .peers tests/peers/node/node_modules build dist \
+		.mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .coverage.*

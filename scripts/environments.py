@@ -1,0 +1,108 @@
+"""Builds the isolated environments of this repository, each only when what it is made of has changed."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from interpreters import ROOT, Interpreter, candidates
+
+CONSTRAINTS = ROOT / "constraints.txt"
+_started = time.monotonic()
+
+
+def say(text: str) -> None:
+    """A line for the person waiting, with the seconds since the start."""
+    print(f"[{time.monotonic() - _started:5.1f} s] {text}", file=sys.stderr, flush=True)
+
+
+def run(command: Sequence[str | Path], *, fix: str, cwd: Path = ROOT, env: dict[str, str] | None = None) -> None:
+    """Runs quietly; when it fails, shows all it said, the command, and what may be done about it."""
+    done = subprocess.run(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        sys.exit(f"{done.stdout}\nFailed ({done.returncode}): {' '.join(map(str, command))}\nFix: {fix}")
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Two people (or two terminals) may set up the same checkout; the second waits and then finds it done."""
+    with (ROOT / ".setup.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another set-up is running here; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def digest(*parts: Path | str) -> str:
+    """A fingerprint of files' bytes and of words."""
+    seen = hashlib.sha256()
+    for part in parts:
+        seen.update(part.read_bytes() if isinstance(part, Path) else part.encode())
+        seen.update(b"\0")
+    return seen.hexdigest()
+
+
+def recipe(*parts: Path | str) -> str:
+    """The fingerprint of an environment: what goes in, how it is built, and which interpreters could carry it."""
+    scripts = [Path(__file__), ROOT / "scripts" / "interpreters.py"]
+    return digest(*parts, *scripts, *map(str, candidates()))
+
+
+def is_current(folder: Path, stamp: str) -> bool:
+    try:
+        return (folder / "stamp").read_text() == stamp
+    except OSError:
+        return False
+
+
+def mark_current(folder: Path, stamp: str) -> None:
+    (folder / "stamp").write_text(stamp)
+
+
+def uv(python: Interpreter) -> Path:
+    """The installer: the system's `uv` when there is one, else one from the package index in a folder of its own."""
+    if (found := shutil.which("uv")) and subprocess.run([found, "--version"], capture_output=True).returncode == 0:
+        return Path(found)
+    own = ROOT / ".uv" / "bin" / "uv"
+    if not own.exists():
+        say("installing uv")
+        run([python.path, "-m", "venv", ROOT / ".uv"], fix="install the `venv` module of this Python")
+        fix = "check that pip reaches a package index (pip config list), then run make again"
+        run([own.with_name("python"), "-m", "pip", "install", "--quiet", "uv"], fix=fix)
+    return own
+
+
+def build(folder: Path, python: Interpreter, stamp: str, packages: Sequence[str | Path]) -> None:
+    """Makes `folder` an environment of `python` holding exactly `packages` and what they need."""
+    say(f"{folder.relative_to(ROOT)}: Python {python}")
+    installer = uv(python)
+    # A folder that already has this interpreter is brought up to date in place: someone may be running from it.
+    if not _is_made_of(folder, python):
+        run([installer, "venv", "--quiet", "--clear", "--python", python.path, folder], fix=f"delete {folder.name}")
+    command = [installer, "pip", "install", "--quiet", "--exact", "--python", folder / "bin" / "python"]
+    # Links instead of copies need one file system for cache and checkout; uv copies by itself otherwise.
+    run(
+        [*command, *packages],
+        fix=f"check the network and the package index settings (UV_DEFAULT_INDEX), or delete {folder.name}",
+        env={**os.environ, "UV_NO_PROGRESS": "1"},
+    )
+    mark_current(folder, stamp)
+
+
+def _is_made_of(folder: Path, python: Interpreter) -> bool:
+    try:
+        settings = (folder / "pyvenv.cfg").read_text()
+    except OSError:
+        return False
+    home = Path(python.path).resolve().parent
+    return f"home = {home}\n" in settings and (folder / "bin" / "python").exists()

@@ -1,0 +1,55 @@
+"""Builds everything that running and testing this repository needs; the second time it only looks."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import node
+from environments import CONSTRAINTS, build, is_current, mark_current, one_at_a_time, recipe, say
+from interpreters import ROOT, newest_and_oldest
+
+PROJECT = ROOT / "pyproject.toml"
+MCP1 = ROOT / "tests" / "peers" / "mcp1.txt"
+
+MAIN_FOLDER = ROOT / ".venv"
+OLDEST_FOLDER = ROOT / ".venv-oldest"
+MCP1_FOLDER = ROOT / ".peers" / "mcp1"
+
+# Pegboard itself, editable, with every extra.
+PEGBOARD: list[str | Path] = ["--constraints", CONSTRAINTS, "--build-constraints", CONSTRAINTS, "--editable", ".[all]"]
+
+
+def main() -> None:
+    with one_at_a_time():
+        system = node.system_node()
+        groups = ["dev"] if system else ["dev", "node"]
+        main_stamp = recipe(PROJECT, CONSTRAINTS, *groups)
+        oldest_stamp = recipe(PROJECT, CONSTRAINTS, "test")
+        mcp1_stamp = recipe(MCP1)
+
+        is_main_ready = is_current(MAIN_FOLDER, main_stamp)
+        is_oldest_ready = is_current(OLDEST_FOLDER, oldest_stamp)
+        is_mcp1_ready = is_current(MCP1_FOLDER, mcp1_stamp)
+        if is_main_ready and is_oldest_ready and is_mcp1_ready and node.is_ready():
+            return
+
+        newest, oldest = newest_and_oldest()
+        if not is_main_ready:
+            build(MAIN_FOLDER, newest, main_stamp, [*PEGBOARD, *(word for group in groups for word in ("--group", group))])
+        if not is_oldest_ready and oldest.version[:2] != newest.version[:2]:
+            build(OLDEST_FOLDER, oldest, oldest_stamp, [*PEGBOARD, "--group", "test"])
+        elif not is_oldest_ready:
+            # Nothing older to test on: a folder with a stamp and no interpreter says so.
+            shutil.rmtree(OLDEST_FOLDER, ignore_errors=True)
+            OLDEST_FOLDER.mkdir()
+            mark_current(OLDEST_FOLDER, oldest_stamp)
+        if not is_mcp1_ready:
+            build(MCP1_FOLDER, newest, mcp1_stamp, ["--constraints", MCP1, "mcp"])
+        if not node.is_ready():
+            node.install(system or node.wheel_node(MAIN_FOLDER / "bin" / "python"))
+        say("ready")
+
+
+if __name__ == "__main__":
+    main()
