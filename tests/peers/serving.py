@@ -1,0 +1,61 @@
+"""Runs the `pegboard` command as a server that foreign clients can reach."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PEGBOARD = Path(sys.executable).with_name("pegboard")
+START_WITHIN = 20.0
+STOP_WITHIN = 15.0
+
+
+@contextmanager
+def serve(*words: str | Path) -> Iterator[str]:
+    """Runs `pegboard <words> --http --port P` until the block ends; gives the address of its root."""
+    port = _free_port()
+    command = [str(PEGBOARD), *map(str, words), "--http", "--port", str(port)]
+    address = f"http://127.0.0.1:{port}"
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            _wait_until_healthy(address, process, log)
+            yield address
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_WITHIN)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise AssertionError(f"{' '.join(command)} ignored SIGTERM for {STOP_WITHIN:g} s") from None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_until_healthy(address: str, process: subprocess.Popen[bytes], log: IO[str]) -> None:
+    deadline = time.monotonic() + START_WITHIN
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(f"{address}/health", timeout=2):
+                return
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(0.05)
+    log.seek(0)
+    what = "is not healthy" if process.poll() is None else f"ended with status {process.returncode}"
+    raise AssertionError(f"{address} {what}; it said:\n{log.read()}")
