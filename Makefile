@@ -6,7 +6,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 FAST := not peer and not browser and not slow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-long bench pin clean
+.PHONY: help setup demo check fix test test-long bench pin clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,7 +31,10 @@ test-long: setup ## the tests that take minutes
 bench: setup ## measure against the peers
 	.venv/bin/python bench/run.py
 
-pin: setup ## choose the newest versions anew (constraints.txt, tests/peers/mcp1.txt)
+fix: setup ## format, and repair what ruff can
+	.venv/bin/ruff check --fix --quiet .; .venv/bin/ruff format .
+
+pin: ## choose the newest versions anew (constraints.txt, tests/peers/mcp1.txt)
 	@$(PYTHON) scripts/pin.py
 
 clean: ## remove every environment and cache

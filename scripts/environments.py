@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
@@ -15,7 +14,10 @@ from pathlib import Path
 
 from interpreters import ROOT, Interpreter, candidates
 
+Words = list[str | Path]
+
 CONSTRAINTS = ROOT / "constraints.txt"
+PINS: Words = ["--constraints", CONSTRAINTS, "--build-constraints", CONSTRAINTS]
 _started = time.monotonic()
 
 
@@ -89,13 +91,9 @@ def build(folder: Path, python: Interpreter, stamp: str, packages: Sequence[str 
     # A folder that already has this interpreter is brought up to date in place: someone may be running from it.
     if not _is_made_of(folder, python):
         run([installer, "venv", "--quiet", "--clear", "--python", python.path, folder], fix=f"delete {folder.name}")
-    command = [installer, "pip", "install", "--quiet", "--exact", "--python", folder / "bin" / "python"]
-    # Links instead of copies need one file system for cache and checkout; uv copies by itself otherwise.
-    run(
-        [*command, *packages],
-        fix=f"check the network and the package index settings (UV_DEFAULT_INDEX), or delete {folder.name}",
-        env={**os.environ, "UV_NO_PROGRESS": "1"},
-    )
+    into: Words = ["--quiet", "--exact", "--python", folder / "bin" / "python"]
+    fix = f"check the network and the package index settings (UV_DEFAULT_INDEX), or delete {folder.name}"
+    run([installer, "pip", "install", *into, *packages], fix=fix)
     mark_current(folder, stamp)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import node
-from environments import CONSTRAINTS, build, is_current, mark_current, one_at_a_time, recipe, say
+from environments import CONSTRAINTS, PINS, Words, build, is_current, mark_current, one_at_a_time, recipe, say
 from interpreters import ROOT, newest_and_oldest
 
 PROJECT = ROOT / "pyproject.toml"
@@ -17,13 +16,13 @@ OLDEST_FOLDER = ROOT / ".venv-oldest"
 MCP1_FOLDER = ROOT / ".peers" / "mcp1"
 
 # Pegboard itself, editable, with every extra.
-PEGBOARD: list[str | Path] = ["--constraints", CONSTRAINTS, "--build-constraints", CONSTRAINTS, "--editable", ".[all]"]
+PEGBOARD: Words = [*PINS, "--editable", ".[all]"]
 
 
 def main() -> None:
     with one_at_a_time():
         system = node.system_node()
-        groups = ["dev"] if system else ["dev", "node"]
+        groups = ["--group", "dev"] if system else ["--group", "dev", "--group", "node"]
         main_stamp = recipe(PROJECT, CONSTRAINTS, *groups)
         oldest_stamp = recipe(PROJECT, CONSTRAINTS, "test")
         mcp1_stamp = recipe(MCP1)
@@ -36,7 +35,7 @@ def main() -> None:
 
         newest, oldest = newest_and_oldest()
         if not is_main_ready:
-            build(MAIN_FOLDER, newest, main_stamp, [*PEGBOARD, *(word for group in groups for word in ("--group", group))])
+            build(MAIN_FOLDER, newest, main_stamp, [*PEGBOARD, *groups])
         if not is_oldest_ready and oldest.version[:2] != newest.version[:2]:
             build(OLDEST_FOLDER, oldest, oldest_stamp, [*PEGBOARD, "--group", "test"])
         elif not is_oldest_ready:

@@ -1,0 +1,34 @@
+"""Runs the static checks, all of them even when one fails, so that one run tells everything."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from environments import Words, say
+from interpreters import ROOT
+
+BIN = Path(sys.executable).parent
+CHECKS: tuple[tuple[str, Words, str], ...] = (
+    ("ruff check", [BIN / "ruff", "check", "--quiet", "."], "make fix"),
+    ("ruff format", [BIN / "ruff", "format", "--check", "--quiet", "."], "make fix"),
+    ("mypy", [BIN / "mypy"], "annotate, or ignore one code on one line with its reason"),
+    ("import layers", [BIN / "lint-imports", "--no-cache"], "import only downwards: the order is in pyproject.toml"),
+)
+
+
+def main() -> None:
+    failed = []
+    for name, command, fix in CHECKS:
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        say(f"{name}: {'ok' if done.returncode == 0 else 'FAILED'}")
+        if done.returncode:
+            failed.append(f"{name} (fix: {fix})")
+            print(done.stdout, file=sys.stderr)
+    if failed:
+        sys.exit("Failed: " + ", ".join(failed))
+
+
+if __name__ == "__main__":
+    main()

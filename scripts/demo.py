@@ -1,0 +1,26 @@
+"""Installs Pegboard with its core dependencies alone and runs its demo."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from environments import CONSTRAINTS, PINS, build, is_current, one_at_a_time, recipe
+from interpreters import ROOT, newest_and_oldest
+
+FOLDER = ROOT / ".venv-demo"
+
+
+def main() -> None:
+    with one_at_a_time():
+        stamp = recipe(ROOT / "pyproject.toml", CONSTRAINTS)
+        if not is_current(FOLDER, stamp):
+            newest, _ = newest_and_oldest()
+            build(FOLDER, newest, stamp, [*PINS, "--editable", "."])
+    # The demo takes this process's place, so that Ctrl+C and signals reach it and nobody else.
+    command = FOLDER / "bin" / "pegboard"
+    os.execv(command, [str(command), "demo", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Builds the wheel and tries it in a clean environment, as someone who installs it would."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from environments import CONSTRAINTS, Words, run, say, uv
+from interpreters import ROOT, Interpreter
+
+FIX = "the wheel lacks what the checkout has: look at [tool.hatch.build] and the core dependencies in pyproject.toml"
+HELLO = '''
+from pegboard import Board
+
+board = Board("wheel")
+
+
+@board.tool
+def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+'''
+CALL = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {
+        "name": "add",
+        "arguments": {"a": 2, "b": 3},
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "try_wheel", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    },
+}
+
+
+def main() -> None:
+    python = Interpreter(sys.version_info[:3], sys.executable)
+    installer = uv(python)
+    with tempfile.TemporaryDirectory(prefix="pegboard-wheel-") as place:
+        folder = Path(place)
+        say("wheel: building")
+        build: Words = ["--quiet", "--wheel", "--build-constraints", CONSTRAINTS, "--out-dir", folder]
+        run([installer, "build", *build, ROOT], fix=FIX)
+        (wheel,) = folder.glob("pegboard-*.whl")
+        same_files(wheel)
+
+        say("wheel: installing into a clean environment")
+        clean = folder / "clean" / "bin"
+        run([installer, "venv", "--quiet", "--python", python.path, clean.parent], fix=FIX)
+        into: Words = ["--python", clean / "python", "--constraints", CONSTRAINTS]
+        run([installer, "pip", "install", "--quiet", *into, wheel], fix=FIX)
+
+        say("wheel: trying it")
+        (folder / "hello.py").write_text(HELLO)
+        run([clean / "pegboard", "--help"], cwd=folder, fix=FIX)
+        run([clean / "python", "-W", "error", "-c", "from pegboard import Board, Client"], cwd=folder, fix=FIX)
+        call_over_stdio([clean / "pegboard", "run", "hello.py", "--stdio"], folder)
+        say("wheel: ok")
+
+
+def same_files(wheel: Path) -> None:
+    """Everything git keeps under the package is in the wheel: modules, py.typed, static files."""
+    listed = subprocess.run(["git", "ls-files", "src/pegboard"], cwd=ROOT, capture_output=True, text=True, check=True)
+    kept = {line.removeprefix("src/") for line in listed.stdout.splitlines() if (ROOT / line).exists()}
+    if missing := kept - set(zipfile.ZipFile(wheel).namelist()):
+        sys.exit(f"The wheel lacks {', '.join(sorted(missing))}\nFix: {FIX}")
+    if "pegboard/py.typed" not in kept:
+        sys.exit("src/pegboard/py.typed is missing\nFix: add it, so that users' type checkers read our annotations")
+
+
+def call_over_stdio(command: Words, cwd: Path) -> None:
+    """One modern call; the end of input is the end of the session."""
+    sent = json.dumps(CALL) + "\n"
+    done = subprocess.run(command, cwd=cwd, input=sent, capture_output=True, text=True, timeout=30)
+    try:
+        (answer,) = map(json.loads, done.stdout.splitlines())
+        assert answer["id"] == 1
+        assert answer["result"]["content"][0]["text"] == "5"
+    except (ValueError, KeyError, IndexError, AssertionError):
+        sys.exit(f"2 + 3 over stdio was answered with\n{done.stdout}\n{done.stderr}\nFix: {FIX}")
+
+
+if __name__ == "__main__":
+    main()
