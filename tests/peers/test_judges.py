@@ -21,7 +21,7 @@ def test_a_judge_that_fails_shows_what_it_said(tmp_path: Path) -> None:
     script = tmp_path / "grumpy.py"
     script.write_text("import sys; sys.exit('no tool of that name')")
 
-    with pytest.raises(NoVerdict, match="status 1(?s:.*)no tool of that name"):
+    with pytest.raises(NoVerdict, match=r"status 1(?s:.*)no tool of that name"):
         run_judge(Judge("grumpy", (Path(sys.executable), script), "auto", LEGACY), "http://127.0.0.1:1/mcp", "add", {})
 
 
@@ -30,5 +30,5 @@ def test_a_judge_that_hangs_is_ended(tmp_path: Path) -> None:
     script.write_text("import threading; threading.Event().wait()")
     judge = Judge("slow", (Path(sys.executable), script), "auto", LEGACY)
 
-    with pytest.raises(NoVerdict, match="did not finish within 0.5 s"):
+    with pytest.raises(NoVerdict, match=r"did not finish within 0\.5 s"):
         run_judge(judge, "http://127.0.0.1:1/mcp", "add", {}, deadline=0.5)
