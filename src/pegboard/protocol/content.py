@@ -1,0 +1,237 @@
+"""The content blocks of the protocol: how each is written, and which revision can carry which.
+
+Every function is pure; the classes an author types (`Image`, `Audio`, `File`, `Link`, `Text`) live in tools/media.py,
+because they may read a file.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from pegboard.call import Json
+
+Block: TypeAlias = dict[str, Json]
+Annotations: TypeAlias = Mapping[str, Json]
+Meta: TypeAlias = Mapping[str, Json]
+
+# The first revision that knows a block type; what is not listed has been there from the start.
+BLOCK_SINCE: dict[str, str] = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
+
+TYPE_BY_SUFFIX: dict[str, str] = {
+    "aac": "audio/aac",
+    "avif": "image/avif",
+    "bmp": "image/bmp",
+    "css": "text/css",
+    "csv": "text/csv",
+    "flac": "audio/flac",
+    "gif": "image/gif",
+    "gz": "application/gzip",
+    "heic": "image/heic",
+    "htm": "text/html",
+    "html": "text/html",
+    "ico": "image/x-icon",
+    "jpeg": "image/jpeg",
+    "jpg": "image/jpeg",
+    "js": "text/javascript",
+    "json": "application/json",
+    "jsonl": "application/jsonl",
+    "log": "text/plain",
+    "m4a": "audio/mp4",
+    "md": "text/markdown",
+    "mp3": "audio/mpeg",
+    "mp4": "video/mp4",
+    "oga": "audio/ogg",
+    "ogg": "audio/ogg",
+    "opus": "audio/ogg",
+    "parquet": "application/vnd.apache.parquet",
+    "pdf": "application/pdf",
+    "png": "image/png",
+    "py": "text/x-python",
+    "rst": "text/x-rst",
+    "sql": "application/sql",
+    "svg": "image/svg+xml",
+    "tif": "image/tiff",
+    "tiff": "image/tiff",
+    "toml": "application/toml",
+    "ts": "text/x-typescript",
+    "tsv": "text/tab-separated-values",
+    "txt": "text/plain",
+    "wav": "audio/wav",
+    "weba": "audio/webm",
+    "webp": "image/webp",
+    "xml": "application/xml",
+    "yaml": "application/yaml",
+    "yml": "application/yaml",
+    "zip": "application/zip",
+}
+
+# Offset, bytes, type: the longest and surest marks first.
+_MAGIC: tuple[tuple[int, bytes, str], ...] = (
+    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
+    (8, b"WEBP", "image/webp"),
+    (8, b"WAVE", "audio/wav"),
+    (4, b"ftypavif", "image/avif"),
+    (4, b"ftypheic", "image/heic"),
+    (4, b"ftypM4A", "audio/mp4"),
+    (4, b"ftyp", "video/mp4"),
+    (0, b"GIF87a", "image/gif"),
+    (0, b"GIF89a", "image/gif"),
+    (0, b"%PDF-", "application/pdf"),
+    (0, b"OggS", "audio/ogg"),
+    (0, b"fLaC", "audio/flac"),
+    (0, b"PK\x03\x04", "application/zip"),
+    (0, b"II*\x00", "image/tiff"),
+    (0, b"MM\x00*", "image/tiff"),
+    (0, b"\xff\xd8\xff", "image/jpeg"),
+    (0, b"ID3", "audio/mpeg"),
+    (0, b"\xff\xfb", "audio/mpeg"),
+    (0, b"\xff\xf3", "audio/mpeg"),
+    (0, b"\xff\xf1", "audio/aac"),
+    (0, b"\x1f\x8b", "application/gzip"),
+    (0, b"BM", "image/bmp"),
+)
+
+_TEXTUAL = frozenset(
+    {
+        "application/json",
+        "application/jsonl",
+        "application/javascript",
+        "application/sql",
+        "application/toml",
+        "application/xml",
+        "application/yaml",
+        "image/svg+xml",
+    }
+)
+
+
+def guess_by_suffix(name: str) -> str | None:
+    """The media type a file name or URI path ends in, if it is one we know."""
+    _, dot, suffix = name.rpartition(".")
+    return TYPE_BY_SUFFIX.get(suffix.lower()) if dot else None
+
+
+def guess_by_magic(data: bytes) -> str | None:
+    """The media type the first bytes give away."""
+    for offset, mark, mime_type in _MAGIC:
+        if data.startswith(mark, offset):
+            return mime_type
+    head = data[:256].lstrip()
+    if head.startswith((b"<svg", b"<?xml")) and b"<svg" in data[:1024]:
+        return "image/svg+xml"
+    return None
+
+
+def is_textual(mime_type: str) -> bool:
+    """Whether content of this type is sent as text when it decodes as UTF-8."""
+    essence = mime_type.partition(";")[0].strip().lower()
+    return essence.startswith("text/") or essence in _TEXTUAL or essence.endswith(("+json", "+xml", "+yaml"))
+
+
+def check_annotations(annotations: Annotations) -> None:
+    """Refuse annotations that clients would misread; raises ValueError."""
+    audience = annotations.get("audience")
+    if audience is not None and (isinstance(audience, str) or not set(audience) <= {"user", "assistant"}):
+        raise ValueError(f'audience is a list of "user" and "assistant", not {audience!r}')
+    priority = annotations.get("priority")
+    if priority is not None and not 0 <= priority <= 1:
+        raise ValueError(f"priority lies between 0 (optional) and 1 (required), not {priority!r}")
+
+
+def encode_base64(data: bytes) -> str:
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
+
+
+def _dressed(block: Block, annotations: Annotations | None, meta: Meta | None) -> Block:
+    if annotations:
+        block["annotations"] = dict(annotations)
+    if meta:
+        block["_meta"] = dict(meta)
+    return block
+
+
+def text_block(text: str, annotations: Annotations | None = None, meta: Meta | None = None) -> Block:
+    return _dressed({"type": "text", "text": text}, annotations, meta)
+
+
+def image_block(base64: str, mime_type: str, annotations: Annotations | None = None, meta: Meta | None = None) -> Block:
+    return _dressed({"type": "image", "data": base64, "mimeType": mime_type}, annotations, meta)
+
+
+def audio_block(base64: str, mime_type: str, annotations: Annotations | None = None, meta: Meta | None = None) -> Block:
+    return _dressed({"type": "audio", "data": base64, "mimeType": mime_type}, annotations, meta)
+
+
+def resource_block(
+    uri: str,
+    content: str | bytes,
+    mime_type: str | None = None,
+    annotations: Annotations | None = None,
+    meta: Meta | None = None,
+) -> Block:
+    """An embedded resource: text as it is, bytes as a base64 blob."""
+    resource: dict[str, Json] = {"uri": uri}
+    if mime_type is not None:
+        resource["mimeType"] = mime_type
+    if isinstance(content, str):
+        resource["text"] = content
+    else:
+        resource["blob"] = encode_base64(content)
+    return _dressed({"type": "resource", "resource": resource}, annotations, meta)
+
+
+def link_block(
+    uri: str,
+    name: str,
+    *,
+    title: str | None = None,
+    description: str | None = None,
+    mime_type: str | None = None,
+    size: int | None = None,
+    annotations: Annotations | None = None,
+    meta: Meta | None = None,
+) -> Block:
+    """A link to a resource the client may read by itself."""
+    block: Block = {"type": "resource_link", "uri": uri, "name": name}
+    optional = {"title": title, "description": description, "mimeType": mime_type, "size": size}
+    block.update({key: value for key, value in optional.items() if value is not None})
+    return _dressed(block, annotations, meta)
+
+
+def name_of(uri: str) -> str:
+    """What to call a resource whose author gave it no name: the last piece of its address."""
+    parts = urlsplit(uri)
+    last = parts.path.rstrip("/").rpartition("/")[2]
+    return unquote(last) or parts.netloc or uri
+
+
+def blocks_for(version: str, blocks: Sequence[Block]) -> Sequence[Block]:
+    """The blocks a client of this revision can read; a newer kind becomes text that says what it was.
+
+    The very same sequence comes back when nothing has to change. Kinds we do not know pass untouched: they are a
+    downstream's, and the client may know them.
+    """
+    # Revisions are ISO dates, so their order is the order of their text.
+    too_new = {kind for kind, since in BLOCK_SINCE.items() if version < since}
+    if not too_new or not any(block.get("type") in too_new for block in blocks):
+        return blocks
+    return [_as_text(block) if block.get("type") in too_new else block for block in blocks]
+
+
+def _as_text(block: Block) -> Block:
+    if block.get("type") == "resource_link":
+        text = _describe_link(block)
+    else:
+        size = len(block.get("data") or "") * 3 // 4
+        text = f"[audio, {block.get('mimeType', 'unknown type')}, {size} bytes: not readable in this protocol revision]"
+    return text_block(text, block.get("annotations"), block.get("_meta"))
+
+
+def _describe_link(block: Block) -> str:
+    label = block.get("title") or block.get("name") or "resource"
+    kind = f" ({block['mimeType']})" if block.get("mimeType") else ""
+    about = f": {block['description']}" if block.get("description") else ""
+    return f"[link] {label}{kind} <{block.get('uri', '')}>{about}"

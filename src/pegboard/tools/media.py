@@ -1,0 +1,212 @@
+"""The content an author returns that is not plain text or JSON: `Image`, `Audio`, `File`, `Link`, and `Text` with notes.
+
+A path is read when the object is made: a missing file then fails on the author's own line, a file in a temporary
+folder may vanish afterwards, and a sync tool reads it in its thread. Base64 is made when the block is asked for.
+"""
+
+from __future__ import annotations
+
+import binascii
+import os
+from pathlib import Path
+
+from pegboard.protocol.content import (
+    Annotations,
+    Block,
+    Meta,
+    audio_block,
+    check_annotations,
+    encode_base64,
+    guess_by_magic,
+    guess_by_suffix,
+    image_block,
+    is_textual,
+    link_block,
+    name_of,
+    resource_block,
+    text_block,
+)
+
+
+class Content:
+    """One block of a result; a tool may return it alone, in a list, or in a `ToolResult`."""
+
+    __slots__ = ("annotations", "meta")
+
+    def __init__(self, annotations: Annotations | None, meta: Meta | None) -> None:
+        if annotations is not None:
+            check_annotations(annotations)
+        self.annotations = annotations
+        self.meta = meta
+
+    def to_block(self) -> Block:
+        """The block as the protocol writes it."""
+        raise NotImplementedError
+
+
+class Text(Content):
+    """Text with annotations or metadata of its own; a plain `str` does where neither is needed."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str, *, annotations: Annotations | None = None, meta: Meta | None = None) -> None:
+        super().__init__(annotations, meta)
+        self.text = text
+
+    def to_block(self) -> Block:
+        return text_block(self.text, self.annotations, self.meta)
+
+
+class Media(Content):
+    """Bytes of a known media type: given as bytes, read from a path (`str` or `Path`), or decoded from base64."""
+
+    __slots__ = ("data", "mime_type")
+
+    family = ""
+
+    def __init__(
+        self,
+        source: bytes | bytearray | memoryview | str | os.PathLike[str] | None = None,
+        *,
+        base64: str | None = None,
+        mime_type: str | None = None,
+        annotations: Annotations | None = None,
+        meta: Meta | None = None,
+    ) -> None:
+        super().__init__(annotations, meta)
+        self.data, name = _read(source, base64, type(self).__name__)
+        guessed = mime_type or guess_by_suffix(name) or guess_by_magic(self.data)
+        if guessed is None or (mime_type is None and not guessed.startswith(f"{self.family}/")):
+            found = f"it looks like {guessed}" if guessed else "neither its name nor its first bytes tell"
+            kind = type(self).__name__
+            raise ValueError(f"{kind}: not known to be {self.family} ({found}); say {kind}(…, mime_type=…)")
+        self.mime_type = guessed
+
+
+class Image(Media):
+    """A picture for the model or the user."""
+
+    __slots__ = ()
+
+    family = "image"
+
+    def to_block(self) -> Block:
+        return image_block(encode_base64(self.data), self.mime_type, self.annotations, self.meta)
+
+
+class Audio(Media):
+    """A sound for the model or the user; clients older than 2025-03-26 get a sentence in its place."""
+
+    __slots__ = ()
+
+    family = "audio"
+
+    def to_block(self) -> Block:
+        return audio_block(encode_base64(self.data), self.mime_type, self.annotations, self.meta)
+
+
+class File(Content):
+    """A file embedded in the result: as text when its type and bytes are text, otherwise as a blob.
+
+    Its URI is `file:///` and its name alone, so that no folder of the server shows; give `uri` for another.
+    """
+
+    __slots__ = ("content", "mime_type", "uri")
+
+    def __init__(
+        self,
+        source: bytes | bytearray | memoryview | str | os.PathLike[str] | None = None,
+        *,
+        text: str | None = None,
+        base64: str | None = None,
+        name: str | None = None,
+        uri: str | None = None,
+        mime_type: str | None = None,
+        annotations: Annotations | None = None,
+        meta: Meta | None = None,
+    ) -> None:
+        super().__init__(annotations, meta)
+        if text is not None:
+            if source is not None or base64 is not None:
+                raise ValueError("File: give one of bytes, a path, text or base64")
+            data, found = text.encode("utf-8"), ""
+        else:
+            data, found = _read(source, base64, "File")
+        name = name or (Path(found).name if found else "") or (name_of(uri) if uri else "file")
+        mime_type = mime_type or guess_by_suffix(name) or (None if text is not None else guess_by_magic(data))
+        self.content: str | bytes = data if text is None else text
+        if text is None and (mime_type is None or is_textual(mime_type)):
+            self.content = _as_text(data)
+        if mime_type is None:
+            mime_type = "text/plain" if isinstance(self.content, str) else "application/octet-stream"
+        self.mime_type = mime_type
+        self.uri = uri or Path("/", name).as_uri()
+
+    def to_block(self) -> Block:
+        return resource_block(self.uri, self.content, self.mime_type, self.annotations, self.meta)
+
+
+class Link(Content):
+    """A resource the client may read by itself; clients older than 2025-06-18 get its address as text."""
+
+    __slots__ = ("description", "mime_type", "name", "size", "title", "uri")
+
+    def __init__(
+        self,
+        uri: str,
+        name: str | None = None,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: Annotations | None = None,
+        meta: Meta | None = None,
+    ) -> None:
+        super().__init__(annotations, meta)
+        if ":" not in uri:
+            raise ValueError(f"Link: {uri!r} is not absolute; a URI begins with its scheme, such as file: or https:")
+        self.uri = uri
+        self.name = name or name_of(uri)
+        self.title = title
+        self.description = description
+        self.mime_type = mime_type or guess_by_suffix(name_of(uri))
+        self.size = size
+
+    def to_block(self) -> Block:
+        return link_block(
+            self.uri,
+            self.name,
+            title=self.title,
+            description=self.description,
+            mime_type=self.mime_type,
+            size=self.size,
+            annotations=self.annotations,
+            meta=self.meta,
+        )
+
+
+def _read(
+    source: bytes | bytearray | memoryview | str | os.PathLike[str] | None, base64: str | None, kind: str
+) -> tuple[bytes, str]:
+    """The bytes, and the name of the file they came from."""
+    if source is not None and base64 is None:
+        if isinstance(source, bytes | bytearray | memoryview):
+            return bytes(source), ""
+        path = Path(source)
+        return path.read_bytes(), path.name
+    if base64 is not None and source is None:
+        try:
+            return binascii.a2b_base64(base64, strict_mode=True), ""
+        except binascii.Error as problem:
+            raise ValueError(f"{kind}: the base64 text is not valid ({problem})") from problem
+    raise ValueError(f"{kind}: give one of bytes, a path, or base64")
+
+
+def _as_text(data: bytes) -> str | bytes:
+    if b"\x00" in data:
+        return data
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data

@@ -1,0 +1,340 @@
+"""How whatever a tool returned becomes the result of its call, in the form of revision 2026-07-28.
+
+Theory of operation. A `Teller` is compiled once per tool. Where the type of a value alone proves that it fits the
+output schema (a finite float for {"type": "number"}), it is told at once. Every other value is encoded once, by
+msgspec; the text block is that JSON (a lone string stays plain), and structured content is that JSON decoded again:
+a copy nobody else holds, exactly what will be sent, and what the schema is checked against.
+
+`structuredContent` is sent where the tool declares an output schema, or where the author gave it in a `ToolResult`;
+never by guess. A value that cannot be sent as JSON, or does not fit the schema, raises `ResultProblem`: it is the
+author's to read, and the model never sees any part of the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from pegboard.call import Done, Json, Kept, RequestId
+from pegboard.errors import (
+    InternalFailure,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    ParseFailure,
+    Refusal,
+)
+from pegboard.limits import Limits
+from pegboard.protocol.content import Block, text_block
+from pegboard.tools.check import Validator
+from pegboard.tools.media import Content
+from pegboard.tools.message import JsonRpcMessage
+from pegboard.tools.plain import (
+    UNWRITABLE,
+    ContentInside,
+    ResultProblem,
+    as_plain,
+    check_numbers,
+    decode,
+    encode,
+    find_problem,
+)
+
+PARSE_ERRORS = "dev.pegboard/parseErrors"
+PARSE_WARNINGS = "dev.pegboard/parseWarnings"
+
+RESULT_BYTES = Limits().result_bytes
+
+# A tool returns few types, but one that makes classes as it runs must not fill our memory.
+_TYPES_KEPT = 64
+_WORDS = {True: "true", False: "false", None: "null"}
+
+# Keywords that say something about a schema without narrowing it.
+_REMARKS = frozenset(
+    {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$schema", "$id", "$comment"}
+)
+
+
+class ToolResult:
+    """A result in its author's words: content, structured content, metadata, or a failure the model may read.
+
+    `content` is text, a `Content` object, any JSON value, or a list of these. `meta` travels to the client as
+    `_meta`; `metadata` stays here, in the execution record.
+    """
+
+    __slots__ = ("content", "is_error", "meta", "metadata", "structured")
+
+    def __init__(
+        self,
+        content: Any = None,
+        *,
+        structured: Any = UNSET,
+        is_error: bool = False,
+        meta: Mapping[str, Json] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.content = content
+        self.structured = structured
+        self.is_error = is_error
+        self.meta = meta
+        self.metadata = metadata or {}
+
+    def __repr__(self) -> str:
+        return f"ToolResult({self.content!r}, is_error={self.is_error})"
+
+
+def is_boxed(output_schema: Mapping[str, Json]) -> bool:
+    """Whether revisions before 2026-07-28, whose output schemas are objects, need this one in {"result": …}."""
+    return output_schema.get("type") != "object"
+
+
+class Teller:
+    """Turns what one tool returns into a Done."""
+
+    __slots__ = ("_boxed", "_limit", "_name", "_validator", "_ways")
+
+    def __init__(
+        self,
+        output_schema: Mapping[str, Json] | None = None,
+        returns: Any = None,
+        name: str = "",
+        *,
+        limit: int = RESULT_BYTES,
+    ) -> None:
+        self._name = name
+        self._limit = limit
+        self._validator = None if output_schema is None else Validator(output_schema)
+        self._boxed = output_schema is not None and is_boxed(output_schema)
+        self._ways = _ways(self, output_schema)
+
+    def tell(self, value: Any, id: RequestId | None = None) -> Done:  # noqa: A002  # the protocol's own word
+        """The result of a call that returned `value`; `id` is the one its message, if any, has to carry."""
+        way = self._ways.get(type(value))
+        if way is not None:
+            return way(value)
+        if isinstance(value, Content):
+            return self._tell_content([value])
+        if isinstance(value, ToolResult):
+            return self._tell_result(value)
+        if isinstance(value, JsonRpcMessage):
+            return self._tell_message(value, id)
+        if len(self._ways) < _TYPES_KEPT:
+            self._ways[type(value)] = self._tell_json
+        return self._tell_json(value)
+
+    def _tell_nothing(self, _value: None) -> Done:
+        return Done({"resultType": "complete", "content": []})
+
+    def _tell_text(self, value: str) -> Done:
+        self._check_text(value)
+        return Done({"resultType": "complete", "content": [{"type": "text", "text": value}]})
+
+    def _tell_number(self, value: float) -> Done:
+        return Done({"resultType": "complete", "content": [{"type": "text", "text": _written(value)}]})
+
+    def _tell_sure_text(self, value: str) -> Done:
+        self._check_text(value)
+        return self._declared(value, value)
+
+    def _tell_sure_number(self, value: float) -> Done:
+        return self._declared(_written(value), value)
+
+    def _tell_sure_word(self, value: bool | None) -> Done:
+        return self._declared(_WORDS[value], value)
+
+    def _declared(self, text: str, structured: Json) -> Done:
+        # The spec: such a tool "SHOULD also return the serialized JSON in a TextContent block".
+        content = [{"type": "text", "text": text}]
+        return Done({"resultType": "complete", "content": content, "structuredContent": structured}, self._boxed)
+
+    def _tell_json(self, value: Any) -> Done:
+        try:
+            data = encode(value)
+        except ContentInside:
+            if isinstance(value, list | tuple):
+                return self._tell_content(value)
+            raise _unwritable(value) from None
+        except UNWRITABLE as problem:
+            raise _unwritable(value) from problem
+        self._check_size(len(data))
+        text = data.decode("utf-8")
+        check_numbers(value, text)
+        validator = self._validator
+        if validator is None:
+            told = decode(data) if text[0] == '"' else text
+            return Done({"resultType": "complete", "content": [{"type": "text", "text": told}]})
+        plain = decode(data)
+        if not validator.is_valid(plain):
+            raise self._misfit(plain)
+        return self._declared(plain if type(plain) is str else text, plain)
+
+    def _tell_content(self, value: Any, structured: Any = UNSET) -> Done:
+        return self._assemble({"resultType": "complete", "content": self._blocks(value)}, structured)
+
+    def _tell_result(self, value: ToolResult) -> Done:
+        structured = value.structured
+        content = value.content
+        if content is None and structured is not UNSET:
+            content = structured
+        result: dict[str, Json] = {"resultType": "complete", "content": self._blocks(content)}
+        if value.is_error:
+            result["isError"] = True
+        if value.meta:
+            result["_meta"] = as_plain(dict(value.meta))
+        return self._assemble(result, structured)
+
+    def _tell_message(self, message: JsonRpcMessage, id: RequestId | None) -> Done:  # noqa: A002  # as in tell
+        if id is not None and message.id != id:
+            raise ResultProblem("id", f"the message answers request {message.id!r}, but the call was {id!r}")
+        if message.error is not None:
+            raise refusal_of(as_plain(message.error))
+        answer = message.result
+        if not (isinstance(answer, Mapping) and "content" in answer):
+            return self.tell(answer)
+        plain = as_plain(answer)
+        structured = plain.pop("structuredContent", UNSET)
+        return self._assemble({"resultType": "complete", **plain}, structured)
+
+    def _assemble(self, result: dict[str, Json], structured: Any) -> Done:
+        boxed = self._boxed
+        if structured is not UNSET:
+            plain = as_plain(structured)
+            result["structuredContent"] = plain
+            if self._validator is None:
+                boxed = not isinstance(plain, dict)
+            elif not result.get("isError") and not self._validator.is_valid(plain):
+                raise self._misfit(plain)
+        elif self._validator is not None and not result.get("isError"):
+            raise ResultProblem(
+                "structuredContent",
+                "the tool declares an output schema, so its result must carry structured content; "
+                "return the value itself or ToolResult(…, structured=…)",
+            )
+        self._check_size(len(encode(result)))
+        return Done(result, boxed)
+
+    def _blocks(self, content: Any) -> list[Block]:
+        if content is None:
+            return []
+        if isinstance(content, list | tuple) and _is_mixed(content):
+            return [_block(item) for item in content]
+        return [_block(content)]
+
+    def _check_text(self, text: str) -> None:
+        if text.isascii():
+            self._check_size(len(text))
+            return
+        try:
+            self._check_size(len(text.encode("utf-8")))
+        except UnicodeEncodeError as problem:
+            raise _unwritable(text) from problem
+
+    def _check_size(self, size: int) -> None:
+        if size > self._limit:
+            raise ResultProblem(
+                "", f"{size} bytes of result are over the limit of {self._limit}; return a Link or less"
+            )
+
+    def _misfit(self, plain: Json) -> ResultProblem:
+        return ResultProblem("", "does not fit the output schema")
+
+
+def _written(number: float) -> str:
+    try:
+        if number - number == 0:  # true of every number but NaN and the infinities
+            return encode(number).decode("ascii")
+    except ValueError as problem:
+        raise _unwritable(number) from problem
+    raise _unwritable(number)
+
+
+def _is_mixed(items: Sequence[Any]) -> bool:
+    return any(isinstance(item, Content) for item in items)
+
+
+def _block(item: Any) -> Block:
+    if isinstance(item, Content):
+        block: Block = as_plain(item.to_block())
+        return block
+    plain = as_plain(item)
+    return text_block(plain if isinstance(plain, str) else encode(plain).decode("utf-8"))
+
+
+def _unwritable(value: Any) -> ResultProblem:
+    return find_problem(value) or ResultProblem("", f"a {type(value).__name__} cannot be written as JSON")
+
+
+def _ways(teller: Teller, schema: Mapping[str, Json] | None) -> dict[type, Callable[[Any], Done]]:
+    """How to tell the values whose type alone decides it."""
+    ways: dict[type, Callable[[Any], Done]] = dict.fromkeys(
+        (dict, list, tuple, str, int, float, bool), teller._tell_json
+    )
+    if schema is None:
+        ways[type(None)] = teller._tell_nothing
+        ways[str] = teller._tell_text
+        ways[int] = ways[float] = teller._tell_number
+    elif set(schema) <= _REMARKS | {"type"}:
+        kinds = schema.get("type", ["number", "boolean", "string", "null"])
+        sure: dict[str, dict[type, Callable[[Any], Done]]] = {
+            "number": {float: teller._tell_sure_number, int: teller._tell_sure_number},
+            "integer": {int: teller._tell_sure_number},
+            "boolean": {bool: teller._tell_sure_word},
+            "string": {str: teller._tell_sure_text},
+            "null": {type(None): teller._tell_sure_word},
+        }
+        for kind in [kinds] if isinstance(kinds, str) else kinds:
+            ways.update(sure.get(kind, {}))
+    return ways
+
+
+def tell_error(text: str, meta: Mapping[str, Json] | None = None) -> Done:
+    """A failure the model may read. It cannot fail itself: what has no encoding is replaced."""
+    readable = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    result: dict[str, Json] = {
+        "resultType": "complete",
+        "content": [{"type": "text", "text": readable}],
+        "isError": True,
+    }
+    if meta:
+        result["_meta"] = dict(meta)
+    return Done(result)
+
+
+def tell_parse_errors(text: str, errors: Iterable[Any]) -> Done:
+    """The refusal of arguments: sentences for the model, the same problems for programs in `_meta`."""
+    return tell_error(text, {PARSE_ERRORS: _listed(errors)})
+
+
+def with_warnings(done: Done, warnings: Iterable[Any]) -> Done:
+    """The same result, telling which arguments were repaired."""
+    listed = _listed(warnings)
+    if not listed:
+        return done
+    result = done.result.value if isinstance(done.result, Kept) else done.result
+    meta = {**(result.get("_meta") or {}), PARSE_WARNINGS: listed}
+    return Done({**result, "_meta": meta}, done.boxed)
+
+
+def _listed(notes: Iterable[Any]) -> list[Json]:
+    return [msgspec.to_builtins(note) for note in notes]
+
+
+def refusal_of(error: Json) -> Refusal:
+    """The JSON-RPC error an author returned in a message, to be raised."""
+    code, message = error.get("code"), error.get("message")
+    if type(code) is not int or not isinstance(message, str):
+        raise ResultProblem("error", "an error has a code, which is an integer, and a message, which is text")
+    return _refusal_class(code)(message, error.get("data"))
+
+
+@lru_cache(maxsize=256)
+def _refusal_class(code: int) -> type[Refusal]:
+    known = (ParseFailure, InvalidRequest, MethodNotFound, InvalidParams, InternalFailure)
+    for refusal in known:
+        if refusal.code == code:
+            return refusal
+    return type("AuthoredRefusal", (Refusal,), {"code": code})
