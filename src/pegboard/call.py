@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol, TypeAlias
 
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Raw, Struct, field
 
 Json: TypeAlias = Any
 RequestId: TypeAlias = str | int
@@ -57,35 +57,24 @@ class Call(Struct, kw_only=True):
     token: ProgressToken | None = None
 
 
+class Kept(Struct, frozen=True):
+    """A result that stays the same object until what it tells has changed, so that its encodings can be kept."""
+
+    value: Mapping[str, Json]
+    written: dict[str, bytes] = field(default_factory=dict)
+
+
 class Done(Struct, frozen=True):
-    """The call ended: its result, as values or as JSON already encoded.
+    """The call ended with a result.
 
     `boxed` says that structuredContent is not an object by its schema, so revisions that want an object there
     carry it as {"result": …}.
     """
 
-    result: Mapping[str, Json] | Raw
+    result: Mapping[str, Json] | Kept
     boxed: bool = False
 
 
 Reply: TypeAlias = Done
 Handler: TypeAlias = Callable[[Call], Coroutine[Any, Any, Reply]]
 Around: TypeAlias = Callable[[Call, Handler], Coroutine[Any, Any, Reply]]
-
-__all__ = [
-    "EMPTY_OBJECT",
-    "UNSET",
-    "Around",
-    "Call",
-    "Caller",
-    "Channel",
-    "Done",
-    "Handler",
-    "Json",
-    "Notice",
-    "ProgressToken",
-    "Raw",
-    "Reply",
-    "RequestId",
-    "UnsetType",
-]

@@ -15,7 +15,6 @@ PegboardError
 │   ├── SessionRequired      -32602  a legacy request that names no session
 │   └── SessionNotFound      -32001  a session that ended, expired or belongs to somebody else
 ├── ToolError                what a tool's author says to the model: an `isError` result
-│   └── InvalidArguments     the same, in the shape of our own argument refusals
 ├── DeclarationError         a tool, resource or prompt was declared wrongly: the author's to fix
 └── SetupError               a command line, file or environment is wrong: the operator's to fix
 
@@ -44,6 +43,7 @@ class Refusal(PegboardError):
         self.message = message
         self.data = data
         self.retry_after = retry_after
+        self.request_id: str | int | None = None
 
 
 class ParseFailure(Refusal):

@@ -15,7 +15,10 @@ Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 
 class Head(Struct, gc=False):
-    """The start of one HTTP request; header names are lower-case, `repeated` names those that came more than once."""
+    """The start of one HTTP request; header names are lower-case, `repeated` names those that came more than once.
+
+    `peer` and `server` are the addresses at the two ends of the connection; empty for a unix socket.
+    """
 
     method: bytes
     path: bytes
@@ -23,6 +26,7 @@ class Head(Struct, gc=False):
     headers: dict[bytes, bytes]
     repeated: tuple[bytes, ...] = ()
     peer: str = ""
+    server: str = ""
     secure: bool = False
 
 

@@ -1,0 +1,71 @@
+"""The MCP header rules of Streamable HTTP: which headers mirror the body, how values are written and compared."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Final
+
+from pegboard.errors import HeaderMismatch
+from pegboard.protocol.versions import NAMED
+
+VERSION: Final = b"mcp-protocol-version"
+METHOD: Final = b"mcp-method"
+NAME: Final = b"mcp-name"
+SESSION: Final = b"mcp-session-id"
+PARAM: Final = b"mcp-param-"
+IDENTITY: Final = frozenset({VERSION, METHOD, NAME, SESSION, b"authorization", b"origin", b"host", b"last-event-id"})
+"""Headers that route a request or say whose it is: two of one of them could be read in two ways."""
+
+_OPEN, _CLOSE = b"=?base64?", b"?="
+
+
+def is_single(name: bytes) -> bool:
+    """Whether a header may come only once in a request."""
+    return name in IDENTITY or name.startswith(PARAM)
+
+
+def encode_value(value: str) -> bytes:
+    """A value as a header carries it: plain where that is safe, else Base64 between markers."""
+    raw = value.encode()
+    plain = all(32 <= byte < 127 for byte in raw) and raw == raw.strip()
+    if plain and not (raw.startswith(_OPEN) and raw.endswith(_CLOSE)):
+        return raw
+    return _OPEN + base64.b64encode(raw) + _CLOSE
+
+
+def decode_value(name: str, raw: bytes) -> str:
+    """The value that a header carries; HeaderMismatch where it cannot have been written by the rules."""
+    if raw.startswith(_OPEN) and raw.endswith(_CLOSE) and len(raw) >= len(_OPEN) + len(_CLOSE):
+        try:
+            return base64.b64decode(raw[len(_OPEN) : -len(_CLOSE)], validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            raise HeaderMismatch(f"Header mismatch: {name} is not valid Base64 of UTF-8 text") from None
+    if not all(32 <= byte < 127 or byte == 9 for byte in raw):
+        raise HeaderMismatch(f"Header mismatch: {name} has characters a header cannot carry; send it as =?base64?…?=")
+    return raw.decode("ascii")
+
+
+def check_mirror(headers: Mapping[bytes, bytes], method: str, about: str) -> None:
+    """Refuse a modern request whose Mcp-Method or Mcp-Name differs from its body."""
+    sent = headers.get(METHOD)
+    # Names and methods are nearly always plain ASCII: equal bytes need no decoding.
+    if sent != method.encode():
+        _differ("Mcp-Method", sent, method)
+    if method in NAMED:
+        sent = headers.get(NAME)
+        if sent != about.encode():
+            _differ("Mcp-Name", sent, about)
+
+
+def _differ(name: str, sent: bytes | None, wanted: str) -> None:
+    if sent is None:
+        raise HeaderMismatch(f"Header mismatch: the {name} header is missing, the body says {_cut(wanted)}")
+    value = sent.decode("latin-1") if name == "Mcp-Method" else decode_value(name, sent)
+    if value != wanted:
+        raise HeaderMismatch(f"Header mismatch: {name} is {_cut(value)}, the body says {_cut(wanted)}")
+
+
+def _cut(value: str) -> str:
+    return repr(value if len(value) <= 60 else value[:57] + "…")

@@ -1,0 +1,212 @@
+"""JSON-RPC messages: decoded once and strictly into a small envelope, encoded so that an answer can always be written.
+
+Theory of operation. A message is decoded into `Message`, whose params, result and error stay the bytes that came.
+Four rules are stricter than the decoder, and each is first tried by counting bytes, which costs a fraction of a
+microsecond; only a suspicion is looked at exactly:
+
+- UTF-8 everywhere: a body that is ASCII needs no look.
+- Depth: a body with no more brackets than the limit cannot nest deeper.
+- Number length: a body shorter than the longest number allowed cannot hold a longer one.
+- No member that we read may come twice. Each string in JSON takes two quotation marks, so when the marks outside the
+  parts we leave alone are exactly those of the members we have read, there is no room for another member.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from pegboard.call import Json, RequestId
+from pegboard.errors import InvalidRequest, ParseFailure, Refusal
+from pegboard.limits import Limits
+
+NOTHING = Raw(b"")
+QUOTE = b'"'
+
+
+class Message(Struct, gc=False):
+    """One JSON-RPC message with its payload still raw."""
+
+    jsonrpc: Literal["2.0"]
+    method: str | UnsetType = UNSET
+    id: RequestId | UnsetType = UNSET
+    params: Raw = NOTHING
+    result: Raw = NOTHING
+    error: Raw = NOTHING
+
+
+_decode = msgspec.json.Decoder(Message).decode
+_decode_batch = msgspec.json.Decoder(list[Raw]).decode
+_encode = msgspec.json.Encoder().encode
+decode_json = msgspec.json.Decoder().decode
+
+
+def read(body: bytes, limits: Limits) -> Message:
+    """Decode one message; what is wrong is raised as the Refusal to answer with, holding the id if it could be read."""
+    check_text(body, limits)
+    try:
+        message = _decode(body)
+    except (msgspec.ValidationError, UnicodeDecodeError):
+        raise _explain(body) from None
+    except (msgspec.DecodeError, RecursionError):
+        raise _unreadable(body) from None
+    if message.method is UNSET:
+        _check_answer(message)
+    elif message.result is not NOTHING or message.error is not NOTHING:
+        raise _refuse(InvalidRequest("A request carries no result or error"), message.id)
+    params = message.params
+    if params is not NOTHING and bytes(params)[:1] != b"{":
+        raise _refuse(InvalidRequest("params must be an object"), message.id)
+    return message
+
+
+def read_batch(body: bytes, limits: Limits) -> list[bytes]:
+    """Split an array of messages into the bytes of each; nothing of them is decoded yet."""
+    check_text(body, limits)
+    try:
+        items = _decode_batch(body)
+    except (msgspec.DecodeError, RecursionError):
+        raise _unreadable(body) from None
+    if not items:
+        raise InvalidRequest("An empty batch holds nothing to answer")
+    if len(items) > limits.batch:
+        raise InvalidRequest(f"A batch holds at most {limits.batch} messages, this one {len(items)}")
+    return [bytes(item) for item in items]
+
+
+def is_batch(body: bytes) -> bool:
+    """Whether the body is a JSON array."""
+    return body[:1] == b"[" or body.lstrip(b" \t\r\n")[:1] == b"["
+
+
+def check_text(body: bytes, limits: Limits) -> None:
+    """Refuse bytes that are not UTF-8, nest too deep or hold a number that is too long."""
+    if not body.isascii():
+        try:
+            body.decode()
+        except UnicodeDecodeError as error:
+            raise ParseFailure(f"Parse error: not UTF-8 at byte {error.start}") from None
+    if body.count(b"{") + body.count(b"[") > limits.json_depth and _depth(body) > limits.json_depth:
+        raise ParseFailure(f"Parse error: nested deeper than {limits.json_depth} levels")
+    if len(body) > limits.integer_digits and _has_long_number(body, limits.integer_digits):
+        raise ParseFailure(f"Parse error: a number of more than {limits.integer_digits} digits")
+
+
+def marks(message: Message) -> int:
+    """How many quotation marks the envelope itself takes, its raw parts left out."""
+    count = 4
+    if message.method is not UNSET:
+        count += 4
+    if message.id is not UNSET:
+        count += 4 if type(message.id) is str else 2
+    for part in (message.params, message.result, message.error):
+        if part is not NOTHING:
+            count += 2
+    return count
+
+
+def repeated_member(text: bytes, *path: str) -> str | None:
+    """The first member that comes twice in the object at the top, or in one along the path below it."""
+    try:
+        node = json.loads(text, object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError):
+        return None
+    steps = iter(path)
+    while isinstance(node, _Pairs):
+        seen: set[str] = set()
+        for key, _ in node:
+            if key in seen:
+                return key
+            seen.add(key)
+        step = next(steps, None)
+        node = next((value for key, value in node if key == step), None)
+    return None
+
+
+def request(request_id: RequestId, method: str, params: Json) -> bytes:
+    return _encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
+
+
+def notification(method: str, params: Json) -> bytes:
+    return _encode({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def answer(request_id: RequestId, result: bytes) -> bytes:
+    """A response around a result that is already JSON."""
+    written = b"%d" % request_id if type(request_id) is int else _encode(request_id)
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (written, result)
+
+
+def refusal(request_id: RequestId | UnsetType | None, error: Refusal, code: int | None = None) -> bytes:
+    """An error response; without an id where none could be read."""
+    body: dict[str, Json] = {"code": error.code if code is None else code, "message": error.message}
+    if error.data is not None:
+        body["data"] = error.data
+    if request_id is None or request_id is UNSET:
+        return _encode({"jsonrpc": "2.0", "error": body})
+    return _encode({"jsonrpc": "2.0", "id": request_id, "error": body})
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object as the pairs it was written in."""
+
+
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKETS = re.compile(rb"[\[\]{}]")
+
+
+def _depth(body: bytes) -> int:
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(_STRING.sub(b"", body)):
+        if bracket in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        else:
+            depth -= 1
+    return deepest
+
+
+def _has_long_number(body: bytes, digits: int) -> bool:
+    long = re.compile(rb"[0-9]{%d}" % (digits + 1))
+    return long.search(body) is not None and long.search(_STRING.sub(b"", body)) is not None
+
+
+def _check_answer(message: Message) -> None:
+    if message.id is UNSET:
+        raise InvalidRequest("Neither a request, a notification nor a response: method and id are missing")
+    if (message.result is NOTHING) == (message.error is NOTHING):
+        raise _refuse(
+            InvalidRequest("method is missing, or a response has not exactly one of result and error"), message.id
+        )
+
+
+def _refuse(refusal: Refusal, request_id: RequestId | UnsetType) -> Refusal:
+    refusal.request_id = None if request_id is UNSET else request_id
+    return refusal
+
+
+def _unreadable(body: bytes) -> Refusal:
+    if not body.strip():
+        return ParseFailure("Parse error: the body is empty, send one JSON-RPC message")
+    return ParseFailure("Parse error: the body is not valid JSON")
+
+
+def _explain(body: bytes) -> Refusal:
+    """Why a body that is JSON is no message; the id is kept where it is one."""
+    try:
+        value = decode_json(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _unreadable(body)
+    if not isinstance(value, dict):
+        return InvalidRequest("A message is a JSON object")
+    found = value.get("id")
+    request_id = found if type(found) in (str, int) else UNSET
+    if "id" in value and request_id is UNSET:
+        return InvalidRequest("id must be a string or an integer")
+    if value.get("jsonrpc") != "2.0":
+        return _refuse(InvalidRequest('jsonrpc must be "2.0"'), request_id)
+    return _refuse(InvalidRequest("method must be a string"), request_id)

@@ -1,0 +1,115 @@
+"""Revisions 2024-11-05 to 2025-11-25 at the door: their handshake, and our results in their words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.call import Done, Json, Kept, Notice
+from pegboard.errors import Busy, InvalidParams, Refusal
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.content import blocks_for
+from pegboard.protocol.versions import LEGACY, NEWEST_LEGACY, trim
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _InitializeParams(Struct):
+    protocolVersion: str  # noqa: N815 — the member's name on the wire
+    capabilities: dict[str, Json]
+    clientInfo: dict[str, Json]  # noqa: N815 — the member's name on the wire
+
+
+class Handshake(Struct, frozen=True):
+    """What `initialize` settled."""
+
+    version: str
+    client: Mapping[str, Json]
+    capabilities: Mapping[str, Json]
+
+
+def read_handshake(params: bytes) -> Handshake:
+    """Agree on a revision: the client's if we speak it, else our newest with a handshake."""
+    try:
+        sent = msgspec.json.decode(params or b"{}", type=_InitializeParams)
+    except msgspec.MsgspecError:
+        raise InvalidParams(
+            "initialize needs params.protocolVersion (a string), params.capabilities and params.clientInfo (objects)"
+        ) from None
+    version = sent.protocolVersion if sent.protocolVersion in LEGACY else NEWEST_LEGACY
+    return Handshake(version, sent.clientInfo, sent.capabilities)
+
+
+class Legacy:
+    """How one of the older revisions is written."""
+
+    def __init__(self, version: str, info: Mapping[str, Json]) -> None:
+        self.version = version
+        self._info = info
+
+    def result(self, method: str, done: Done) -> bytes:
+        """The result of a (modern) method as JSON, with what the revision knows."""
+        result = done.result
+        if type(result) is not Kept:
+            return _encode(self._translate(method, result, done))
+        written = result.written.get(self.version)
+        if written is None:
+            written = result.written[self.version] = _encode(self._translate(method, result.value, done))
+        return written
+
+    def notice(self, notice: Notice) -> bytes:
+        """A notice as a JSON-RPC notification, with what the revision knows."""
+        return jsonrpc.notification(notice.method, trim(notice.method, notice.params, self.version))
+
+    def status(self, refusal: Refusal) -> int:
+        """The HTTP status that goes with a refused call: an error is an answer like any other, unless we are full."""
+        return 503 if isinstance(refusal, Busy) else 200
+
+    def _translate(self, method: str, result: Mapping[str, Json], done: Done) -> Mapping[str, Json]:
+        match method:
+            case "server/discover":
+                return self._initialized(result)
+            case "tools/list":
+                result = {**result, "tools": [_tool(tool, self.version) for tool in result["tools"]]}
+            case "tools/call":
+                result = _called(result, done, self.version)
+        return trim("result", result, self.version)
+
+    def _initialized(self, discovered: Mapping[str, Json]) -> Mapping[str, Json]:
+        capabilities = {name: value for name, value in discovered["capabilities"].items() if name != "extensions"}
+        answer: dict[str, Json] = {
+            "protocolVersion": self.version,
+            "capabilities": capabilities,
+            "serverInfo": trim("implementation", self._info, self.version),
+        }
+        if "instructions" in discovered:
+            answer["instructions"] = discovered["instructions"]
+        return answer
+
+
+def _tool(tool: Mapping[str, Json], version: str) -> Mapping[str, Json]:
+    output = tool.get("outputSchema")
+    if output is not None and output.get("type") != "object":
+        # "outputSchema … type: object" until 2025-11-25: another value travels in a box, and so does its schema.
+        tool = {**tool, "outputSchema": _box_schema(output)}
+    return trim("tool", tool, version)
+
+
+def _box_schema(schema: Mapping[str, Json]) -> Mapping[str, Json]:
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    boxed: dict[str, Json] = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    if "$defs" in schema:
+        boxed["$defs"] = schema["$defs"]
+    return boxed
+
+
+def _called(result: Mapping[str, Json], done: Done, version: str) -> Mapping[str, Json]:
+    changed = dict(result)
+    if done.boxed and "structuredContent" in changed:
+        changed["structuredContent"] = {"result": changed["structuredContent"]}
+    content = changed.get("content")
+    if isinstance(content, list):
+        changed["content"] = blocks_for(version, content)
+    return changed

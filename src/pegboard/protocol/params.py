@@ -1,0 +1,115 @@
+"""The members of a request's params that the house itself reads; all others stay as they came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from pegboard.call import Json, ProgressToken
+from pegboard.errors import InvalidParams, InvalidRequest
+from pegboard.protocol.jsonrpc import NOTHING, QUOTE, Message, decode_json, marks, repeated_member
+
+PREFIX = "io.modelcontextprotocol/"
+
+
+class Params(Struct, gc=False):
+    """What a request is about, its arguments and its metadata."""
+
+    name: str | UnsetType = UNSET
+    uri: str | UnsetType = UNSET
+    cursor: str | UnsetType = UNSET
+    arguments: Raw = NOTHING
+    meta: Raw = field(name="_meta", default=NOTHING)
+
+
+class Meta(Struct, gc=False):
+    """The metadata of a request as the protocol defines it; a legacy request has only the token."""
+
+    version: str | UnsetType = field(name=PREFIX + "protocolVersion", default=UNSET)
+    client: Raw = field(name=PREFIX + "clientInfo", default=NOTHING)
+    capabilities: Raw = field(name=PREFIX + "clientCapabilities", default=NOTHING)
+    log_level: str | UnsetType = field(name=PREFIX + "logLevel", default=UNSET)
+    token: ProgressToken | UnsetType = field(name="progressToken", default=UNSET)
+
+
+NO_PARAMS = Params()
+NO_META = Meta()
+
+_decode = msgspec.json.Decoder(Params).decode
+_decode_meta = msgspec.json.Decoder(Meta).decode
+
+
+def read_params(body: bytes, message: Message) -> Params:
+    """Decode what we read of a message's params; refuses a member that comes twice."""
+    raw = bytes(message.params)
+    if not raw:
+        params, count = NO_PARAMS, 0
+    else:
+        try:
+            params = _decode(raw)
+        except msgspec.MsgspecError:
+            raise _wrong_member(raw) from None
+        count = 0
+        for text in (params.name, params.uri, params.cursor):
+            if text is not UNSET:
+                count += 4
+        for part in (params.arguments, params.meta):
+            if part is not NOTHING:
+                count += 2 + bytes(part).count(QUOTE)
+    if body.count(QUOTE) != marks(message) + count:
+        key = repeated_member(body, "params", "_meta")
+        if key is not None:
+            raise InvalidRequest(f"{key[:60]!r} comes twice in one object")
+    return params
+
+
+def read_meta(raw: bytes) -> Meta:
+    """Decode a request's `_meta`; refuses a member that comes twice."""
+    if not raw:
+        return NO_META
+    try:
+        meta = _decode_meta(raw)
+    except msgspec.MsgspecError:
+        raise _wrong_meta(raw) from None
+    count = 0
+    for text in (meta.version, meta.log_level):
+        if text is not UNSET:
+            count += 4
+    for part in (meta.client, meta.capabilities):
+        if part is not NOTHING:
+            count += 2 + bytes(part).count(QUOTE)
+    if meta.token is not UNSET:
+        count += 4 if type(meta.token) is str else 2
+    if raw.count(QUOTE) != count:
+        key = repeated_member(raw)
+        if key is not None:
+            raise InvalidRequest(f"{key[:60]!r} comes twice in _meta")
+    return meta
+
+
+def read_object(raw: Raw, what: str) -> Mapping[str, Json]:
+    """A raw member as the object it has to be."""
+    value = decode_json(raw)
+    if not isinstance(value, dict):
+        raise InvalidParams(f"{what} must be an object")
+    return value
+
+
+def _wrong_member(raw: bytes) -> InvalidParams:
+    value = decode_json(raw)
+    for name in ("name", "uri", "cursor"):
+        if name in value and not isinstance(value[name], str):
+            return InvalidParams(f"params.{name} must be a string")
+    return InvalidParams("params cannot be read")
+
+
+def _wrong_meta(raw: bytes) -> InvalidParams:
+    value = decode_json(raw)
+    if not isinstance(value, dict):
+        return InvalidParams("params._meta must be an object")
+    for name in (PREFIX + "protocolVersion", PREFIX + "logLevel"):
+        if name in value and not isinstance(value[name], str):
+            return InvalidParams(f"params._meta[{name!r}] must be a string")
+    return InvalidParams("params._meta.progressToken must be a string or an integer")

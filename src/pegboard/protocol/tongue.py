@@ -1,0 +1,31 @@
+"""The tongues a server answers in: one per revision, all with the same three sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from pegboard.call import Done, Json, Notice
+from pegboard.errors import Refusal
+from pegboard.protocol.legacy import Legacy
+from pegboard.protocol.modern import Modern
+from pegboard.protocol.versions import LEGACY, MODERN
+
+
+class Tongue(Protocol):
+    """How results, notices and refusals are put in one revision."""
+
+    version: str
+
+    def result(self, method: str, done: Done) -> bytes: ...
+
+    def notice(self, notice: Notice) -> bytes: ...
+
+    def status(self, refusal: Refusal) -> int: ...
+
+
+def tongues(info: Mapping[str, Json]) -> Mapping[str, Tongue]:
+    """Every revision we speak, for a server of this name and version."""
+    spoken: dict[str, Tongue] = {version: Legacy(version, info) for version in LEGACY}
+    spoken[MODERN] = Modern(info)
+    return spoken

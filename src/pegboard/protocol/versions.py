@@ -1,0 +1,76 @@
+"""Which revision knows which method, notice and field: the tables that every translation reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pegboard.call import Json
+
+REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+MODERN: Final = "2026-07-28"
+LEGACY: Final = frozenset(REVISIONS[:-1])
+NEWEST_LEGACY: Final = "2025-11-25"
+UNSTATED: Final = "2025-03-26"
+"""What a request without a version is taken to speak: the last revision that had no header for it."""
+SUPPORTED: Final = tuple(reversed(REVISIONS))
+BATCHES: Final = frozenset({"2025-03-26"})
+
+_AGE: Final = {revision: age for age, revision in enumerate(REVISIONS)}
+_ALL: Final = (REVISIONS[0], REVISIONS[-1])
+_LEGACY_ONLY: Final = (REVISIONS[0], NEWEST_LEGACY)
+_MODERN_ONLY: Final = (MODERN, MODERN)
+
+METHODS: Final[Mapping[str, tuple[str, str]]] = {
+    "initialize": _LEGACY_ONLY,
+    "ping": _LEGACY_ONLY,
+    "server/discover": _MODERN_ONLY,
+    "tools/list": _ALL,
+    "tools/call": _ALL,
+}
+"""First and last revision that has the method, of those this server implements."""
+
+NOTICES: Final[Mapping[str, tuple[str, str]]] = {
+    "notifications/initialized": _LEGACY_ONLY,
+    "notifications/cancelled": _ALL,
+    "notifications/progress": _ALL,
+}
+
+NAMED: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""The member of params that says what a method is about."""
+
+FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "tool": {
+        "annotations": "2025-03-26",
+        "title": "2025-06-18",
+        "outputSchema": "2025-06-18",
+        "_meta": "2025-06-18",
+        "icons": "2025-11-25",
+    },
+    "result": {"structuredContent": "2025-06-18", "resultType": MODERN, "ttlMs": MODERN, "cacheScope": MODERN},
+    "notifications/progress": {"message": "2025-03-26"},
+    "implementation": {
+        "title": "2025-06-18",
+        "icons": "2025-11-25",
+        "description": "2025-11-25",
+        "websiteUrl": "2025-11-25",
+    },
+}
+"""By kind of object: the first revision that has the field; a field that is not listed is as old as its object."""
+
+
+def knows(table: Mapping[str, tuple[str, str]], name: str, version: str) -> bool:
+    """Whether the revision has this method or notice."""
+    span = table.get(name)
+    return span is not None and _AGE[span[0]] <= _AGE[version] <= _AGE[span[1]]
+
+
+def trim(kind: str, value: Mapping[str, Json], version: str) -> Mapping[str, Json]:
+    """The object without the fields that the revision does not know; the same object where nothing is to be left out."""
+    since = FIELDS.get(kind)
+    if since is None or version == MODERN:
+        return value
+    age = _AGE[version]
+    if all(_AGE[since[key]] <= age for key in value.keys() & since.keys()):
+        return value
+    return {key: item for key, item in value.items() if key not in since or _AGE[since[key]] <= age}

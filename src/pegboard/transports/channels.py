@@ -1,0 +1,176 @@
+"""Exchanges: what a running call says to its caller, and how its one answer leaves, over HTTP and over lines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from typing import Protocol, TypeVar
+
+from pegboard.call import Call, Channel, Handler, Notice, Reply, RequestId
+from pegboard.errors import InternalFailure, Refusal
+from pegboard.protocol import jsonrpc, sse
+from pegboard.protocol.tongue import Tongue
+from pegboard.transports.door import Answer, Headers, Sink
+
+_log = logging.getLogger("pegboard.transports")
+
+T = TypeVar("T")
+
+
+class Exchange(Channel, Protocol[T]):
+    """One request's side of a door: notices while the call runs, then exactly one end."""
+
+    def finish(self, method: str, reply: Reply) -> T | None: ...
+
+    def refuse(self, refusal: Refusal) -> T | None: ...
+
+    def withdraw(self) -> T | None: ...
+
+
+class Line(Protocol):
+    """Somewhere to write whole messages, one after the other."""
+
+    def write(self, message: bytes) -> None: ...
+
+    async def drain(self) -> None: ...
+
+
+_STREAM: Headers = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class HttpExchange:
+    """One request over HTTP: answered by JSON, or by a stream from the moment it has something to say before.
+
+    `plain` callers do not take a stream: they are told nothing before the answer.
+    """
+
+    __slots__ = ("_headers", "_id", "_plain", "_sink", "_tongue", "since", "streaming")
+
+    def __init__(self, sink: Sink, tongue: Tongue, request_id: RequestId, headers: Headers, plain: bool) -> None:
+        self._sink: Sink | None = sink
+        self._tongue = tongue
+        self._id = request_id
+        self._headers = headers
+        self._plain = plain
+        self.streaming = False
+        self.since = 0.0
+
+    async def emit(self, notice: Notice) -> None:
+        """Send a notice on the call's stream, which its first notice opens."""
+        sink = self._sink
+        if self._plain or sink is None:
+            return
+        if not self.streaming:
+            self._open(sink)
+        sink.write(sse.event(self._tongue.notice(notice)))
+        await sink.drain()
+
+    def keep_alive(self) -> None:
+        """Show a waiting client, and the proxies between, that the call lives."""
+        if self._plain or self._sink is None:
+            return
+        if not self.streaming:
+            self._open(self._sink)
+        self._sink.write(sse.KEEP_ALIVE)
+
+    def leave(self) -> None:
+        """The client is gone: nothing more is sent."""
+        self._sink = None
+
+    def finish(self, method: str, reply: Reply) -> Answer | None:
+        """The result, as a whole answer or as the last event."""
+        return self._answer(200, jsonrpc.answer(self._id, self._tongue.result(method, reply)))
+
+    def refuse(self, refusal: Refusal) -> Answer | None:
+        """The error, likewise."""
+        return self._answer(self._tongue.status(refusal), jsonrpc.refusal(self._id, refusal), refusal.retry_after)
+
+    def withdraw(self) -> Answer | None:
+        """End without an answer: the client has cancelled the call."""
+        if self._sink is None:
+            return None
+        if not self.streaming:
+            self._open(self._sink)
+        self._sink.end()
+        return None
+
+    def _answer(self, status: int, body: bytes, retry_after: int | None = None) -> Answer | None:
+        if not self.streaming:
+            headers = self._headers
+            if retry_after is not None:
+                headers = (*headers, (b"retry-after", b"%d" % retry_after))
+            return Answer(status, body, headers=headers)
+        if self._sink is not None:
+            self._sink.write(sse.event(body))
+            self._sink.end()
+        return None
+
+    def _open(self, sink: Sink) -> None:
+        sink.start(200, _STREAM + self._headers)
+        self.streaming = True
+
+
+class LineExchange:
+    """One request on a line that all share, such as stdio."""
+
+    __slots__ = ("_id", "_line", "_tongue")
+
+    def __init__(self, line: Line, tongue: Tongue, request_id: RequestId) -> None:
+        self._line = line
+        self._tongue = tongue
+        self._id = request_id
+
+    async def emit(self, notice: Notice) -> None:
+        """Send a notice between the answers of other calls."""
+        self._line.write(self._tongue.notice(notice))
+        await self._line.drain()
+
+    def finish(self, method: str, reply: Reply) -> None:
+        self._line.write(jsonrpc.answer(self._id, self._tongue.result(method, reply)))
+
+    def refuse(self, refusal: Refusal) -> None:
+        self._line.write(jsonrpc.refusal(self._id, refusal))
+
+    def withdraw(self) -> None:
+        """A cancelled call is not answered: "servers … MUST NOT send any further messages for it" (stdio)."""
+
+
+class Batched:
+    """One request of a batch: its answer joins the others, what it would say before has nowhere to go."""
+
+    __slots__ = ("_id", "_tongue")
+
+    def __init__(self, tongue: Tongue, request_id: RequestId) -> None:
+        self._tongue = tongue
+        self._id = request_id
+
+    async def emit(self, notice: Notice) -> None:
+        """Nothing is sent: a batch is answered by one array."""
+
+    def finish(self, method: str, reply: Reply) -> bytes:
+        return jsonrpc.answer(self._id, self._tongue.result(method, reply))
+
+    def refuse(self, refusal: Refusal) -> bytes:
+        return jsonrpc.refusal(self._id, refusal)
+
+    def withdraw(self) -> None:
+        """A cancelled call has no answer in the array."""
+
+
+async def conduct(handler: Handler, call: Call, exchange: Exchange[T]) -> T | None:
+    """Walk a call to its one answer, whatever happens on the way."""
+    try:
+        return exchange.finish(call.method, await handler(call))
+    except Refusal as refusal:
+        return exchange.refuse(refusal)
+    except asyncio.CancelledError:
+        return exchange.withdraw()
+    except Exception:  # noqa: BLE001 — the last place that can still answer
+        error_id = secrets.token_hex(4)
+        _log.exception("%s failed, error id %s", call.method, error_id)
+        return exchange.refuse(InternalFailure(f"Internal error, error id {error_id}"))

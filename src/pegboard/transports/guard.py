@@ -1,0 +1,169 @@
+"""Who may knock at the HTTP door: Host and Origin checks, CORS, trusted proxies.
+
+A page that a browser loaded from elsewhere may reach a server on this machine by DNS rebinding: its requests arrive on
+loopback, under its own Host and Origin. So a request that arrives on a loopback address must name a loopback host, and
+an Origin must be the one the request was sent to, unless the operator allowed others by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from pegboard.errors import InvalidRequest, SetupError
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.headers import is_single
+from pegboard.transports.door import Answer, Head, Headers
+
+_REMEMBERED = 256
+_EXPOSED = b"Mcp-Session-Id, WWW-Authenticate"
+
+
+class Guard:
+    """The rules of one endpoint; verdicts on what comes again and again are remembered."""
+
+    def __init__(
+        self,
+        *,
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
+        proxies: Iterable[str] = (),
+    ) -> None:
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._origins = frozenset(_origin(origin) for origin in origins)
+        self._proxies = frozenset(proxies)
+        self._verdicts: dict[tuple[bytes | None, bytes | None, str], Answer | Headers] = {}
+
+    def check(self, head: Head) -> Answer | Headers:
+        """The refusal, or the headers that every response to this request carries."""
+        if head.repeated:
+            for name in head.repeated:
+                if is_single(name):
+                    return _refuse(400, f"The header {name.decode('latin-1')} came more than once")
+        headers = head.headers
+        if self._proxies and head.peer in self._proxies:
+            _trust(head)
+        key = (headers.get(b"origin"), headers.get(b"host"), head.server)
+        verdict = self._verdicts.get(key)
+        if verdict is None:
+            if len(self._verdicts) >= _REMEMBERED:
+                self._verdicts.clear()
+            verdict = self._verdicts[key] = self._judge(*key)
+        return verdict
+
+    def preflight(self, head: Head, allowed: Headers) -> Answer:
+        """The answer to a browser that asks before it sends."""
+        if not allowed:
+            return Answer(204, headers=((b"allow", b"GET, POST, DELETE, OPTIONS"),))
+        asked = head.headers.get(b"access-control-request-headers", b"")
+        return Answer(
+            204,
+            headers=(
+                *allowed,
+                (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
+                (b"access-control-allow-headers", asked),
+                (b"access-control-max-age", b"600"),
+            ),
+        )
+
+    def _judge(self, origin: bytes | None, host: bytes | None, server: str) -> Answer | Headers:
+        sent_to = (host or b"").decode("latin-1").lower()
+        cors: Headers = ()
+        if origin is not None:
+            text = origin.decode("latin-1")
+            if text in self._origins:
+                cors = (
+                    (b"access-control-allow-origin", origin),
+                    (b"access-control-expose-headers", _EXPOSED),
+                    (b"vary", b"Origin"),
+                )
+            elif not _same_origin(text, sent_to):
+                # "If the Origin header is present and invalid, servers MUST respond with HTTP 403" (Streamable HTTP)
+                return _refuse(403, f"The origin {text[:80]!r} is not allowed here; allow it with --cors {text[:80]}")
+        if _is_loopback(server) and not _is_loopback(_name(sent_to)) and not self._names(sent_to):
+            name = _name(sent_to)[:80]
+            return _refuse(421, f"This server does not answer to the host {name!r}; allow it with --allow-host {name}")
+        return cors
+
+    def _names(self, host: str) -> bool:
+        return host in self._hosts or _name(host) in self._hosts
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address to bind to stays on this machine."""
+    return _is_loopback(host)
+
+
+def _refuse(status: int, message: str) -> Answer:
+    return Answer(status, jsonrpc.refusal(None, InvalidRequest(message)))
+
+
+def _origin(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        parts, port = None, None
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+        raise SetupError(
+            f"--cors {text!r} is not an origin; write it like https://app.example.com or http://localhost:6274"
+        )
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}" + ("" if port is None else f":{port}")
+
+
+def _same_origin(origin: str, host: str) -> bool:
+    try:
+        parts = urlsplit(origin)
+        port = parts.port
+    except ValueError:
+        return False
+    if (
+        parts.scheme not in ("http", "https")
+        or parts.hostname is None
+        or parts.path
+        or parts.query
+        or "@" in parts.netloc
+    ):
+        return False
+    default = {"http": 80, "https": 443}[parts.scheme]
+    host_port = _port(host)
+    if (port or default) != (default if host_port is None else host_port):
+        return False
+    name = _name(host)
+    return parts.hostname == name or (_is_loopback(parts.hostname) and _is_loopback(name))
+
+
+def _name(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _port(host: str) -> int | None:
+    tail = host.rpartition("]")[2] if host.startswith("[") else host
+    digits = tail.partition(":")[2]
+    return int(digits) if digits.isdecimal() and len(digits) <= 5 else None
+
+
+def _is_loopback(name: str) -> bool:
+    if name == "localhost":
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _trust(head: Head) -> None:
+    """Take the client's address, scheme and host from the proxy in front of us."""
+    headers = head.headers
+    forwarded = headers.get(b"x-forwarded-for")
+    if forwarded:
+        head.peer = forwarded.rpartition(b",")[2].strip().decode("latin-1")
+    head.secure = headers.get(b"x-forwarded-proto", b"").lower() == b"https" or head.secure
+    host = headers.get(b"x-forwarded-host")
+    if host:
+        headers[b"host"] = host.strip()
+        head.server = ""

@@ -1,0 +1,362 @@
+"""The MCP endpoint over HTTP, free of any connection: a Head and a body in, an Answer or a stream out.
+
+The era is chosen per request, as the spec's table for dual-era servers says: a body that carries a modern `_meta`, or
+a version header that is no legacy revision, is served statelessly; everything else is legacy and needs a session,
+which `initialize` opens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeAlias
+
+from msgspec import UNSET
+
+from pegboard.call import Call, Caller, Handler, Json, RequestId
+from pegboard.errors import Busy, HeaderMismatch, InvalidRequest, Refusal, SessionRequired
+from pegboard.limits import Limits
+from pegboard.protocol import headers as mcp
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.jsonrpc import Message
+from pegboard.protocol.legacy import read_handshake
+from pegboard.protocol.params import Params, read_params
+from pegboard.protocol.tongue import tongues
+from pegboard.protocol.versions import BATCHES, LEGACY, MODERN, UNSTATED
+from pegboard.sessions.session import Session, Sessions
+from pegboard.transports.channels import Batched, HttpExchange, conduct
+from pegboard.transports.door import Answer, Head, Headers, Sink
+from pegboard.transports.guard import Guard
+from pegboard.transports.incoming import (
+    ModernCallers,
+    cancelled_id,
+    check_method,
+    is_modern,
+    make_call,
+    read_token,
+    subject,
+)
+
+Served: TypeAlias = Answer | Coroutine[Any, Any, Answer | None]
+
+_KEEP_ALIVE_SECONDS: Final = 15.0
+_REMEMBERED: Final = 1024
+
+
+class HttpEndpoint:
+    """Serves one Handler at one path, in every revision we speak."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        info: Mapping[str, Json],
+        *,
+        limits: Limits,
+        guard: Guard,
+        paths: tuple[str, ...] = ("/mcp", "/mcp/"),
+        prefix: str = "",
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self._handler = handler
+        self._limits = limits
+        self._guard = guard
+        self._loop = loop
+        self._tongues = tongues(info)
+        self._modern = self._tongues[MODERN]
+        self.sessions = Sessions(limits)
+        self.calls: dict[HttpExchange, None] = {}
+        self.draining = False
+        self._sweeping = False
+        self._callers = ModernCallers("http")
+        self._accepts: dict[bytes | None, tuple[bool, bool]] = {}
+        self._paths: dict[bytes, Callable[[Head, bytes, Sink], Served]] = {
+            **{(prefix + path).encode(): self._mcp for path in paths},
+            (prefix + "/health").encode(): self._health,
+            (prefix + "/ready").encode(): self._ready,
+        }
+        self._where = ", ".join(prefix + path for path in paths[:1])
+
+    def accept(self, head: Head, body: bytes, sink: Sink) -> Served:
+        """Route a request by its path."""
+        route = self._paths.get(head.path)
+        if route is None:
+            return _text(404, f"Nothing is served at this path; the MCP endpoint is {self._where}")
+        return route(head, body, sink)
+
+    def _health(self, head: Head, body: bytes, sink: Sink) -> Answer:
+        return Answer(200, b'{"status":"ok"}') if head.method == b"GET" else _not_allowed(b"GET")
+
+    def _ready(self, head: Head, body: bytes, sink: Sink) -> Answer:
+        if head.method != b"GET":
+            return _not_allowed(b"GET")
+        if self.draining:
+            return Answer(503, b'{"status":"draining"}')
+        return Answer(200, b'{"status":"ready"}')
+
+    def _mcp(self, head: Head, body: bytes, sink: Sink) -> Served:
+        allowed = self._guard.check(head)
+        if type(allowed) is Answer:
+            return allowed
+        try:
+            match head.method:
+                case b"POST":
+                    return self._post(head, body, sink, allowed)
+                case b"DELETE":
+                    return self._delete(head, allowed)
+                case b"OPTIONS":
+                    return self._guard.preflight(head, allowed)
+        except Refusal as refusal:
+            return _refused(refusal, allowed)
+        return _not_allowed(b"POST, DELETE, OPTIONS")
+
+    # -- POST ------------------------------------------------------------------------------------------------------
+
+    def _post(self, head: Head, body: bytes, sink: Sink, extra: Headers) -> Served:
+        headers = head.headers
+        if headers.get(b"content-type") != b"application/json":
+            _check_content_type(headers.get(b"content-type"))
+        accept = headers.get(b"accept")
+        json_ok, stream_ok = self._accepts.get(accept) or self._read_accept(accept)
+        if not json_ok and not stream_ok:
+            return _text(406, "Accept must allow application/json and text/event-stream", extra)
+        if jsonrpc.is_batch(body):
+            return self._batch(head, body, extra)
+        message = jsonrpc.read(body, self._limits)
+        try:
+            params = read_params(body, message)
+            stated = headers.get(mcp.VERSION)
+            version = None if stated is None else stated.decode("latin-1")
+            if (version is not None and version not in LEGACY) or is_modern(params):
+                return self._serve_modern(head, message, params, version, sink, extra, not stream_ok)
+            return self._serve_legacy(head, message, params, sink, extra, not stream_ok)
+        except Refusal as refusal:
+            if message.id is not UNSET:
+                refusal.request_id = message.id
+            raise
+
+    def _serve_modern(
+        self, head: Head, message: Message, params: Params, version: str | None, sink: Sink, extra: Headers, plain: bool
+    ) -> Served:
+        method, request_id = message.method, message.id
+        if method is UNSET:
+            # "The client MUST NOT send JSON-RPC responses" (Sending Messages, 4)
+            raise InvalidRequest("A client of this revision sends no responses: retry the request with inputResponses")
+        if request_id is UNSET:
+            return Answer(202, headers=extra)
+        caller, token = self._callers.read(params, version)
+        if version is None:
+            raise HeaderMismatch(f"Header mismatch: the MCP-Protocol-Version header is missing; send {caller.version}")
+        about = subject(method, params)
+        mcp.check_mirror(head.headers, method, about)
+        check_method(method, MODERN)
+        exchange = self._admit(HttpExchange(sink, self._modern, request_id, extra, plain))
+        call = make_call(method, request_id, about, message, params, caller, exchange, token)
+        return self._run_modern(call, exchange, sink)
+
+    async def _run_modern(self, call: Call, exchange: HttpExchange, sink: Sink) -> Answer | None:
+        task = asyncio.current_task()
+        if task is not None:
+            # Cancellation: "Closing the SSE response stream MUST be treated by the server as cancellation".
+            sink.on_gone(task.cancel)
+        try:
+            return await conduct(self._handler, call, exchange)
+        finally:
+            del self.calls[exchange]
+
+    # -- legacy ----------------------------------------------------------------------------------------------------
+
+    def _serve_legacy(
+        self, head: Head, message: Message, params: Params, sink: Sink, extra: Headers, plain: bool
+    ) -> Served:
+        if message.method == "initialize" and message.id is not UNSET:
+            return self._initialize(message, message.id, sink, extra, plain)
+        session = self._session(head)
+        extra = (*extra, session.header)
+        method, request_id = message.method, message.id
+        if method is UNSET or request_id is UNSET:
+            _take_notice(session, message)
+            return Answer(202, headers=extra)
+        _check_request(session, method, request_id)
+        if method == "ping":
+            return Answer(200, jsonrpc.answer(request_id, b"{}"), headers=extra)
+        about = subject(method, params)
+        exchange = self._admit(HttpExchange(sink, self._tongues[session.caller.version], request_id, extra, plain))
+        call = make_call(method, request_id, about, message, params, session.caller, exchange, read_token(params))
+        return self._run_legacy(call, exchange, sink, session)
+
+    def _initialize(self, message: Message, request_id: RequestId, sink: Sink, extra: Headers, plain: bool) -> Served:
+        handshake = read_handshake(bytes(message.params))
+        session = self.sessions.open(
+            lambda session_id: Caller(
+                version=handshake.version,
+                transport="http",
+                session=session_id,
+                client=handshake.client,
+                capabilities=handshake.capabilities,
+            )
+        )
+        tongue = self._tongues[handshake.version]
+        exchange = self._admit(HttpExchange(sink, tongue, request_id, (*extra, session.header), plain))
+        call = Call(method="server/discover", caller=session.caller, channel=exchange, id=request_id)
+        return self._run_legacy(call, exchange, sink, session)
+
+    async def _run_legacy(self, call: Call, exchange: HttpExchange, sink: Sink, session: Session) -> Answer | None:
+        task = asyncio.current_task()
+        if task is not None and call.id is not None:
+            session.calls[call.id] = task
+        # "Disconnection … SHOULD NOT be interpreted as the client cancelling its request" (2025-11-25, Sending 6)
+        sink.on_gone(exchange.leave)
+        try:
+            return await conduct(self._handler, call, exchange)
+        finally:
+            del self.calls[exchange]
+            if call.id is not None:
+                session.calls.pop(call.id, None)
+
+    def _session(self, head: Head) -> Session:
+        sent = head.headers.get(mcp.SESSION)
+        if sent is None:
+            raise SessionRequired(
+                "Missing MCP-Session-Id header: send initialize first and repeat the id it answers with"
+            )
+        return self.sessions.find(sent.decode("latin-1"), "")
+
+    # -- batches ---------------------------------------------------------------------------------------------------
+
+    def _batch(self, head: Head, body: bytes, extra: Headers) -> Served:
+        stated = head.headers.get(mcp.VERSION)
+        session = self._session(head) if mcp.SESSION in head.headers else None
+        version = (
+            session.caller.version if session is not None else UNSTATED if stated is None else stated.decode("latin-1")
+        )
+        if version not in BATCHES:
+            raise InvalidRequest(f"Revision {version[:40]} has no batches: send one message per request")
+        if session is None:
+            session = self._session(head)
+        return self._run_batch(session, jsonrpc.read_batch(body, self._limits), (*extra, session.header))
+
+    async def _run_batch(self, session: Session, bodies: list[bytes], extra: Headers) -> Answer:
+        answers = await asyncio.gather(*(self._run_item(session, body) for body in bodies))
+        told = [answer for answer in answers if answer is not None]
+        return Answer(200, b"[" + b",".join(told) + b"]", headers=extra) if told else Answer(202, headers=extra)
+
+    async def _run_item(self, session: Session, body: bytes) -> bytes | None:
+        request_id: RequestId | None = None
+        try:
+            message = jsonrpc.read(body, self._limits)
+            if message.method is UNSET or message.id is UNSET:
+                _take_notice(session, message)
+                return None
+            method, request_id = message.method, message.id
+            params = read_params(body, message)
+            _check_request(session, method, request_id)
+            if method == "ping":
+                return jsonrpc.answer(request_id, b"{}")
+            exchange = Batched(self._tongues[session.caller.version], request_id)
+            about = subject(method, params)
+            call = make_call(method, request_id, about, message, params, session.caller, exchange, read_token(params))
+        except Refusal as refusal:
+            return jsonrpc.refusal(refusal.request_id if request_id is None else request_id, refusal)
+        return await conduct(self._handler, call, exchange)
+
+    # -- the rest --------------------------------------------------------------------------------------------------
+
+    def _delete(self, head: Head, extra: Headers) -> Answer:
+        stated = head.headers.get(mcp.VERSION)
+        if stated is not None and stated.decode("latin-1") not in LEGACY:
+            return _not_allowed(b"POST, OPTIONS")
+        self.sessions.close(self._session(head))
+        return Answer(204, headers=extra)
+
+    def _admit(self, exchange: HttpExchange) -> HttpExchange:
+        """Let a call in, if there is room for one more."""
+        if self.draining:
+            raise Busy("The server is shutting down; try again in a moment", retry_after=1)
+        if len(self.calls) >= self._limits.calls:
+            raise Busy(f"{self._limits.calls} calls are already under way; try again later", retry_after=1)
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
+        exchange.since = loop.time()
+        self.calls[exchange] = None
+        if not self._sweeping:
+            self._sweeping = True
+            loop.call_later(1.0, self._sweep, loop)
+        return exchange
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """One timer for all calls: open the streams of those that have been silent, keep the open ones alive."""
+        now = loop.time()
+        self.sessions.reap()
+        for exchange in list(self.calls):
+            if now - exchange.since >= (_KEEP_ALIVE_SECONDS if exchange.streaming else self._limits.quiet_seconds):
+                exchange.since = now
+                exchange.keep_alive()
+        self._sweeping = bool(self.calls)
+        if self._sweeping:
+            loop.call_later(1.0, self._sweep, loop)
+
+    def _read_accept(self, accept: bytes | None) -> tuple[bool, bool]:
+        if len(self._accepts) >= _REMEMBERED:
+            self._accepts.clear()
+        verdict = self._accepts[accept] = _read_accept(accept)
+        return verdict
+
+
+def _take_notice(session: Session, message: Message) -> None:
+    """A notification or a response from a legacy client; those we do not know are ignored."""
+    if message.method == "notifications/cancelled":
+        request_id = cancelled_id(message)
+        task = None if request_id is None else session.calls.get(request_id)
+        if task is not None:
+            task.cancel()
+
+
+def _check_request(session: Session, method: str, request_id: RequestId) -> None:
+    if method == "initialize":
+        raise InvalidRequest("initialize comes first and once; it cannot be part of a batch")
+    check_method(method, session.caller.version)
+    if request_id in session.calls:
+        raise IdInFlight(f"The id {request_id!r} is already in flight in this session: use another one")
+
+
+class IdInFlight(InvalidRequest):
+    status = 409
+
+
+class UnsupportedMedia(InvalidRequest):
+    status = 415
+
+
+def _check_content_type(value: bytes | None) -> None:
+    kind, _, rest = (value or b"").partition(b";")
+    charset = rest.strip().lower().partition(b"charset=")[2].strip(b'"')
+    if kind.strip().lower() != b"application/json" or charset not in (b"", b"utf-8"):
+        raise UnsupportedMedia("Content-Type must be application/json")
+
+
+def _read_accept(accept: bytes | None) -> tuple[bool, bool]:
+    """Whether JSON and an event stream are welcome; one who states nothing takes both."""
+    if accept is None:
+        return True, True
+    kinds = {part.partition(b";")[0].strip().lower() for part in accept.split(b",")}
+    anything = b"*/*" in kinds
+    return (
+        anything or b"application/json" in kinds or b"application/*" in kinds,
+        anything or b"text/event-stream" in kinds or b"text/*" in kinds,
+    )
+
+
+def _refused(refusal: Refusal, extra: Headers) -> Answer:
+    if refusal.retry_after is not None:
+        extra = (*extra, (b"retry-after", b"%d" % refusal.retry_after))
+    return Answer(refusal.status, jsonrpc.refusal(refusal.request_id, refusal), headers=extra)
+
+
+def _text(status: int, message: str, extra: Headers = ()) -> Answer:
+    return Answer(status, jsonrpc.refusal(None, InvalidRequest(message)), headers=extra)
+
+
+def _not_allowed(allow: bytes) -> Answer:
+    body = jsonrpc.refusal(None, InvalidRequest(f"Method not allowed here; use {allow.decode()}"))
+    return Answer(405, body, headers=((b"allow", allow),))
