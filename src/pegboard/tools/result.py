@@ -30,7 +30,7 @@ from pegboard.errors import (
 )
 from pegboard.limits import Limits
 from pegboard.protocol.content import Block, text_block
-from pegboard.tools.check import Validator
+from pegboard.tools.check import Problem, Validator
 from pegboard.tools.media import Content
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.plain import (
@@ -42,6 +42,7 @@ from pegboard.tools.plain import (
     decode,
     encode,
     find_problem,
+    render_path,
 )
 
 PARSE_ERRORS = "dev.pegboard/parseErrors"
@@ -190,10 +191,12 @@ class Teller:
     def _tell_message(self, message: JsonRpcMessage, id: RequestId | None) -> Done:  # noqa: A002  # as in tell
         if id is not None and message.id != id:
             raise ResultProblem("id", f"the message answers request {message.id!r}, but the call was {id!r}")
-        if message.error is not None:
+        if message.error is not UNSET and message.error is not None:
             raise refusal_of(as_plain(message.error))
         answer = message.result
-        if not (isinstance(answer, Mapping) and "content" in answer):
+        if answer is UNSET:
+            raise ResultProblem("", "the message has neither a result nor an error; answer with ToolResponse.success")
+        if not (isinstance(answer, Mapping) and _is_content(answer.get("content"))):
             return self.tell(answer)
         plain = as_plain(answer)
         structured = plain.pop("structuredContent", UNSET)
@@ -221,7 +224,7 @@ class Teller:
         if content is None:
             return []
         if isinstance(content, list | tuple) and _is_mixed(content):
-            return [_block(item) for item in content]
+            return [_block_at(place, item) for place, item in enumerate(content)]
         return [_block(content)]
 
     def _check_text(self, text: str) -> None:
@@ -240,7 +243,21 @@ class Teller:
             )
 
     def _misfit(self, plain: Json) -> ResultProblem:
-        return ResultProblem("", "does not fit the output schema")
+        problems = list(self._validator.problems(plain)) if self._validator is not None else []
+        if not problems:
+            return ResultProblem("", "does not fit the output schema")
+        first = problems[0]
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        return ResultProblem(render_path(first.path), f"does not fit the output schema: {_explain(first)}{more}")
+
+
+def _explain(problem: Problem) -> str:
+    if problem.keyword == "required":
+        return f"{', '.join(problem.names)} is missing"
+    if problem.names:
+        return f"{', '.join(problem.names)} is not allowed"
+    wanted = f"{problem.keyword} {problem.schema.get(problem.keyword, '')!r:.80}".strip()
+    return f"wanted {wanted}, got {problem.got!r:.80}" if problem.keyword else f"got {problem.got!r:.80}"
 
 
 def _written(number: float) -> str:
@@ -256,12 +273,24 @@ def _is_mixed(items: Sequence[Any]) -> bool:
     return any(isinstance(item, Content) for item in items)
 
 
+def _is_content(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(item, Mapping) and "type" in item for item in value)
+
+
 def _block(item: Any) -> Block:
     if isinstance(item, Content):
         block: Block = as_plain(item.to_block())
         return block
     plain = as_plain(item)
     return text_block(plain if isinstance(plain, str) else encode(plain).decode("utf-8"))
+
+
+def _block_at(place: int, item: Any) -> Block:
+    try:
+        return _block(item)
+    except ResultProblem as problem:
+        joint = "." if problem.path and problem.path[0] != "[" else ""
+        raise ResultProblem(f"[{place}]{joint}{problem.path}", problem.message) from problem
 
 
 def _unwritable(value: Any) -> ResultProblem:
@@ -325,7 +354,7 @@ def _listed(notes: Iterable[Any]) -> list[Json]:
 
 def refusal_of(error: Json) -> Refusal:
     """The JSON-RPC error an author returned in a message, to be raised."""
-    code, message = error.get("code"), error.get("message")
+    code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
     if type(code) is not int or not isinstance(message, str):
         raise ResultProblem("error", "an error has a code, which is an integer, and a message, which is text")
     return _refusal_class(code)(message, error.get("data"))
