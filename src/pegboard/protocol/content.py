@@ -225,7 +225,7 @@ def _as_text(block: Block) -> Block:
     if block.get("type") == "resource_link":
         text = _describe_link(block)
     else:
-        size = len(block.get("data") or "") * 3 // 4
+        size = len((block.get("data") or "").rstrip("=")) * 3 // 4
         text = f"[audio, {block.get('mimeType', 'unknown type')}, {size} bytes: not readable in this protocol revision]"
     return text_block(text, block.get("annotations"), block.get("_meta"))
 
