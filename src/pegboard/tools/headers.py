@@ -1,0 +1,58 @@
+"""Which parameters a tool mirrors into HTTP headers, by the rules of `x-mcp-header`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from pegboard.call import Json
+from pegboard.errors import DeclarationError
+
+KEYWORD = "x-mcp-header"
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
+_VALUES = ("enum", "const", "default", "examples")
+
+
+def mirrored(schema: Mapping[str, Json]) -> dict[str, tuple[str, ...]]:
+    """Header name → the chain of property names that leads to its value."""
+    return {name: path for name, path, _ in _reachable(schema, ())}
+
+
+def check_headers(schema: Mapping[str, Json], where: str) -> None:
+    """Refuse what would make clients drop the whole tool from their list."""
+    seen: set[str] = set()
+    reached = 0
+    for name, path, part in _reachable(schema, ()):
+        reached += 1
+        place = f"{where}: {KEYWORD} at {'.'.join(path)}"
+        if not isinstance(name, str) or not _TOKEN.match(name):
+            raise DeclarationError(f"{place}: {name!r} is no HTTP header name; use letters, digits and hyphens")
+        if name.lower() in seen:
+            raise DeclarationError(f"{place}: {name!r} is used twice; header names differ in more than case")
+        seen.add(name.lower())
+        kinds = part.get("type")
+        kinds = set(kinds) - {"null"} if isinstance(kinds, list) else {kinds}
+        if not kinds <= {"integer", "string", "boolean"}:
+            raise DeclarationError(f"{place}: only strings, integers and booleans can be headers")
+    if _count(schema) != reached:
+        # "reachable via a chain consisting solely of `properties` keys"
+        raise DeclarationError(f"{where}: {KEYWORD} stands inside a list, a union or a $ref, where it is not allowed")
+
+
+def _reachable(schema: Mapping[str, Json], path: tuple[str, ...]) -> Iterator[tuple[Json, tuple[str, ...], Mapping[str, Json]]]:
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return
+    for name, part in properties.items():
+        if isinstance(part, Mapping):
+            if KEYWORD in part:
+                yield part[KEYWORD], (*path, name), part
+            yield from _reachable(part, (*path, name))
+
+
+def _count(part: Json) -> int:
+    if isinstance(part, Mapping):
+        inner = sum(_count(below) for keyword, below in part.items() if keyword not in _VALUES)
+        return inner + (KEYWORD in part)
+    return sum(map(_count, part)) if isinstance(part, list) else 0

@@ -1,0 +1,257 @@
+"""Reads a function: its parameters, what is injected into it, what it returns and how it runs."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from pegboard.errors import DeclarationError
+from pegboard.tools.constraints import BARE, is_field, read_notes
+from pegboard.tools.docs import Docs, read_docs
+from pegboard.tools.hints import UNRESOLVED, hints_of
+from pegboard.tools.message import JsonRpcMessage
+from pegboard.tools.parameters import ToolExecutionContext
+from pegboard.tools.read import Reader, UnsupportedType
+from pegboard.tools.shape import Alias, Field, Nullable, Record, Scalar, Shape, Shaped
+
+Kind: TypeAlias = Literal["sync", "async", "generator", "async_generator"]
+IsInjected: TypeAlias = Callable[[Any], bool]
+
+# These come with the call itself, whatever services there are.
+OF_THE_CALL = (JsonRpcMessage, ToolExecutionContext)
+
+_STREAMS = {"Generator", "Iterator", "Iterable", "AsyncGenerator", "AsyncIterator", "AsyncIterable"}
+_WAITED_FOR = {"Awaitable", "Coroutine"}
+_REFUSED = {
+    inspect.Parameter.VAR_POSITIONAL: "*{name} has no names a caller could send; declare a list parameter instead",
+    inspect.Parameter.VAR_KEYWORD: "**{name} hides the names from the schema; declare each parameter, or one dict",
+    inspect.Parameter.POSITIONAL_ONLY: "{name} is positional-only, but arguments come by name; remove the `/`",
+}
+
+
+class Inferred(Struct, frozen=True, kw_only=True):
+    """A function as a tool: `order` are all its parameters, in the signature's order, by their Python names."""
+
+    source: str
+    docs: Docs
+    kind: Kind
+    order: tuple[str, ...]
+    keyword_only: frozenset[str]
+    fields: tuple[Field, ...]
+    named: Mapping[Hashable, Record | Alias]
+    injected: Mapping[str, Any]
+    returns: Shaped | None
+
+
+def infer(function: Callable[..., Any], is_injected: IsInjected, *, of_the_call: type | None = None) -> Inferred:
+    """Read a function, method, callable object or partial; its first parameter is an `of_the_call`, annotated or not."""
+    inner = unwrap(function)
+    source = source_of(function)
+    hints = _hints_of_callable(function, inner)
+    docs = read_docs(_docstring_of(function, inner))
+    fixed = _fixed_by_partial(function)
+    reader = Reader()
+    order: list[str] = []
+    keyword_only: list[str] = []
+    fields: list[Field] = []
+    injected: dict[str, Any] = {}
+    for parameter in _signature_of(function, source).parameters.values():
+        if parameter.name in fixed:
+            continue
+        where = f"{source}: parameter {parameter.name!r}"
+        if parameter.kind in _REFUSED:
+            raise DeclarationError(f"{where}: {_REFUSED[parameter.kind].format(name=parameter.name)}")
+        order.append(parameter.name)
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            keyword_only.append(parameter.name)
+        annotation = hints.get(parameter.name, Any)
+        if annotation is UNRESOLVED:
+            text = parameter.annotation
+            raise DeclarationError(f"{where}: its annotation {text!r} names nothing known at run time; import it outside `if TYPE_CHECKING`")
+        wanted = wanted_type(annotation, is_injected) if of_the_call is None or len(order) > 1 else of_the_call
+        if wanted is not None:
+            injected[parameter.name] = wanted
+            continue
+        reader.where = where
+        fields.append(_read_parameter(parameter, annotation, docs, reader))
+    _refuse_same_names(fields, source)
+    return Inferred(
+        source=source,
+        docs=docs,
+        kind=kind_of(function),
+        order=tuple(order),
+        keyword_only=frozenset(keyword_only),
+        fields=tuple(fields),
+        named=reader.named,
+        injected=injected,
+        returns=read_returned(hints.get("return", Any), is_injected),
+    )
+
+
+def unwrap(function: Callable[..., Any]) -> Any:
+    """The function an author wrote, under partials, callable objects and decorators that say what they wrap."""
+    found: Any = function
+    while True:
+        if isinstance(found, functools.partial):
+            found = found.func
+        elif inspect.isroutine(found):
+            following = inspect.unwrap(found)
+            if following is found:
+                return found
+            found = following
+        elif hasattr(type(found), "__call__") and not isinstance(found, type):  # noqa: B004 (the method itself is wanted)
+            found = type(found).__call__
+        else:
+            return found
+
+
+def source_of(function: Callable[..., Any]) -> str:
+    """Where the function stands, as file:line."""
+    code = getattr(unwrap(function), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)
+
+
+def kind_of(function: Callable[..., Any]) -> Kind:
+    """How the function runs. A plain wrapper around a coroutine function hands out its coroutine."""
+    found: Any = function
+    while isinstance(found, functools.partial):
+        found = found.func
+    if not inspect.isroutine(found) and not isinstance(found, type):
+        found = found.__call__
+    while True:
+        if inspect.iscoroutinefunction(found):
+            return "async"
+        if inspect.isasyncgenfunction(found):
+            return "async_generator"
+        if inspect.isgeneratorfunction(found):
+            return "generator"
+        if not hasattr(found, "__wrapped__"):
+            return "sync"
+        found = found.__wrapped__
+
+
+def wanted_type(annotation: Any, is_injected: IsInjected) -> Any:
+    """The type to inject for an annotation, or None when the caller sends the value."""
+    bare = annotation.__origin__ if hasattr(annotation, "__metadata__") else annotation
+    options = [option for option in get_args(bare) if option is not type(None)]
+    if _is_union(bare) and len(options) == 1:
+        bare = options[0]
+    return bare if bare in OF_THE_CALL or (bare is not Any and is_injected(bare)) else None
+
+
+def read_returned(annotation: Any, is_injected: IsInjected = lambda _: False) -> Shaped | None:
+    """The shape of the structured result; None where text says all, or where only the result itself can tell."""
+    origin = get_origin(annotation)
+    name = getattr(origin, "__name__", "")
+    arguments = get_args(annotation)
+    if name in _WAITED_FOR and arguments:
+        return read_returned(arguments[-1], is_injected)
+    if name in _STREAMS and arguments:
+        item = read_returned(arguments[0])
+        return None if item is None else read_returned(list[arguments[0]])  # type: ignore[valid-type]  # a runtime value
+    if annotation in {UNRESOLVED, Any, object, None, type(None), str, bytes, JsonRpcMessage} if _hashable(annotation) else False:
+        return None
+    reader = Reader()
+    try:
+        shape = reader.read(annotation)
+    except UnsupportedType:
+        return None
+    return None if _says_nothing(shape) else Shaped(shape, reader.named)
+
+
+def _says_nothing(shape: Shape) -> bool:
+    inner = shape.inner if isinstance(shape, Nullable) else shape
+    return isinstance(inner, Scalar) and inner.type in {str, bytes, type(None)} and inner.notes is BARE
+
+
+def _hashable(value: Any) -> bool:
+    return isinstance(value, Hashable)
+
+
+def _is_union(annotation: Any) -> bool:
+    return get_origin(annotation) is Union or type(annotation).__name__ == "UnionType"
+
+
+def _read_parameter(parameter: inspect.Parameter, annotation: Any, docs: Docs, reader: Reader) -> Field:
+    described = docs.parameters.get(parameter.name)
+    under = read_notes([described]) if described else BARE
+    default = UNSET if parameter.default is inspect.Parameter.empty else parameter.default
+    if is_field(default):
+        # pydantic's habit: `x: int = Field(1, gt=0)`.
+        own = read_notes([default], under)
+        made = default.default_factory
+        default = made() if made is not None else own.default
+        under = msgspec.structs.replace(own, default=UNSET)
+    shape = reader.read(annotation, BARE)
+    notes = read_notes([shape.notes], under)
+    if default is UNSET and notes.default is not UNSET:
+        default = notes.default
+    if notes != shape.notes:
+        shape = _with_notes(shape, notes)
+    if default is None and not isinstance(shape, Nullable):
+        shape = Nullable(notes=shape.notes, inner=shape)
+    optional = isinstance(shape, Nullable)
+    return Field(
+        name=notes.alias or parameter.name,
+        attribute=parameter.name,
+        shape=shape,
+        required=default is UNSET and not optional,
+        default=default,
+    )
+
+
+def _with_notes(shape: Shape, notes: Any) -> Shape:
+    if isinstance(shape, Nullable):
+        shape = msgspec.structs.replace(shape, inner=_with_notes(shape.inner, notes))
+    return msgspec.structs.replace(shape, notes=notes)
+
+
+def _refuse_same_names(fields: list[Field], source: str) -> None:
+    seen: dict[str, str] = {}
+    for field in fields:
+        if field.name in seen:
+            raise DeclarationError(f"{source}: parameters {seen[field.name]!r} and {field.attribute!r} are both called {field.name!r} in JSON")
+        seen[field.name] = field.attribute
+
+
+def _signature_of(function: Callable[..., Any], source: str) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except (ValueError, TypeError) as problem:
+        raise DeclarationError(f"{source}: {function!r} tells no signature; wrap it in a function of your own") from problem
+
+
+def _hints_of_callable(function: Callable[..., Any], inner: Any) -> Mapping[str, Any]:
+    given = getattr(function, "__signature__", None)
+    if given is not None:
+        # Made by a decorator: its annotations are what the wrapper takes.
+        return {
+            **{name: parameter.annotation for name, parameter in given.parameters.items() if parameter.annotation is not parameter.empty},
+            "return": given.return_annotation if given.return_annotation is not given.empty else Any,
+        }
+    return hints_of(inner)
+
+
+def _docstring_of(function: Any, inner: Any) -> str | None:
+    own = getattr(function, "__doc__", None)
+    # A partial, or an object with __call__, shows the docstring of its class.
+    if own and own != type(function).__doc__:
+        return str(own)
+    text: str | None = getattr(inner, "__doc__", None)
+    if not text and not inspect.isroutine(function):
+        text = type(function).__doc__ if not isinstance(function, functools.partial) else None
+    return text
+
+
+def _fixed_by_partial(function: Any) -> set[str]:
+    """What a partial fixes is the author's choice: a caller neither sees nor sends it."""
+    fixed: set[str] = set()
+    while isinstance(function, functools.partial):
+        fixed |= set(function.keywords)
+        function = function.func
+    return fixed

@@ -1,0 +1,158 @@
+"""The declared style: parameters as values, and what a declared tool is handed when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from pegboard.call import Json
+from pegboard.errors import DeclarationError
+from pegboard.tools.coerce import ParseError, ParseWarning
+from pegboard.tools.constraints import EnumConstraint
+
+
+class ValueKind(Enum):
+    """What one value of a parameter is."""
+
+    STRING = "string"
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    NUMBER = "number"
+    JSON_OBJECT = "json_object"
+    JSON_ARRAY = "json_array"
+    TIMESTAMP = "timestamp"
+    URI = "uri"
+    ENUM_TOKEN = "enum_token"  # noqa: S105 (a kind of value, not a secret)
+    ATTACHMENT_REFERENCE = "attachment_reference"
+
+
+class Cardinality(Enum):
+    """How many values: one, at most one, a list of them, or a map from names to them."""
+
+    SINGLE = "single"
+    OPTIONAL = "optional"
+    LIST = "list"
+    MAP = "map"
+
+
+class Parameter(Struct, frozen=True):
+    """One argument of a declared tool. `required` alone decides whether it may be left out."""
+
+    name: str
+    kind: ValueKind = ValueKind.STRING
+    cardinality: Cardinality = Cardinality.SINGLE
+    required: bool = True
+    description: str = ""
+    enum: EnumConstraint | Sequence[Json] | None = None
+    example: Json = None
+    default: Json = UNSET
+
+
+class ToolCallRequest(Struct, frozen=True, kw_only=True):
+    """A call as a declared tool sees it: the arguments after repair, the text they came in, and what was repaired."""
+
+    tool_name: str
+    tool_call_id: str = ""
+    arguments: Mapping[str, Json] = {}
+    raw_arguments: str = ""
+    warnings: tuple[ParseWarning, ...] = ()
+    errors: tuple[ParseError, ...] = ()
+
+
+class ToolExecutionContext(Struct, frozen=True):
+    """What `Tool.execute` is handed: the request, and whatever its host put into the environment."""
+
+    request: ToolCallRequest
+    environment: Mapping[str, Any] = {}
+
+
+_KINDS: Mapping[ValueKind, Mapping[str, Json]] = {
+    ValueKind.STRING: {"type": "string"},
+    ValueKind.BOOLEAN: {"type": "boolean"},
+    ValueKind.INTEGER: {"type": "integer"},
+    ValueKind.NUMBER: {"type": "number"},
+    ValueKind.JSON_OBJECT: {"type": "object"},
+    ValueKind.JSON_ARRAY: {"type": "array"},
+    ValueKind.TIMESTAMP: {"type": "string", "format": "date-time"},
+    ValueKind.URI: {"type": "string", "format": "uri"},
+    ValueKind.ENUM_TOKEN: {"type": "string"},
+    ValueKind.ATTACHMENT_REFERENCE: {"type": "string"},
+}
+
+
+def write_declared(parameters: Sequence[Parameter], where: str) -> dict[str, Json]:
+    """The input schema of declared parameters. It stays open: a name it does not know is passed on with a warning."""
+    properties: dict[str, Json] = {}
+    for parameter in parameters:
+        if not parameter.name or not parameter.name.strip():
+            raise DeclarationError(f"{where}: a Parameter has an empty name")
+        if any(parameter.name.lower() == other.lower() for other in properties):
+            raise DeclarationError(f"{where}: two Parameters are called {parameter.name!r}; names differ in more than case")
+        properties[parameter.name] = _write_parameter(parameter, f"{where}: Parameter {parameter.name!r}")
+    schema: dict[str, Json] = {"type": "object"}
+    if properties:
+        schema["properties"] = properties
+    required = [parameter.name for parameter in parameters if is_required(parameter)]
+    if required:
+        schema["required"] = required
+    return schema
+
+
+def is_required(parameter: Parameter) -> bool:
+    """A default stands in for what is left out."""
+    return parameter.required and parameter.default is UNSET
+
+
+def fill_defaults(parameters: Sequence[Parameter], arguments: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The arguments with the defaults of those left out; optionals without a default stay absent."""
+    missing = {
+        parameter.name: parameter.default
+        for parameter in parameters
+        if parameter.default is not UNSET and parameter.name not in arguments
+    }
+    return {**arguments, **missing} if missing else arguments
+
+
+def _write_parameter(parameter: Parameter, where: str) -> dict[str, Json]:
+    value: dict[str, Json] = dict(_KINDS[parameter.kind])
+    allowed = _allowed(parameter)
+    if allowed is not None:
+        value["enum"] = allowed
+    match parameter.cardinality:
+        case Cardinality.LIST:
+            value = {"type": "array", "items": value}
+        case Cardinality.MAP:
+            value = {"type": "object", "additionalProperties": value}
+    if parameter.description:
+        value["description"] = parameter.description
+    if parameter.example is not None:
+        value["examples"] = [_typed_example(parameter)]
+    if parameter.default is not UNSET and parameter.default is not None:
+        value["default"] = parameter.default
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, ValueError) as problem:
+        raise DeclarationError(f"{where}: its example, default and enum must be JSON values ({problem})") from problem
+    return value
+
+
+def _allowed(parameter: Parameter) -> list[Json] | None:
+    if parameter.enum is None:
+        return None
+    return list(parameter.enum.allowed_values if isinstance(parameter.enum, EnumConstraint) else parameter.enum)
+
+
+def _typed_example(parameter: Parameter) -> Json:
+    """Examples may be written as text, as the design has them; the schema shows what JSON would hold."""
+    if isinstance(parameter.example, str) and _KINDS[parameter.kind]["type"] != "string":
+        try:
+            return msgspec.json.decode(parameter.example)
+        except msgspec.DecodeError:
+            return parameter.example
+    return parameter.example
+
+
