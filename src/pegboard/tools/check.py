@@ -1,0 +1,316 @@
+"""JSON Schema behind one door: whether a schema may be declared, and whether a value fits it.
+
+Dialects: 2020-12 (also when none is named), 2019-09, draft-07, draft-06 and draft-04. A reference that leaves the
+document is never fetched. Patterns run in linear time where they can; one that needs look-around or back-references
+runs with bounded backtracking, and text that exceeds the bound does not match.
+
+`format` is an annotation except for the formats our own schemas use, because only these have one meaning everywhere:
+
+    format      fits (STRICT)                 acceptable after a warning (LENIENT)
+    date-time   RFC 3339                      the same without an offset
+    date        RFC 3339 full-date            -
+    time        ISO 8601, offset optional     -
+    duration    ISO 8601                      -
+    uuid        hyphenated, any case          -
+    uri         absolute, RFC 3986            any text
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime, time
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import jsonschema_rs
+from msgspec import Struct
+
+from pegboard.call import Json
+from pegboard.errors import DeclarationError
+
+DIALECTS: Final = {
+    "https://json-schema.org/draft/2020-12/schema": "2020-12",
+    "https://json-schema.org/draft/2019-09/schema": "2019-09",
+    "http://json-schema.org/draft-07/schema": "draft-07",
+    "http://json-schema.org/draft-06/schema": "draft-06",
+    "http://json-schema.org/draft-04/schema": "draft-04",
+}
+SCHEMA_DEPTH = 64
+SCHEMA_PARTS = 10_000
+PATTERN_LENGTH = 1_000
+# An error costs microseconds to make, and a union makes one a branch: large values are taken apart by the caller.
+DETAILED_PARTS = 1_000
+DETAILED_ERRORS = 100
+
+STRICT: Final = frozenset({"date-time", "date", "time", "duration", "uuid", "uri"})
+LENIENT: Final = STRICT - {"uri"}
+# Formats that a value can miss and still be taken.
+SOFT: Final = frozenset({"date-time", "uri"})
+
+MAPS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_VALUES: Final = frozenset({"enum", "const", "default", "examples", "example"})
+_ROOT: Final = "urn:pegboard:schema"
+_LINEAR = jsonschema_rs.RegexOptions()
+_BOUNDED = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)
+_TIMESTAMP = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})?"
+)
+
+
+class Problem(Struct, frozen=True):
+    """One keyword of a schema that a part of a value does not satisfy.
+
+    `branches` holds what each branch of an anyOf or oneOf had against the value.
+    """
+
+    path: tuple[str | int, ...]
+    keyword: str
+    schema: Mapping[str, Json]
+    got: Json
+    names: tuple[str, ...] = ()
+    branches: tuple[tuple[Problem, ...], ...] = ()
+
+
+def lookup(document: Json, pointer: str) -> Json:
+    """The part of a document that a JSON pointer names; LookupError when there is none."""
+    found = document
+    for token in pointer.split("/")[1:]:
+        name = token.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, Mapping):
+            found = found[name]
+        elif isinstance(found, list) and name.isdecimal():
+            found = found[int(name)]
+        else:
+            raise LookupError(pointer)
+    return found
+
+
+def join(pointer: str, *tokens: str | int) -> str:
+    """A pointer to something below another pointer."""
+    return "/".join((pointer, *(str(token).replace("~", "~0").replace("/", "~1") for token in tokens)))
+
+
+def count(value: Json, most: int) -> int:
+    """How many values a JSON value is made of, counted no further than `most`."""
+    total, queue = 1, [value]
+    while queue and total <= most:
+        part = queue.pop()
+        if isinstance(part, dict):
+            part = list(part.values())
+        if isinstance(part, list):
+            total += len(part)
+            queue.extend(inner for inner in islice(part, most) if isinstance(inner, dict | list))
+    return total
+
+
+class Validator:
+    """A compiled schema, or the part of one that a pointer names."""
+
+    __slots__ = ("_formats", "_judge", "_registry", "_schema")
+
+    def __init__(
+        self,
+        schema: Mapping[str, Json],
+        pointer: str = "",
+        *,
+        formats: frozenset[str] = LENIENT,
+        of: Validator | None = None,
+    ) -> None:
+        if of is None:
+            self._schema, self._formats = _assert_only(schema, formats), formats
+            self._registry: jsonschema_rs.Registry | None = None
+            self._judge = _compile(self._schema, formats)
+        else:
+            self._schema, self._formats, self._registry = of._schema, of._formats, of._resources()
+            self._judge = _compile({"$ref": f"{_ROOT}#{quote(pointer)}"}, of._formats, self._registry)
+
+    def _resources(self) -> jsonschema_rs.Registry:
+        if self._registry is None:
+            self._registry = jsonschema_rs.Registry([(_ROOT, self._schema)], retriever=_refuse)
+        return self._registry
+
+    def part(self, pointer: str) -> Validator:
+        """The validator of one subschema, which may refer to the rest of the document."""
+        return Validator(self._schema, pointer, of=self)
+
+    def is_valid(self, value: Json) -> bool:
+        try:
+            return self._judge.is_valid(value)
+        except (ValueError, RecursionError):
+            # Lone surrogates and nesting beyond reason: nothing JSON can carry.
+            return False
+
+    def problems(self, value: Json) -> Iterable[Problem]:
+        """Every problem of a small value; of a large one, only that it has one."""
+        if count(value, DETAILED_PARTS) > DETAILED_PARTS:
+            return () if self.is_valid(value) else (Problem((), "", self._schema, value),)
+        try:
+            return [self._tell(error) for error in islice(self._judge.iter_errors(value), DETAILED_ERRORS)]
+        except (ValueError, RecursionError):
+            return (Problem((), "encoding", {}, value),)
+
+    def _tell(self, error: jsonschema_rs.ValidationError) -> Problem:
+        detail = error.kind.as_dict()
+        keyword = error.kind.name
+        schema: Json = {}
+        if keyword != "falseSchema":
+            try:
+                schema = lookup(self._schema, join("", *error.schema_path[:-1]))
+            except LookupError:
+                pass
+        names = detail.get("unexpected", ()) if keyword.endswith("Properties") else (detail.get("property"),)
+        return Problem(
+            tuple(error.instance_path),
+            keyword,
+            schema if isinstance(schema, Mapping) else {},
+            error.instance,
+            tuple(name for name in names if isinstance(name, str)),
+            tuple(tuple(map(self._tell, branch)) for branch in detail.get("context", ())),
+        )
+
+
+def has_soft_formats(schema: Mapping[str, Json]) -> bool:
+    """Some text may be taken that does not quite have the format it should."""
+    return any(part.get("format") in SOFT for _, part, _ in _subschemas(schema) if isinstance(part.get("format"), str))
+
+
+def check_schema(schema: Mapping[str, Json], where: str) -> None:
+    """Refuse a tool's schema that is invalid, unbounded, or reaches outside itself; the text says where and how to fix it."""
+    refuse = partial(_declare, where)
+    if not isinstance(schema, Mapping):
+        refuse("", f"is {type(schema).__name__}", 'write a JSON Schema object: {"type": "object", "properties": {…}}')
+    dialect = schema.get("$schema", next(iter(DIALECTS)))
+    if not isinstance(dialect, str) or dialect.rstrip("#") not in DIALECTS:
+        refuse(
+            "/$schema", f"names a dialect we do not read: {dialect!r:.80}", f"use one of {', '.join(DIALECTS.values())}"
+        )
+    if schema.get("type") != "object":
+        refuse("/type", f"is {schema.get('type')!r:.40}", 'arguments are an object: write "type": "object"')
+    _measure(schema, refuse)
+    try:
+        _compile(_assert_only(schema, LENIENT), LENIENT)
+    except jsonschema_rs.ValidationError as error:
+        pointer = join("", *error.instance_path)
+        refuse(pointer, error.message[:200], "see the JSON Schema keyword named there")
+    except (ValueError, RecursionError, TypeError) as error:
+        refuse("", str(error)[:200], "a schema holds JSON values only")
+
+
+def _declare(where: str, pointer: str, wrong: str, fix: str) -> None:
+    raise DeclarationError(f"{where}: schema at {pointer or 'its root'}: {wrong}; {fix}")
+
+
+def _measure(schema: Mapping[str, Json], refuse: Callable[[str, str, str], None]) -> None:
+    parts, identified = 0, False
+    found: list[tuple[str, Mapping[str, Json]]] = []
+    for pointer, part, depth in _subschemas(schema):
+        choices = part.get("enum")
+        parts += 1 + (len(choices) if isinstance(choices, list) else 0)
+        if depth > SCHEMA_DEPTH:
+            refuse(pointer[:80], f"nests deeper than {SCHEMA_DEPTH}", 'move parts to "$defs" and refer to them')
+        if parts > SCHEMA_PARTS:
+            refuse("", f"has more than {SCHEMA_PARTS} parts", "describe the arguments with fewer")
+        identified = identified or isinstance(part.get("$id"), str)
+        found.append((pointer, part))
+    for pointer, part in found:
+        _check_patterns(pointer, part, refuse)
+        if not identified:
+            _check_reference(pointer, part.get("$ref"), refuse, schema)
+
+
+def _subschemas(schema: Mapping[str, Json]) -> Iterator[tuple[str, Mapping[str, Json], int]]:
+    queue: list[tuple[str, Json, int]] = [("", schema, 1)]
+    while queue:
+        pointer, part, depth = queue.pop()
+        if isinstance(part, list):
+            queue.extend((join(pointer, index), inner, depth + 1) for index, inner in enumerate(part))
+        elif isinstance(part, Mapping):
+            yield pointer, part, depth
+            for key, inner in part.items():
+                if key in MAPS and isinstance(inner, Mapping):
+                    queue.extend((join(pointer, key, name), below, depth + 1) for name, below in inner.items())
+                elif key not in _VALUES and isinstance(inner, Mapping | list):
+                    queue.append((join(pointer, key), inner, depth + 1))
+
+
+def _check_patterns(pointer: str, part: Mapping[str, Json], refuse: Callable[[str, str, str], None]) -> None:
+    named = part.get("patternProperties")
+    for pattern in (part.get("pattern"), *(named if isinstance(named, Mapping) else ())):
+        if isinstance(pattern, str) and len(pattern) > PATTERN_LENGTH:
+            refuse(pointer, f"has a pattern longer than {PATTERN_LENGTH} characters", "check such text in the tool")
+
+
+def _check_reference(
+    pointer: str, reference: Json, refuse: Callable[[str, str, str], None], root: Mapping[str, Json]
+) -> None:
+    if not isinstance(reference, str):
+        return
+    at = join(pointer, "$ref")
+    if not reference.startswith("#"):
+        if reference.rstrip("#") not in DIALECTS:
+            refuse(at, f"leaves the document: {reference[:80]!r}", 'nothing is fetched: copy it into "$defs"')
+    elif reference.startswith("#/"):
+        try:
+            lookup(root, unquote(reference[1:]))
+        except LookupError:
+            refuse(at, f"names nothing: {reference[:80]!r}", "define it or mend the pointer")
+
+
+def _refuse(uri: str) -> Json:
+    raise LookupError(f"{uri[:80]} is outside the schema and is never fetched")
+
+
+def _compile(
+    schema: Json, formats: frozenset[str], registry: jsonschema_rs.Registry | None = None
+) -> jsonschema_rs.Validator:
+    checks: dict[str, Callable[[str], bool]] = {"time": is_time}
+    if "uri" not in formats:
+        checks["date-time"] = is_timestamp
+    build: Callable[..., jsonschema_rs.Validator] = partial(
+        jsonschema_rs.validator_for, schema, formats=checks, validate_formats=True, retriever=_refuse, registry=registry
+    )
+    try:
+        return build(pattern_options=_LINEAR)
+    except ValueError:
+        return build(pattern_options=_BOUNDED)
+
+
+def is_timestamp(text: str) -> bool:
+    """RFC 3339, with or without an offset."""
+    if _TIMESTAMP.fullmatch(text) is None:
+        return False
+    try:
+        # A leap second is a valid timestamp that the clock of the standard library does not have.
+        datetime.fromisoformat(text.replace(":60", ":59", 1).upper())
+    except ValueError:
+        return False
+    return True
+
+
+def is_time(text: str) -> bool:
+    """ISO 8601 time of day, with or without an offset."""
+    try:
+        time.fromisoformat(text.upper())
+    except ValueError:
+        return False
+    return True
+
+
+def _assert_only(part: Json, formats: frozenset[str]) -> Any:
+    """A copy of a schema in which only these formats are left to be asserted."""
+    if isinstance(part, list):
+        return [_assert_only(inner, formats) for inner in part]
+    if not isinstance(part, Mapping):
+        return part
+    kept: dict[str, Json] = {}
+    for key, inner in part.items():
+        if key in _VALUES:
+            kept[key] = inner
+        elif key in MAPS and isinstance(inner, Mapping):
+            kept[key] = {name: _assert_only(below, formats) for name, below in inner.items()}
+        elif key != "format" or not isinstance(inner, str) or inner in formats:
+            kept[key] = _assert_only(inner, formats)
+    return kept

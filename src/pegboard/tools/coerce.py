@@ -1,0 +1,141 @@
+"""Arguments repaired: a walk of schema and value together that mends what can only have meant one thing.
+
+Theory of operation. A value that fits is never touched. Where one does not, the walk goes down to the places that
+are wrong and makes one attempt at each: what the value may be read as (`literals.readings`) is tried, and what then
+validates is taken if it is a single JSON value. Two different ones are ambiguous, and refused. Where strings are
+admitted for what they say, no string is read as anything else. At a union every branch is tried in the same way.
+The last word has the validator, over the whole.
+
+The walk is bounded: VISITS places (a large value counts more than once each), DEPTH levels, 32 branches, JSON text
+inside JSON text twice. It is deterministic and reads no clock.
+
+    code of a warning                        what happened
+    string_literal_converted_to_boolean      "true" "yes" "on" "1" and their opposites, any case, trimmed
+    string_literal_converted_to_integer      "42", "1e3", "1,000"
+    string_literal_converted_to_number       "4.2"
+    string_literal_converted_to_null         "null", "none"
+    string_literal_converted_to_object       JSON text, fenced too, comments and trailing commas forgiven
+    string_literal_converted_to_array        the same
+    empty_object_string, empty_map_string    "" for an object, for a map
+    empty_array_string                       "" for a list
+    number_coerced_to_boolean                0 and 1
+    fractional_number_truncated_to_integer   42.7 became 42
+    non_string_literal_retained              a boolean, number, object or list where text is wanted, as JSON text
+    scalar_coerced_to_list                   a value became a list of one
+    enum_token_matched                       by case, space, separators, or the name of the choice
+    property_name_matched                    by case and separators, onto a declared, absent name
+    null_left_out                            null for something optional
+    null_replaced_by_default                 null for something required that has a default
+    fields_gathered_into_object              the fields of the one object argument were sent beside it
+    duplicate_items_dropped                  a list that wants every item once
+    timestamp_normalised, date_normalised,   another ISO 8601 spelling
+    time_normalised, uuid_normalised
+    duration_text_converted                  "1h", "90 min"
+    timestamp_without_offset                 kept as it is: no offset is guessed
+    uri_not_absolute                         kept as it is
+    unknown_parameter                        passed on: the schema does not forbid it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Literal
+
+from msgspec import Struct
+
+from pegboard.call import Json
+from pegboard.tools.check import LENIENT, STRICT, Validator, has_soft_formats
+from pegboard.tools.nodes import Graph
+from pegboard.tools.problems import ParseError, ParseWarning, fit, unknown, unknown_parts
+from pegboard.tools.walk import Walk
+
+__all__ = ["ParseError", "ParseWarning", "Repair", "Repairer"]
+
+WARM = 256
+
+
+class Repair(Struct, frozen=True):
+    """What arguments became; where there are errors, each stands at the value that is still as it was sent."""
+
+    value: Json
+    warnings: tuple[ParseWarning, ...] = ()
+    errors: tuple[ParseError, ...] = ()
+
+
+class Repairer:
+    """Everything that reads one tool's arguments by its schema.
+
+    The schema is one that `check_schema` accepts. `extras` says what becomes of arguments it neither declares nor
+    forbids. A warm repairer keeps a graph of its schema; the least used go cold again.
+    """
+
+    __slots__ = ("_extras", "_is_valid", "_judges", "_names", "_schema")
+
+    def __init__(self, schema: Mapping[str, Json], *, extras: Literal["refuse", "warn"]) -> None:
+        self._schema, self._extras = schema, extras
+        self._judges: tuple[Validator, Validator] | None = None
+        # None: the schema itself says what becomes of other names.
+        self._names: frozenset[str] | None = None
+        self._is_valid: Callable[[Json], bool] = self._compile
+
+    def fits(self, value: Json) -> bool:
+        """The value validates and names only declared arguments."""
+        return self._is_valid(value) and (self._names is None or value.keys() <= self._names)
+
+    def repair(self, value: Json) -> Repair:
+        """What the value becomes, with a warning for every change and an error for whatever could not be read."""
+        if self.fits(value):
+            return Repair(value)
+        graph = _warm(self)
+        walk = Walk(graph, value)
+        result = walk.begin(value)
+        errors: list[ParseError] = []
+        if not graph.root.accepts(result):
+            if graph.root.accepts(value):
+                walk, result = Walk(graph, value), value
+            else:
+                errors = walk.errors(result)
+        self._judge_extras(result, walk.warnings, errors)
+        return Repair(result, tuple(walk.warnings), tuple(errors))
+
+    def report(self, value: Json) -> tuple[ParseError, ...]:
+        """Every problem of a value, nothing forgiven and nothing changed."""
+        graph = _warm(self)
+        errors = [] if graph.root.accepts(value) else Walk(graph, value).errors(value)
+        self._judge_extras(value, [], errors)
+        return tuple(errors)
+
+    def _compile(self, value: Json) -> bool:
+        strict, _ = self._validators()
+        self._is_valid = strict.is_valid
+        return strict.is_valid(value)
+
+    def _validators(self) -> tuple[Validator, Validator]:
+        if self._judges is None:
+            lenient = strict = Validator(self._schema, formats=LENIENT)
+            if has_soft_formats(self._schema):
+                strict = Validator(self._schema, formats=STRICT)
+            self._judges = strict, lenient
+            self._names = Graph(self._schema, strict, lenient).declared()
+        return self._judges
+
+    def _judge_extras(self, value: Json, warnings: list[ParseWarning], errors: list[ParseError]) -> None:
+        if self._names is None or not isinstance(value, dict):
+            return
+        told = {error.path for error in errors}
+        absent = sorted(self._names - value.keys())
+        for name, got in value.items():
+            if name in self._names or name in told:
+                continue
+            if self._extras == "refuse":
+                errors.append(unknown(name, name, absent, got, at_top=True))
+            else:
+                said, *near = unknown_parts(name, absent, at_top=True)
+                message = fit(name, f"{said}, passed on", *near)
+                warnings.append(ParseWarning(name, "unknown_parameter", message, got, got))
+
+
+@lru_cache(maxsize=WARM)
+def _warm(repairer: Repairer) -> Graph:
+    return Graph(repairer._schema, *repairer._validators())
