@@ -26,7 +26,8 @@ from pegboard.call import Done, Kept
 from pegboard.errors import InvalidParams, Refusal
 from pegboard.tools.media import Image, Link, Text
 from pegboard.tools.message import JsonRpcMessage, ToolResponse
-from pegboard.tools.plain import ResultProblem, find_problem, render_path
+from pegboard.tools.plain import ResultProblem, find_problem
+from pegboard.tools.problems import spell_keys
 from pegboard.tools.result import (
     PARSE_ERRORS,
     PARSE_WARNINGS,
@@ -130,7 +131,7 @@ def test_none_is_told_as_null_where_the_schema_admits_it() -> None:
 
 
 def test_none_is_refused_where_the_schema_wants_a_value() -> None:
-    with pytest.raises(ResultProblem, match="type"):
+    with pytest.raises(ResultProblem, match="expected"):
         Teller(POINT_SCHEMA).tell(None)
 
 
@@ -191,7 +192,7 @@ def test_a_value_is_told_as_compact_json_and_a_lone_string_stays_plain(value: An
 
 @pytest.mark.parametrize("make", [PointData, PointStruct, PointAttrs, PointModel, PointDict])
 def test_every_kind_of_record_gives_the_same_structured_content(make: Any) -> None:
-    done = Teller(POINT_SCHEMA, make, "point").tell(make(x=1.0, y=None))
+    done = Teller(POINT_SCHEMA, "point").tell(make(x=1.0, y=None))
     assert json.loads(text_of(done)) == structured(done) == {"x": 1.0, "y": None}
     assert not done.boxed
 
@@ -236,23 +237,23 @@ def test_a_declared_value_is_structured_as_it_is_and_said_to_be_boxed(schema: An
 @pytest.mark.parametrize(
     ("schema", "value", "path", "message"),
     [
-        ({"type": "number"}, "3", "", "type"),
-        ({"type": "number"}, True, "", "type"),
-        ({"type": "integer"}, True, "", "type"),
-        ({"type": "integer"}, 3.5, "", "type"),
-        ({"type": "boolean"}, 1, "", "type"),
-        ({"type": "string"}, 1, "", "type"),
-        ({"type": "string"}, None, "", "type"),
-        ({"type": "integer", "minimum": 5}, 3, "", "minimum"),
-        (POINT_SCHEMA, {"x": "notint"}, "x", "type"),
-        (POINT_SCHEMA, {"y": 1}, "", "x is missing"),
-        (POINT_SCHEMA, [1], "", "type"),
-        ({"type": "array", "items": {"type": "integer"}}, [1, "b"], "[1]", "type"),
+        ({"type": "number"}, "3", "", "expected"),
+        ({"type": "number"}, True, "", "expected"),
+        ({"type": "integer"}, True, "", "expected"),
+        ({"type": "integer"}, 3.5, "", "expected"),
+        ({"type": "boolean"}, 1, "", "expected"),
+        ({"type": "string"}, 1, "", "expected"),
+        ({"type": "string"}, None, "", "expected"),
+        ({"type": "integer", "minimum": 5}, 3, "", "of t: got 3, expected an integer at least 5"),
+        (POINT_SCHEMA, {"x": "notint"}, "x", "expected"),
+        (POINT_SCHEMA, {"y": 1}, "x", "required, but not given"),
+        (POINT_SCHEMA, [1], "", "expected"),
+        ({"type": "array", "items": {"type": "integer"}}, [1, "b"], "[1]", "expected"),
     ],
 )
 def test_a_value_that_does_not_fit_the_schema_is_never_sent(schema: Any, value: Any, path: str, message: str) -> None:
     with pytest.raises(ResultProblem, match=message) as caught:
-        Teller(schema, None, "t").tell(value)
+        Teller(schema, "t").tell(value)
     assert caught.value.path == path
 
 
@@ -385,7 +386,7 @@ def test_a_tool_result_may_be_a_failure_without_structured_content() -> None:
 def test_a_tool_result_has_to_fit_the_declared_schema() -> None:
     teller = Teller(POINT_SCHEMA)
     assert structured(teller.tell(ToolResult("here", structured=PointData(1.0)))) == {"x": 1.0, "y": None}
-    with pytest.raises(ResultProblem, match="type") as caught:
+    with pytest.raises(ResultProblem, match="expected") as caught:
         teller.tell(ToolResult("here", structured={"x": "?"}))
     assert caught.value.path == "x"
     for without in (ToolResult("here"), Image(PNG), ["here", Image(PNG)]):
@@ -411,7 +412,7 @@ def test_a_message_whose_content_is_no_content_is_a_plain_value() -> None:
 
 def test_structured_content_of_a_message_has_to_fit_too() -> None:
     answer = {"content": [], "structuredContent": {"x": "?"}}
-    with pytest.raises(ResultProblem, match="type"):
+    with pytest.raises(ResultProblem, match="expected"):
         Teller(POINT_SCHEMA).tell(ToolResponse.success(1, answer), 1)
 
 
@@ -514,7 +515,7 @@ def test_a_number_that_is_not_finite_is_refused_wherever_it_hides(value: Any, po
     for schema in (None, {}, {"type": ["array", "object", "number"]}):
         with pytest.raises(ResultProblem) as caught:
             Teller(schema).tell(poisoned)
-        assert caught.value.path == render_path(path)
+        assert caught.value.path == spell_keys(path)
 
 
 @given(json_values)

@@ -18,6 +18,7 @@ import msgspec
 from pegboard.call import Json
 from pegboard.errors import PegboardError
 from pegboard.tools.media import Content
+from pegboard.tools.problems import spell_keys
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -94,18 +95,7 @@ def _is_same(value: Any, text: str) -> bool:
 def find_problem(value: Any) -> ResultProblem | None:
     """The first place in a value that cannot be sent as JSON. Slow: for values that were refused, or are suspected."""
     found = next(_search(value, (), ()), None)
-    return None if found is None else ResultProblem(render_path(found[0]), found[1])
-
-
-def render_path(path: Sequence[str | int]) -> str:
-    """A place in a value as people write it: items[3].price."""
-    rendered = ""
-    for step in path:
-        if isinstance(step, int):
-            rendered += f"[{step}]"
-        else:
-            rendered += f".{step}" if rendered else step
-    return rendered
+    return None if found is None else ResultProblem(spell_keys(found[0]), found[1])
 
 
 def _search(value: Any, path: Path, above: tuple[int, ...]) -> Iterator[tuple[Path, str]]:

@@ -30,7 +30,7 @@ from pegboard.errors import (
 )
 from pegboard.limits import Limits
 from pegboard.protocol.content import Block, text_block
-from pegboard.tools.check import Problem, Validator
+from pegboard.tools.check import Validator
 from pegboard.tools.media import Content
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.plain import (
@@ -42,8 +42,8 @@ from pegboard.tools.plain import (
     decode,
     encode,
     find_problem,
-    render_path,
 )
+from pegboard.tools.problems import tell as explain_problems
 
 PARSE_ERRORS = "dev.pegboard/parseErrors"
 PARSE_WARNINGS = "dev.pegboard/parseWarnings"
@@ -96,18 +96,18 @@ def is_boxed(output_schema: Mapping[str, Json]) -> bool:
 class Teller:
     """Turns what one tool returns into a Done."""
 
-    __slots__ = ("_boxed", "_limit", "_name", "_validator", "_ways")
+    __slots__ = ("_boxed", "_limit", "_name", "_schema", "_validator", "_ways")
 
     def __init__(
         self,
         output_schema: Mapping[str, Json] | None = None,
-        returns: Any = None,
-        name: str = "",
+        name: str = "the tool",
         *,
         limit: int = RESULT_BYTES,
     ) -> None:
         self._name = name
         self._limit = limit
+        self._schema = output_schema
         self._validator = None if output_schema is None else Validator(output_schema)
         self._boxed = output_schema is not None and is_boxed(output_schema)
         self._ways = _ways(self, output_schema)
@@ -214,7 +214,7 @@ class Teller:
         elif self._validator is not None and not result.get("isError"):
             raise ResultProblem(
                 "structuredContent",
-                "the tool declares an output schema, so its result must carry structured content; "
+                f"{self._name} declares an output schema, so its result must carry structured content; "
                 "return the value itself or ToolResult(…, structured=…)",
             )
         self._check_size(len(encode(result)))
@@ -244,20 +244,13 @@ class Teller:
 
     def _misfit(self, plain: Json) -> ResultProblem:
         problems = list(self._validator.problems(plain)) if self._validator is not None else []
-        if not problems:
-            return ResultProblem("", "does not fit the output schema")
-        first = problems[0]
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        return ResultProblem(render_path(first.path), f"does not fit the output schema: {_explain(first)}{more}")
-
-
-def _explain(problem: Problem) -> str:
-    if problem.keyword == "required":
-        return f"{', '.join(problem.names)} is missing"
-    if problem.names:
-        return f"{', '.join(problem.names)} is not allowed"
-    wanted = f"{problem.keyword} {problem.schema.get(problem.keyword, '')!r:.80}".strip()
-    return f"wanted {wanted}, got {problem.got!r:.80}" if problem.keyword else f"got {problem.got!r:.80}"
+        errors = explain_problems(problems, self._schema or {})
+        if not errors:
+            return ResultProblem("", f"does not fit the output schema of {self._name}")
+        first, *others = errors
+        said = first.message.removeprefix(f"{first.path or 'arguments'}: ")
+        more = f" (and {len(others)} more)" if others else ""
+        return ResultProblem(first.path, f"does not fit the output schema of {self._name}: {said}{more}")
 
 
 def _written(number: float) -> str:
