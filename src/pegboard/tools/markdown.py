@@ -1,0 +1,138 @@
+"""Tools as Markdown, for people and for prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+import msgspec
+
+from pegboard.call import Json
+
+_DEPTH = 6
+_BOUNDS = (
+    "format",
+    "minimum",
+    "exclusiveMinimum",
+    "maximum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+)
+
+
+class Described(Protocol):
+    """What can be exported: a tool of any style, or one of another server."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def title(self) -> str | None: ...
+    @property
+    def description(self) -> str | None: ...
+    @property
+    def input_schema(self) -> Mapping[str, Json]: ...
+    @property
+    def output_schema(self) -> Mapping[str, Json] | None: ...
+
+
+def write_markdown(tools: Iterable[Described]) -> str:
+    """A heading for each tool, its description, and its arguments and result as nested lists."""
+    return "\n".join(line for tool in tools for line in _write_tool(tool)).rstrip() + "\n"
+
+
+def _write_tool(tool: Described) -> Iterator[str]:
+    yield f"## {tool.name}"
+    yield ""
+    if tool.title and tool.title != tool.name:
+        yield f"*{tool.title}*"
+        yield ""
+    if tool.description:
+        yield tool.description.strip()
+        yield ""
+    arguments = list(_write_properties(tool.input_schema, tool.input_schema, 0))
+    yield "Arguments:" if arguments else "No arguments."
+    yield ""
+    if arguments:
+        yield from arguments
+        yield ""
+    if tool.output_schema is not None:
+        yield f"Returns {_summary(tool.output_schema, tool.output_schema)}."
+        yield ""
+        inner = list(_write_inner(tool.output_schema, tool.output_schema, 0))
+        if inner:
+            yield from inner
+            yield ""
+
+
+def _write_properties(schema: Mapping[str, Json], root: Mapping[str, Json], depth: int) -> Iterator[str]:
+    required = schema.get("required") or ()
+    for name, part in (schema.get("properties") or {}).items():
+        found = _resolved(part, root)
+        need = "required" if name in required else "optional"
+        about = str(found.get("description") or "").strip().replace("\n", " ")
+        colon = f": {about}" if about else ""
+        yield f"{'  ' * depth}- `{name}` ({need}, {_summary(found, root)}){colon}"
+        yield from _write_inner(found, root, depth + 1)
+
+
+def _write_inner(schema: Mapping[str, Json], root: Mapping[str, Json], depth: int) -> Iterator[str]:
+    if depth > _DEPTH:
+        return
+    found = _resolved(schema, root)
+    items = found.get("items")
+    if isinstance(items, Mapping):
+        found = _resolved(items, root)
+    for option in (found, *(_resolved(option, root) for option in found.get("anyOf") or found.get("oneOf") or ())):
+        yield from _write_properties(option, root, depth)
+
+
+def _summary(schema: Mapping[str, Json], root: Mapping[str, Json]) -> str:
+    found = _resolved(schema, root)
+    parts = [_kind(found, root)]
+    if "const" in found:
+        parts.append(f"always {_shown(found['const'])}")
+    if "enum" in found:
+        parts.append(f"one of {' | '.join(_shown(value) for value in found['enum'])}")
+    if "default" in found:
+        parts.append(f"default {_shown(found['default'])}")
+    parts.extend(f"{keyword} {_shown(found[keyword])}" for keyword in _BOUNDS if keyword in found)
+    if found.get("examples"):
+        parts.append(f"e.g. {_shown(found['examples'][0])}")
+    return ", ".join(parts)
+
+
+def _kind(schema: Mapping[str, Json], root: Mapping[str, Json]) -> str:
+    kind = schema.get("type")
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if kind is None and options:
+        return " or ".join(dict.fromkeys(_kind(_resolved(option, root), root) for option in options))
+    if isinstance(kind, list):
+        return " or ".join(kind)
+    if kind == "array" and isinstance(schema.get("items"), Mapping):
+        return f"list of {_kind(_resolved(schema['items'], root), root)}"
+    if kind == "object" and isinstance(schema.get("additionalProperties"), Mapping):
+        return f"map of {_kind(_resolved(schema['additionalProperties'], root), root)}"
+    return str(kind or "any")
+
+
+def _resolved(schema: Json, root: Mapping[str, Json]) -> Mapping[str, Json]:
+    if not isinstance(schema, Mapping):
+        return {}
+    reference = schema.get("$ref")
+    if not isinstance(reference, str):
+        return schema
+    for holder in ("$defs", "definitions"):
+        found = (root.get(holder) or {}).get(reference.rpartition("/")[2])
+        if isinstance(found, Mapping):
+            return {**found, **{key: value for key, value in schema.items() if key != "$ref"}}
+    return {}
+
+
+def _shown(value: Json) -> str:
+    return msgspec.json.encode(value).decode("utf-8")
