@@ -107,8 +107,8 @@ def test_a_tool_that_cannot_be_said_strictly_is_not_and_the_note_says_why() -> N
 
 
 def test_each_provider_has_its_own_form() -> None:
-    def only(format: str) -> dict[str, Any]:
-        [definition] = export_tools([PING], format).definitions
+    def only(form: str) -> dict[str, Any]:
+        [definition] = export_tools([PING], form).definitions
         return definition
 
     empty = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -141,10 +141,10 @@ def test_microsoft_parameters_are_flat() -> None:
     assert definition["parameters"]["b"] == {"type": "number", "description": "", "required": False}
 
 
-@pytest.mark.parametrize("format", sorted(FORMATS))
-def test_a_definition_is_json_and_leaves_the_tool_alone(format: str) -> None:
+@pytest.mark.parametrize("form", sorted(FORMATS))
+def test_a_definition_is_json_and_leaves_the_tool_alone(form: str) -> None:
     before = msgspec.json.encode(TOOLS)
-    definitions = export_tools(TOOLS, format).definitions
+    definitions = export_tools(TOOLS, form).definitions
     assert msgspec.json.decode(msgspec.json.encode(definitions)) == definitions
     assert len(definitions) == len(TOOLS)
     assert msgspec.json.encode(TOOLS) == before

@@ -44,6 +44,9 @@ class Wish(Struct, frozen=True, kw_only=True):
     """The most each description may cost, estimated at 3.54 characters a token."""
 
 
+AS_USUAL = Wish()
+
+
 class Export(Struct, frozen=True):
     """The definitions, what had to be left out of them, and the names they go by."""
 
@@ -59,11 +62,11 @@ class Format(Struct, frozen=True):
     rule: NameRule = DOTLESS
 
 
-def export_tools(tools: Iterable[Described], format: str, wish: Wish = Wish()) -> Export:  # noqa: A002, B008  # the word people type; a frozen value
+def export_tools(tools: Iterable[Described], form: str, wish: Wish = AS_USUAL) -> Export:
     """The definitions of a set of tools in one of FORMATS; raises LookupError for a format we do not know."""
-    found = FORMATS.get(format)
+    found = FORMATS.get(form)
     if found is None:
-        raise LookupError(f"unknown format {format!r}; there are {', '.join([*FORMATS, 'markdown'])}")
+        raise LookupError(f"unknown format {form!r}; there are {', '.join([*FORMATS, 'markdown'])}")
     listed = list(tools)
     names = NameMap((tool.name for tool in listed), found.rule)
     definitions: list[Definition] = []
@@ -76,13 +79,13 @@ def export_tools(tools: Iterable[Described], format: str, wish: Wish = Wish()) -
     return Export(definitions, tuple(notes), names)
 
 
-def export(tools: Iterable[Described], format: str, wish: Wish = Wish()) -> list[Definition] | str:  # noqa: A002, B008  # as above
+def export(tools: Iterable[Described], form: str, wish: Wish = AS_USUAL) -> list[Definition] | str:
     """The definitions, or the text for `markdown`; what had to be left out is logged."""
-    if format == "markdown":
+    if form == "markdown":
         return write_markdown(tools)
-    exported = export_tools(tools, format, wish)
+    exported = export_tools(tools, form, wish)
     for note in exported.notes:
-        log.info("%s export: %s", format, note)
+        log.info("%s export: %s", form, note)
     return exported.definitions
 
 
