@@ -6,7 +6,7 @@ validates is taken if it is a single JSON value. Two different ones are ambiguou
 admitted for what they say, no string is read as anything else. At a union every branch is tried in the same way.
 The last word has the validator, over the whole.
 
-The walk is bounded: VISITS places (a large value counts more than once each), DEPTH levels, 32 branches, JSON text
+The walk is bounded: 10,000 places (a large value counts more than once each), 64 levels, 32 branches, JSON text
 inside JSON text twice. It is deterministic and reads no clock.
 
     code of a warning                        what happened
@@ -81,7 +81,7 @@ class Repairer:
 
     def fits(self, value: Json) -> bool:
         """The value validates and names only declared arguments."""
-        return self._is_valid(value) and (self._names is None or value.keys() <= self._names)
+        return self._is_valid(value) and (self._names is None or self._names.issuperset(value))
 
     def repair(self, value: Json) -> Repair:
         """What the value becomes, with a warning for every change and an error for whatever could not be read."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import re
 import uuid
-from collections.abc import Iterator, Mapping
-from datetime import date, datetime, timedelta
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Final, NamedTuple
 
@@ -78,6 +78,14 @@ def fold(name: str) -> str:
     return name.casefold().translate(_SEPARATORS)
 
 
+def encode(value: Json) -> str | None:
+    """JSON text; None for what JSON cannot carry."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
 def to_boolean(text: str) -> bool | None:
     return _BOOLEANS.get(text.strip().lower()) if len(text) < 40 else None
 
@@ -99,6 +107,8 @@ def to_decimal(text: str) -> Decimal | None:
 
 
 def to_integer(text: str) -> int | None:
+    if text.isascii() and text.isdecimal() and len(text) <= NUMBER_LENGTH:
+        return int(text)
     number = to_decimal(text)
     return int(number) if number is not None and number == number.to_integral_value() else None
 
@@ -153,6 +163,8 @@ def to_duration(text: str) -> str | None:
     text = text.strip().lower()
     if len(text) > 100:
         return None
+    if text.startswith("p"):
+        return text.upper()
     if clock := _CLOCK.fullmatch(text):
         hours, minutes, seconds = map(int, clock.groups())
         return _spell(timedelta(hours=hours, minutes=minutes, seconds=seconds))
@@ -194,6 +206,14 @@ def to_timestamp(text: str) -> str | None:
         return None
 
 
+def to_time(text: str) -> str | None:
+    """An ISO 8601 time of day with its seconds spelt out."""
+    try:
+        return time.fromisoformat(text.strip()).isoformat()
+    except ValueError:
+        return None
+
+
 def to_date(text: str) -> str | None:
     try:
         return date.fromisoformat(text.strip()).isoformat()
@@ -210,10 +230,10 @@ def to_uuid(text: str) -> str | None:
         return None
 
 
-_FORMATS: Final = {
+_FORMATS: Final[Mapping[str, tuple[Callable[[str], str | None], str]]] = {
     "date-time": (to_timestamp, "timestamp_normalised"),
     "date": (to_date, "date_normalised"),
-    "time": (str.strip, "time_normalised"),
+    "time": (to_time, "time_normalised"),
     "duration": (to_duration, "duration_text_converted"),
     "uuid": (to_uuid, "uuid_normalised"),
 }
@@ -233,10 +253,10 @@ def readings(value: Json, wanted: frozenset[str], formats: frozenset[str]) -> It
             if "integer" in wanted and isinstance(value, float) and math.isfinite(value):
                 yield Reading(int(value), "fractional_number_truncated_to_integer")
             if "string" in wanted and math.isfinite(value):
-                yield Reading(msgspec.json.encode(value).decode(), "non_string_literal_retained")
+                yield Reading(encode(value), "non_string_literal_retained")
         case dict() | list():
-            if "string" in wanted:
-                yield Reading(msgspec.json.encode(value).decode(), "non_string_literal_retained")
+            if "string" in wanted and (text := encode(value)) is not None:
+                yield Reading(text, "non_string_literal_retained")
 
 
 def _text_readings(text: str, wanted: frozenset[str], formats: frozenset[str]) -> Iterator[Reading]:
@@ -285,7 +305,7 @@ def match_names(text: str, names: Mapping[str, Json]) -> list[Json]:
         sought = spell(text)
         if not sought:
             break
-        hits = {msgspec.json.encode(value): value for name, value in names.items() if spell(name) == sought}
+        hits = {encode(value): value for name, value in names.items() if spell(name) == sought}
         if hits:
             return list(hits.values())
     return []

@@ -8,7 +8,7 @@ Nodes are made when a value first reaches them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -124,7 +124,8 @@ class Graph:
         except LookupError:
             part = True
         if not isinstance(part, Mapping) or depth > FACETS:
-            return Surface(frozenset() if part is False else ANY, plain=part is not False)
+            self._surfaces[pointer] = Surface(frozenset() if part is False else ANY, plain=part is not False)
+            return self._surfaces[pointer]
         types = _types_of(part)
         plain = "enum" not in part and "const" not in part and part.get("format") not in LENIENT
         for also in self.also(pointer, part):
@@ -189,21 +190,14 @@ class Node:
 
     def __init__(self, graph: Graph, pointers: tuple[str, ...], spent: frozenset[str]) -> None:
         self._graph, self.pointers, self._spent = graph, pointers, spent
-        self._strict = [graph.judge(pointer, strict=True).is_valid for pointer in pointers]
-        self._lenient = [graph.judge(pointer, strict=False).is_valid for pointer in pointers]
+        # Nothing is to be said about a value that fits; one that is accepted may be passed on with a warning.
+        self.fits = _all([graph.judge(pointer, strict=True).is_valid for pointer in pointers])
+        self.accepts = _all([graph.judge(pointer, strict=False).is_valid for pointer in pointers])
         self._children: dict[str, Node | None] = {}
         self.facets: list[tuple[str, Mapping[str, Json]]] = []
         self.groups: list[Group] = []
         self.conditions: list[Condition] = []
         self._expand()
-
-    def fits(self, value: Json) -> bool:
-        """Nothing is to be said about the value here."""
-        return all(judge(value) for judge in self._strict)
-
-    def accepts(self, value: Json) -> bool:
-        """The value may be passed on, though a warning may be due."""
-        return all(judge(value) for judge in self._lenient)
 
     def judges(self) -> list[Validator]:
         """The validators that have the last word here."""
@@ -376,6 +370,12 @@ class Node:
             and not match_names(value[name], node.names)
             for name, node in self.properties.items()
         )
+
+
+def _all(judges: list[Callable[[Json], bool]]) -> Callable[[Json], bool]:
+    if len(judges) == 1:
+        return judges[0]
+    return lambda value: all(judge(value) for judge in judges)
 
 
 def _types_of(part: Mapping[str, Json]) -> frozenset[str]:
