@@ -15,10 +15,12 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from pegboard.call import Json
+from pegboard.tools.binding import BindingProblem, Load, explain
+from pegboard.tools.native import either_type
 from pegboard.tools.schema import is_shown_plain
 from pegboard.tools.settle import settle_numbers
 from pegboard.tools.shape import Alias, Field, Record
-from pegboard.tools.wire import BindingProblem, Load, compile_wire, explain
+from pegboard.tools.wire import compile_wire
 
 _IMMUTABLE = (str, int, float, bool, bytes, type(None))
 
@@ -39,7 +41,8 @@ class Binder:
         self._fields = tuple(fields)
         self._named = named
         self._fits = fits
-        self._optional = frozenset(field.name for field in fields if is_shown_plain(field))
+        # An author's own schema says by itself where null may stand.
+        self._optional = frozenset(field.name for field in fields if is_shown_plain(field) and not own_schema)
         self._loads: list[tuple[str, Field, Load]] = []
         sound = not own_schema
         places: list[tuple[str, Any] | tuple[str, Any, Any]] = []
@@ -59,7 +62,9 @@ class Binder:
             gc=False,
         )
         decode = msgspec.json.Decoder(self.struct).decode
-        self.bind_raw = _bind_as_sent(decode) if sound and not self._loads else self._bind_guarded(decode, guarded=not sound)
+        self.bind_raw = (
+            _bind_as_sent(decode) if sound and not self._loads else self._bind_guarded(decode, guarded=not sound)
+        )
 
     def bind_value(self, value: Mapping[str, Json]) -> Any:
         """Bind a JSON object that fits the schema; 1.0 where an integer is wanted counts as 1."""
@@ -142,11 +147,11 @@ def _bind_as_sent(decode: Callable[[bytes | Raw], Any]) -> Callable[[bytes | Raw
 
 def _declare(place: str, field: Field, wanted: Any, *, loaded: bool) -> tuple[str, Any] | tuple[str, Any, Any]:
     if is_shown_plain(field) and wanted is not Any:
-        wanted = wanted | None
+        wanted = either_type((wanted, None))
     if field.required:
         return place, wanted
     if loaded:
-        return place, Any if wanted is Any else wanted | UnsetType, UNSET
+        return place, Any if wanted is Any else either_type((wanted, UnsetType)), UNSET
     default = None if field.default is UNSET else field.default
     if type(default) in _IMMUTABLE:
         return place, wanted, default

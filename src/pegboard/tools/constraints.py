@@ -142,7 +142,9 @@ def _read_word(word: Any, said: dict[str, Any]) -> None:
         case EnumConstraint(allowed, case_sensitive):
             said.update({"allowed": tuple(allowed), "case_sensitive": case_sensitive})
         case Notes():
-            said.update({name: value for name, value in msgspec.structs.asdict(word).items() if value != getattr(BARE, name)})
+            said.update(
+                {name: value for name, value in msgspec.structs.asdict(word).items() if value != getattr(BARE, name)}
+            )
         case _:
             _read_foreign(word, said)
 

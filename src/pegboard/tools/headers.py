@@ -40,7 +40,9 @@ def check_headers(schema: Mapping[str, Json], where: str) -> None:
         raise DeclarationError(f"{where}: {KEYWORD} stands inside a list, a union or a $ref, where it is not allowed")
 
 
-def _reachable(schema: Mapping[str, Json], path: tuple[str, ...]) -> Iterator[tuple[Json, tuple[str, ...], Mapping[str, Json]]]:
+def _reachable(
+    schema: Mapping[str, Json], path: tuple[str, ...]
+) -> Iterator[tuple[Json, tuple[str, ...], Mapping[str, Json]]]:
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return

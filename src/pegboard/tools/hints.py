@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import typing
 from collections.abc import Callable, Mapping
@@ -22,7 +23,9 @@ def _hints_one_by_one(owner: Any) -> dict[str, Any]:
     namespace = _locals_around(owner)
     if isinstance(owner, type):
         namespace = {**namespace, owner.__name__: owner}
-        carriers = [(base, vars(sys.modules.get(base.__module__, typing))) for base in reversed(owner.__mro__)]
+        carriers: list[tuple[Any, Mapping[str, Any]]] = [
+            (base, vars(sys.modules.get(base.__module__, typing))) for base in reversed(owner.__mro__)
+        ]
     else:
         carriers = [(owner, _globals_of(owner))]
     hints: dict[str, Any] = {}
@@ -34,13 +37,9 @@ def _hints_one_by_one(owner: Any) -> dict[str, Any]:
 
 def _annotations_of(carrier: Any) -> Mapping[str, Any]:
     try:
-        if isinstance(carrier, type):
-            found = carrier.__dict__.get("__annotations__", {})
-        else:
-            found = getattr(carrier, "__annotations__", {})
-    except NameError:
+        return inspect.get_annotations(carrier)
+    except (NameError, TypeError):
         return {}
-    return found if isinstance(found, Mapping) else {}
 
 
 def _resolve(annotation: Any, names: Mapping[str, Any], namespace: Mapping[str, Any]) -> Any:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
+from typing import Any, Literal, NewType, TypeAlias, Union, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Struct
 
+from pegboard.call import Json
 from pegboard.errors import DeclarationError
 from pegboard.tools.constraints import BARE, is_field, read_notes
 from pegboard.tools.docs import Docs, read_docs
 from pegboard.tools.hints import UNRESOLVED, hints_of
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.parameters import ToolExecutionContext
-from pegboard.tools.read import Reader, UnsupportedType
+from pegboard.tools.read import Reader, UnsupportedType, read_shape
+from pegboard.tools.schema import write_parameters, write_schema
 from pegboard.tools.shape import Alias, Field, Nullable, Record, Scalar, Shape, Shaped
 
 Kind: TypeAlias = Literal["sync", "async", "generator", "async_generator"]
@@ -26,12 +28,21 @@ IsInjected: TypeAlias = Callable[[Any], bool]
 OF_THE_CALL = (JsonRpcMessage, ToolExecutionContext)
 
 _STREAMS = {"Generator", "Iterator", "Iterable", "AsyncGenerator", "AsyncIterator", "AsyncIterable"}
+_WITHOUT_SHAPE = (UNRESOLVED, Any, object, None, type(None), str, bytes, JsonRpcMessage)
 _WAITED_FOR = {"Awaitable", "Coroutine"}
 _REFUSED = {
     inspect.Parameter.VAR_POSITIONAL: "*{name} has no names a caller could send; declare a list parameter instead",
     inspect.Parameter.VAR_KEYWORD: "**{name} hides the names from the schema; declare each parameter, or one dict",
     inspect.Parameter.POSITIONAL_ONLY: "{name} is positional-only, but arguments come by name; remove the `/`",
 }
+
+
+def schema_of(thing: Any, *, is_injected: IsInjected = lambda _: False) -> dict[str, Json]:
+    """The JSON Schema of a type, or of the arguments a function takes."""
+    if isinstance(thing, type) or not callable(thing) or get_origin(thing) is not None or isinstance(thing, NewType):
+        return write_schema(read_shape(thing, str(thing)))
+    inferred = infer(thing, is_injected)
+    return write_parameters(inferred.fields, inferred.named)
 
 
 class Inferred(Struct, frozen=True, kw_only=True):
@@ -72,7 +83,9 @@ def infer(function: Callable[..., Any], is_injected: IsInjected, *, of_the_call:
         annotation = hints.get(parameter.name, Any)
         if annotation is UNRESOLVED:
             text = parameter.annotation
-            raise DeclarationError(f"{where}: its annotation {text!r} names nothing known at run time; import it outside `if TYPE_CHECKING`")
+            raise DeclarationError(
+                f"{where}: its annotation {text!r} names nothing known at run time; import it outside `if TYPE_CHECKING`"
+            )
         wanted = wanted_type(annotation, is_injected) if of_the_call is None or len(order) > 1 else of_the_call
         if wanted is not None:
             injected[parameter.name] = wanted
@@ -152,9 +165,8 @@ def read_returned(annotation: Any, is_injected: IsInjected = lambda _: False) ->
     if name in _WAITED_FOR and arguments:
         return read_returned(arguments[-1], is_injected)
     if name in _STREAMS and arguments:
-        item = read_returned(arguments[0])
-        return None if item is None else read_returned(list[arguments[0]])  # type: ignore[valid-type]  # a runtime value
-    if annotation in {UNRESOLVED, Any, object, None, type(None), str, bytes, JsonRpcMessage} if _hashable(annotation) else False:
+        return None if arguments[0] in _WITHOUT_SHAPE[:-2] else read_returned(list.__class_getitem__(arguments[0]))
+    if annotation in _WITHOUT_SHAPE:
         return None
     reader = Reader()
     try:
@@ -169,10 +181,6 @@ def _says_nothing(shape: Shape) -> bool:
     return isinstance(inner, Scalar) and inner.type in {str, bytes, type(None)} and inner.notes is BARE
 
 
-def _hashable(value: Any) -> bool:
-    return isinstance(value, Hashable)
-
-
 def _is_union(annotation: Any) -> bool:
     return get_origin(annotation) is Union or type(annotation).__name__ == "UnionType"
 
@@ -183,9 +191,9 @@ def _read_parameter(parameter: inspect.Parameter, annotation: Any, docs: Docs, r
     default = UNSET if parameter.default is inspect.Parameter.empty else parameter.default
     if is_field(default):
         # pydantic's habit: `x: int = Field(1, gt=0)`.
-        own = read_notes([default], under)
-        made = default.default_factory
-        default = made() if made is not None else own.default
+        field: Any = default
+        own = read_notes([field], under)
+        default = own.default if field.default_factory is None else field.default_factory()
         under = msgspec.structs.replace(own, default=UNSET)
     shape = reader.read(annotation, BARE)
     notes = read_notes([shape.notes], under)
@@ -215,7 +223,9 @@ def _refuse_same_names(fields: list[Field], source: str) -> None:
     seen: dict[str, str] = {}
     for field in fields:
         if field.name in seen:
-            raise DeclarationError(f"{source}: parameters {seen[field.name]!r} and {field.attribute!r} are both called {field.name!r} in JSON")
+            raise DeclarationError(
+                f"{source}: parameters {seen[field.name]!r} and {field.attribute!r} are both called {field.name!r} in JSON"
+            )
         seen[field.name] = field.attribute
 
 
@@ -223,7 +233,9 @@ def _signature_of(function: Callable[..., Any], source: str) -> inspect.Signatur
     try:
         return inspect.signature(function)
     except (ValueError, TypeError) as problem:
-        raise DeclarationError(f"{source}: {function!r} tells no signature; wrap it in a function of your own") from problem
+        raise DeclarationError(
+            f"{source}: {function!r} tells no signature; wrap it in a function of your own"
+        ) from problem
 
 
 def _hints_of_callable(function: Callable[..., Any], inner: Any) -> Mapping[str, Any]:
@@ -231,7 +243,11 @@ def _hints_of_callable(function: Callable[..., Any], inner: Any) -> Mapping[str,
     if given is not None:
         # Made by a decorator: its annotations are what the wrapper takes.
         return {
-            **{name: parameter.annotation for name, parameter in given.parameters.items() if parameter.annotation is not parameter.empty},
+            **{
+                name: parameter.annotation
+                for name, parameter in given.parameters.items()
+                if parameter.annotation is not parameter.empty
+            },
             "return": given.return_annotation if given.return_annotation is not given.empty else Any,
         }
     return hints_of(inner)

@@ -33,9 +33,13 @@ def check_name(name: str, where: str) -> None:
     if not name:
         raise DeclarationError(f"{where}: the tool name is empty; give it 1 to {LONGEST} of A-Z a-z 0-9 _ . -")
     if name == "<lambda>":
-        raise DeclarationError(f'{where}: a lambda has no name of its own; pass one, as in board.tool(f, name="double")')
+        raise DeclarationError(
+            f'{where}: a lambda has no name of its own; pass one, as in board.tool(f, name="double")'
+        )
     if len(name) > LONGEST:
-        raise DeclarationError(f"{where}: tool name {name[:40]!r}… has {len(name)} characters; at most {LONGEST} are allowed")
+        raise DeclarationError(
+            f"{where}: tool name {name[:40]!r}… has {len(name)} characters; at most {LONGEST} are allowed"
+        )
     strange = "".join(sorted({letter for letter in name if not _RULE.match(letter)}))
     mended = re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("_")
     hint = f"; {mended!r} would do" if mended else ""

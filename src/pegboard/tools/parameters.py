@@ -13,6 +13,7 @@ from pegboard.call import Json
 from pegboard.errors import DeclarationError
 from pegboard.tools.coerce import ParseError, ParseWarning
 from pegboard.tools.constraints import EnumConstraint
+from pegboard.tools.schema import EXACT
 
 
 class ValueKind(Enum):
@@ -84,15 +85,22 @@ _KINDS: Mapping[ValueKind, Mapping[str, Json]] = {
 }
 
 
-def write_declared(parameters: Sequence[Parameter], where: str) -> dict[str, Json]:
-    """The input schema of declared parameters. It stays open: a name it does not know is passed on with a warning."""
+def write_declared(parameters: Sequence[Parameter], where: str, *, private: bool = False) -> dict[str, Json]:
+    """The input schema of declared parameters. It stays open: a name it does not know is passed on with a warning.
+
+    `private` adds what only the repair engine reads.
+    """
     properties: dict[str, Json] = {}
     for parameter in parameters:
         if not parameter.name or not parameter.name.strip():
             raise DeclarationError(f"{where}: a Parameter has an empty name")
         if any(parameter.name.lower() == other.lower() for other in properties):
-            raise DeclarationError(f"{where}: two Parameters are called {parameter.name!r}; names differ in more than case")
-        properties[parameter.name] = _write_parameter(parameter, f"{where}: Parameter {parameter.name!r}")
+            raise DeclarationError(
+                f"{where}: two Parameters are called {parameter.name!r}; names differ in more than case"
+            )
+        properties[parameter.name] = _write_parameter(
+            parameter, f"{where}: Parameter {parameter.name!r}", private=private
+        )
     schema: dict[str, Json] = {"type": "object"}
     if properties:
         schema["properties"] = properties
@@ -117,11 +125,13 @@ def fill_defaults(parameters: Sequence[Parameter], arguments: Mapping[str, Json]
     return {**arguments, **missing} if missing else arguments
 
 
-def _write_parameter(parameter: Parameter, where: str) -> dict[str, Json]:
+def _write_parameter(parameter: Parameter, where: str, *, private: bool) -> dict[str, Json]:
     value: dict[str, Json] = dict(_KINDS[parameter.kind])
     allowed = _allowed(parameter)
     if allowed is not None:
         value["enum"] = allowed
+        if private and isinstance(parameter.enum, EnumConstraint) and parameter.enum.case_sensitive:
+            value[EXACT] = True
     match parameter.cardinality:
         case Cardinality.LIST:
             value = {"type": "array", "items": value}
@@ -154,5 +164,3 @@ def _typed_example(parameter: Parameter) -> Json:
         except msgspec.DecodeError:
             return parameter.example
     return parameter.example
-
-

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import types
 import typing
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -79,7 +78,9 @@ class Reader:
     def read(self, annotation: Any, notes: Notes = BARE) -> Shape:
         """The shape of one annotation; `notes` is what its surroundings say about it."""
         if annotation is UNRESOLVED:
-            raise UnsupportedType(f"{self.where}: an annotation names nothing that is known here; import it at run time")
+            raise UnsupportedType(
+                f"{self.where}: an annotation names nothing that is known here; import it at run time"
+            )
         origin, arguments = get_origin(annotation), get_args(annotation)
         if origin is typing.Annotated or hasattr(annotation, "__metadata__"):
             return self._read_annotated(annotation, notes)
@@ -106,7 +107,7 @@ class Reader:
     def _read_annotated(self, annotation: Any, notes: Notes) -> Shape:
         words = annotation.__metadata__
         if any(_is_pydantic_word(word) for word in words):
-            return _read_foreign(annotation, read_notes(words, notes))
+            return _read_foreign(annotation, read_notes(words, notes), self.where)
         inner = read_notes(words)
         # What stands nearer to the parameter was said about the parameter: it wins over what its type says.
         return self.read(annotation.__origin__, read_notes([notes], inner) if notes is not BARE else inner)
@@ -155,11 +156,13 @@ class Reader:
             self._open.discard(key)
 
     def _read_union(self, options: tuple[Any, ...], notes: Notes) -> Shape:
+        # msgspec's own word for "may be left out": it is never a value.
+        options = tuple(option for option in options if option is not msgspec.UnsetType)
         real = [option for option in options if option is not type(None) and option is not None]
         nullable = len(real) < len(options)
         if len(real) == 1:
             inner = self.read(real[0], notes)
-            return Nullable(notes=notes, inner=inner)
+            return Nullable(notes=inner.notes, inner=inner) if nullable else inner
         either = Either(notes=notes, options=tuple(self.read(option) for option in real))
         return Nullable(notes=notes, inner=either) if nullable else either
 
@@ -193,7 +196,7 @@ class Reader:
                 notes,
             )
         if hasattr(cls, "__get_pydantic_core_schema__"):
-            return _read_foreign(annotation, notes)
+            return _read_foreign(annotation, notes, self.where)
         for plain in (str, int, float):
             if issubclass(cls, plain):
                 return Scalar(notes=notes, type=cls, kind=_PLAIN[plain], make=cls)
@@ -224,8 +227,8 @@ class Reader:
         except UnsupportedType:
             if maker != "pydantic":
                 raise
-            return _read_foreign(key, notes)
-        if maker == "namedtuple":
+            return _read_foreign(key, notes, self.where)
+        if maker == "namedtuple" or records.is_array(cls, maker):
             return Fixed(
                 notes=notes,
                 type=key,
@@ -255,7 +258,14 @@ class Reader:
         finally:
             self.where = outer
         name = shape.notes.alias or part.name if part.maker == "pydantic" else part.name
-        return Field(name=name, attribute=part.attribute, shape=shape, required=part.required, default=part.default)
+        return Field(
+            name=name,
+            attribute=part.attribute,
+            keyword=part.attribute.lstrip("_") if part.maker == "attrs" else part.attribute,
+            shape=shape,
+            required=part.required,
+            default=part.default,
+        )
 
     def _unsupported(self, annotation: Any) -> UnsupportedType:
         shown = annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
@@ -295,9 +305,13 @@ def _is_pydantic_word(word: Any) -> bool:
     return hasattr(word, "__get_pydantic_core_schema__") and not is_field(word)
 
 
-def _read_foreign(annotation: Any, notes: Notes) -> Foreign:
-    pydantic: Any = sys.modules["pydantic"]  # its types are in hand, so it is imported
-    schema = pydantic.TypeAdapter(annotation).json_schema(mode="validation")
+def _read_foreign(annotation: Any, notes: Notes, where: str) -> Foreign:
+    import pydantic  # noqa: PLC0415 (an optional third party, whose type is in hand)
+
+    try:
+        schema = pydantic.TypeAdapter(annotation).json_schema(mode="validation")
+    except pydantic.errors.PydanticUserError as problem:
+        raise UnsupportedType(f"{where}: pydantic has no JSON Schema for it: {problem.message}") from problem
     return Foreign(notes=notes, type=annotation, schema=_without_titles(schema))
 
 

@@ -5,7 +5,7 @@ Everything is read by the attributes those libraries put on their classes, so th
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, NotRequired, Required, get_origin
 
 import msgspec
 from msgspec import NODEFAULT, UNSET, Struct
@@ -72,6 +72,11 @@ def is_closed(cls: Any, maker: str) -> bool:
     return maker.startswith("pydantic") and config.get("extra") == "forbid"
 
 
+def is_array(cls: Any, maker: str) -> bool:
+    """Whether a msgspec struct is written as a list."""
+    return maker == "msgspec" and bool(cls.__struct_config__.array_like)
+
+
 def tag_of(cls: Any, maker: str) -> tuple[str, Json] | None:
     """The name and value by which a msgspec union tells its members apart."""
     if maker != "msgspec" or cls.__struct_config__.tag is None:
@@ -114,13 +119,8 @@ def _read_pydantic_field(name: str, field: Any, maker: str) -> Part:
 def _with_pydantic_words(field: Any) -> Any:
     """Validators that stand in a field's metadata make its type one that only pydantic understands."""
     words = [word for word in field.metadata if hasattr(word, "__get_pydantic_core_schema__")]
-    annotation = field.annotation
-    for word in words:
-        # Subscription with a runtime value is what `Annotated` offers for this.
-        from typing import Annotated  # noqa: PLC0415
-
-        annotation = Annotated[annotation, word]
-    return annotation
+    annotated: Any = Annotated
+    return annotated[(field.annotation, *words)] if words else field.annotation
 
 
 def _read_msgspec(cls: Any) -> list[Part]:
@@ -191,11 +191,21 @@ def _read_attrs(cls: Any) -> list[Part]:
 
 
 def _read_typeddict(cls: Any) -> list[Part]:
-    hints = hints_of(cls)
     return [
-        Part(name=name, attribute=name, annotation=hint, required=name in cls.__required_keys__, maker="typeddict")
-        for name, hint in hints.items()
+        Part(name=name, attribute=name, annotation=hint, required=_is_required(cls, name, hint), maker="typeddict")
+        for name, hint in hints_of(cls).items()
     ]
+
+
+def _is_required(cls: Any, name: str, hint: Any) -> bool:
+    """The qualifier decides: `__required_keys__` does not see one in an annotation that was text."""
+    while (origin := get_origin(hint)) is not None:
+        if origin in {Required, NotRequired}:
+            return origin is Required
+        if origin is not Annotated and getattr(origin, "__name__", "") != "ReadOnly":
+            break
+        hint = hint.__args__[0] if origin is not Annotated else hint.__origin__
+    return name in cls.__required_keys__
 
 
 def _read_namedtuple(cls: Any) -> list[Part]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-import msgspec
 from msgspec import UNSET
 
 from pegboard.call import Json
 from pegboard.tools.constraints import Notes
+from pegboard.tools.plain import UNWRITABLE, decode, encode
 from pegboard.tools.shape import (
     Alias,
-    Anything,
     Choice,
     Either,
     Field,
@@ -26,24 +26,43 @@ from pegboard.tools.shape import (
     Scalar,
     Shape,
     Shaped,
+    children,
 )
 
-Schema = dict[str, Json]
+Schema: TypeAlias = dict[str, Json]
+
+# For the repair engine alone: the names under which an author's enum knows its values, and whether case counts.
+NAMES = "x-pegboard-names"
+EXACT = "x-pegboard-exact"
 
 # A decimal may be told as text to keep every digit. The pattern binds the text alone.
-_DECIMAL: Schema = {"type": ["number", "string"], "pattern": r"^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$"}
-_LENGTHS = {"string": ("minLength", "maxLength"), "array": ("minItems", "maxItems"), "object": ("minProperties", "maxProperties")}
+_DECIMAL: Schema = {"type": ["number", "string"], "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"}
+_LENGTHS = {
+    "string": ("minLength", "maxLength"),
+    "array": ("minItems", "maxItems"),
+    "object": ("minProperties", "maxProperties"),
+}
+_NUMERIC_NAMES = {
+    "integer": r"^-?(0|[1-9][0-9]*)$",
+    "number": r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$",
+}
+_REFERENCE = re.compile(r"^#/\$defs/(.+)$")
 
 
 def write_schema(shaped: Shaped) -> Schema:
     """The schema of one shape."""
-    writer = _Writer(shaped.named, [shaped.shape])
+    writer = _Writer(shaped.named, [shaped.shape], private=False)
     return writer.finish(writer.write(shaped.shape))
 
 
-def write_parameters(fields: Sequence[Field], named: Mapping[Hashable, Record | Alias]) -> Schema:
-    """The input schema of a function: closed at the top, so that a name nobody reads is noticed."""
-    writer = _Writer(named, [field.shape for field in fields])
+def write_parameters(
+    fields: Sequence[Field], named: Mapping[Hashable, Record | Alias], *, private: bool = False
+) -> Schema:
+    """The input schema of a function: closed at the top, so that a name nobody reads is noticed.
+
+    `private` adds what only the repair engine reads.
+    """
+    writer = _Writer(named, [field.shape for field in fields], private=private)
     schema: Schema = {"type": "object"}
     if fields:
         schema["properties"] = {field.name: writer.write_parameter(field) for field in fields}
@@ -59,17 +78,26 @@ def is_shown_plain(field: Field) -> bool:
 
     `anyOf` with null hides the type from hosts that only look at `type`; several then send JSON in a string.
     """
-    return isinstance(field.shape, Nullable) and not field.required and (field.default is UNSET or field.default is None)
+    void = field.default is UNSET or field.default is None
+    return isinstance(field.shape, Nullable) and not field.required and void
+
+
+def json_form(value: Any) -> Json:
+    """A default or example as JSON, or UNSET where it has no such form."""
+    try:
+        return decode(encode(value))
+    except UNWRITABLE:
+        return UNSET
 
 
 class _Writer:
-    def __init__(self, named: Mapping[Hashable, Record | Alias], roots: Iterable[Shape]) -> None:
+    def __init__(self, named: Mapping[Hashable, Record | Alias], roots: Iterable[Shape], *, private: bool) -> None:
         self._named = named
+        self._private = private
         self._defs: dict[str, Schema] = {}
         uses: dict[Hashable, int] = {}
         for root in roots:
             _count(root, uses)
-        # A knot makes two uses at least: its own and the one that refers to it.
         self._names = _choose_names({key: named[key] for key, count in uses.items() if count > 1 and key in named})
 
     def finish(self, schema: Schema) -> Schema:
@@ -77,63 +105,56 @@ class _Writer:
 
     def write_parameter(self, field: Field) -> Schema:
         shape = field.shape
-        if is_shown_plain(field) and isinstance(shape, Nullable):
+        if isinstance(shape, Nullable) and is_shown_plain(field):
             shape = shape.inner
         return self._write_field(field, shape)
-
-    def _write_field(self, field: Field, shape: Shape) -> Schema:
-        schema = self.write(shape)
-        default = field.default
-        if default is not UNSET and default is not None:
-            told = json_form(default)
-            if told is not UNSET:
-                schema["default"] = told
-        return schema
 
     def write(self, shape: Shape) -> Schema:
         match shape:
             case Record(type=key) | Alias(key=key) | Ref(key=key) if key in self._names:
                 schema = self._refer(key)
-                return _annotate(schema, shape.notes) if isinstance(shape, Ref) else schema
+                named = self._named[key]
+                # What stands in the definition need not be said again where it is used.
+                return schema if shape.notes == named.notes else _annotate(schema, shape.notes, "")
             case Alias(inner=inner):
                 return self.write(inner)
-            case Ref(key=key):
-                return self.write(self._named[key])
             case Nullable(inner=inner):
                 return _or_null(self.write(inner))
-            case Foreign(schema=foreign):
-                schema = dict(foreign)
-                self._defs.update(schema.pop("$defs", {}))
-                return _annotate(schema, shape.notes)
-        return _annotate(self._write_bare(shape), shape.notes)
+        return self._write_here(shape)
+
+    def _write_field(self, field: Field, shape: Shape) -> Schema:
+        schema = self.write(shape)
+        if field.default is not UNSET and field.default is not None:
+            told = json_form(field.default)
+            if told is not UNSET:
+                schema["default"] = told
+        return schema
 
     def _refer(self, key: Hashable) -> Schema:
         name = self._names[key]
         if name not in self._defs:
             self._defs[name] = {}
             named = self._named[key]
-            if isinstance(named, Record):
-                self._defs[name].update(_annotate(self._write_bare(named), named.notes))
-            else:
-                self._defs[name].update(self.write(named.inner))
+            self._defs[name] = self.write(named.inner) if isinstance(named, Alias) else self._write_here(named)
         return {"$ref": f"#/$defs/{name}"}
+
+    def _write_here(self, shape: Shape) -> Schema:
+        format_ = shape.format if isinstance(shape, Scalar) else ""
+        return _annotate(self._write_bare(shape), shape.notes, format_, private=self._private)
 
     def _write_bare(self, shape: Shape) -> Schema:
         match shape:
-            case Anything():
-                return {}
             case Scalar():
                 return _write_scalar(shape)
-            case Choice(values=values):
-                return _write_choice(values)
+            case Choice():
+                return self._write_choice(shape)
             case Items(item=item, unique=unique):
                 items = self.write(item)
-                schema: Schema = {"type": "array"}
-                if items:
-                    schema["items"] = items
-                if unique:
-                    schema["uniqueItems"] = True
-                return schema
+                return {
+                    "type": "array",
+                    **({"items": items} if items else {}),
+                    **({"uniqueItems": True} if unique else {}),
+                }
             case Fixed():
                 return self._write_fixed(shape)
             case Map():
@@ -142,52 +163,71 @@ class _Writer:
                 return self._write_record(shape)
             case Either(options=options):
                 return {"anyOf": [self.write(option) for option in options]}
-        raise AssertionError(shape)
+            case Foreign(schema=foreign):
+                return self._adopt(foreign)
+        return {}
+
+    def _write_choice(self, shape: Choice) -> Schema:
+        kinds = list(dict.fromkeys(map(_kind_of, shape.values)))
+        schema: Schema = {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": list(shape.values)}
+        if self._private and shape.names and shape.names != shape.values:
+            schema[NAMES] = dict(zip(shape.names, shape.values, strict=True))
+        return schema
 
     def _write_fixed(self, shape: Fixed) -> Schema:
         places = [self.write(item) for item in shape.items]
         if shape.names:
             places = [{"title": name, **place} for name, place in zip(shape.names, places, strict=True)]
-        schema: Schema = {"type": "array"}
-        if places:
-            schema["prefixItems"] = places
+        schema: Schema = {"type": "array", **({"prefixItems": places} if places else {})}
         return {**schema, "minItems": shape.least, "maxItems": len(places)}
 
     def _write_map(self, shape: Map) -> Schema:
-        schema: Schema = {"type": "object"}
         key, value = self.write(shape.key), self.write(shape.value)
-        if value:
-            schema["additionalProperties"] = value
-        names = _names_schema(key)
-        if names:
-            schema["propertyNames"] = names
-        return schema
+        kind = key.get("type")
+        names = {word: said for word, said in key.items() if word not in {"type", "description", NAMES}}
+        if kind in _NUMERIC_NAMES:
+            # Names are always strings: of a number's own words none would ever hold for one.
+            names = {"pattern": _NUMERIC_NAMES[kind]}
+        return {
+            "type": "object",
+            **({"propertyNames": names} if names else {}),
+            **({"additionalProperties": value} if value else {}),
+        }
 
     def _write_record(self, record: Record) -> Schema:
-        schema: Schema = {"type": "object"}
         properties = {field.name: self._write_field(field, field.shape) for field in record.fields}
         required = [field.name for field in record.fields if field.required]
         if record.tag is not None:
             name, value = record.tag
             properties = {name: {"const": value}, **properties}
-            required = [name, *required]
-        if properties:
-            schema["properties"] = properties
-        if required:
-            schema["required"] = required
-        if record.closed:
-            schema["additionalProperties"] = False
-        return schema
+        return {
+            "type": "object",
+            **({"properties": properties} if properties else {}),
+            **({"required": required} if required else {}),
+            **({"additionalProperties": False} if record.closed else {}),
+        }
+
+    def _adopt(self, foreign: Mapping[str, Json]) -> Schema:
+        """A schema made elsewhere, its definitions moved in among ours."""
+        schema = dict(foreign)
+        theirs = schema.pop("$defs", {})
+        renamed = {}
+        for name, definition in theirs.items():
+            taken = {*self._names.values(), *self._defs}
+            new = name if name not in taken or self._defs.get(name) == definition else f"{name}_{len(taken)}"
+            renamed[name] = new
+        for name, definition in theirs.items():
+            self._defs[renamed[name]] = _rename(definition, renamed)
+        return _rename(schema, renamed)  # type: ignore[no-any-return]  # a mapping stays one
 
 
-def json_form(value: Any) -> Json:
-    """A default as JSON, or UNSET where it has no such form."""
-    try:
-        dump = getattr(value, "model_dump", None)
-        told = dump(mode="json") if callable(dump) and not isinstance(value, type) else msgspec.to_builtins(value, str_keys=True)
-    except (TypeError, ValueError, OverflowError):
-        return str(value) if hasattr(value, "__fspath__") else UNSET
-    return list(told) if isinstance(told, tuple) else told
+def _rename(part: Json, names: Mapping[str, str]) -> Json:
+    if isinstance(part, Mapping):
+        return {word: _rename(inner, names) for word, inner in part.items()}
+    if isinstance(part, list):
+        return [_rename(inner, names) for inner in part]
+    found = _REFERENCE.match(part) if isinstance(part, str) else None
+    return part if found is None else f"#/$defs/{names.get(found[1], found[1])}"
 
 
 def _write_scalar(shape: Scalar) -> Schema:
@@ -195,15 +235,7 @@ def _write_scalar(shape: Scalar) -> Schema:
         return dict(_DECIMAL)
     if shape.format == "base64":
         return {"type": "string", "contentEncoding": "base64"}
-    schema: Schema = {"type": shape.kind}
-    if shape.format:
-        schema["format"] = shape.format
-    return schema
-
-
-def _write_choice(values: tuple[Json, ...]) -> Schema:
-    kinds = list(dict.fromkeys(_kind_of(value) for value in values))
-    return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": list(values)}
+    return {"type": shape.kind, **({"format": shape.format} if shape.format else {})}
 
 
 def _kind_of(value: Json) -> str:
@@ -219,19 +251,10 @@ def _kind_of(value: Json) -> str:
     return "string"
 
 
-def _names_schema(key: Schema) -> Schema:
-    """What a map's key says as a rule for names, which are always strings."""
-    if key.get("type") == "integer":
-        return {"pattern": r"^-?(0|[1-9]\d*)$"}
-    if key.get("type") == "number":
-        return {"pattern": r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$"}
-    return {name: value for name, value in key.items() if name not in {"type", "description"}}
-
-
 def _or_null(schema: Schema) -> Schema:
     """The schema, or null; a list of types says it without hiding the type in an `anyOf`."""
     kind = schema.get("type")
-    if kind is None and not schema:
+    if not schema:
         return schema
     if "anyOf" in schema and kind is None:
         return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
@@ -240,72 +263,61 @@ def _or_null(schema: Schema) -> Schema:
     kinds = [kind] if isinstance(kind, str) else kind
     if "null" in kinds:
         return schema
-    nullable = {**schema, "type": [*kinds, "null"]}
-    if "enum" in schema:
-        nullable["enum"] = [*schema["enum"], None]
-    return nullable
-
-
-def _annotate(schema: Schema, notes: Notes) -> Schema:
-    if "anyOf" in schema or "$ref" in schema:
-        kind = ""
-    else:
-        kinds = schema.get("type", "")
-        kind = kinds if isinstance(kinds, str) else kinds[0]
-    bounds = {
-        "minimum": notes.minimum,
-        "exclusiveMinimum": notes.above,
-        "maximum": notes.maximum,
-        "exclusiveMaximum": notes.below,
-        "multipleOf": notes.multiple_of,
-        "pattern": notes.pattern,
+    return {
+        **schema,
+        "type": [*kinds, "null"],
+        **({"enum": [*schema["enum"], None]} if "enum" in schema else {}),
     }
-    schema.update({keyword: _number(value) for keyword, value in bounds.items() if value is not None})
-    least, most = _LENGTHS.get(kind, _LENGTHS["string"])
-    if notes.min_length is not None:
-        schema[least] = notes.min_length
-    if notes.max_length is not None:
-        schema[most] = notes.max_length
+
+
+def _annotate(schema: Schema, notes: Notes, format_: str, *, private: bool = False) -> Schema:
+    """Add what the notes say. Bounds that JSON Schema cannot say of a format are kept by the binder."""
+    if not format_ or format_ == "decimal":
+        bounds = {
+            "minimum": notes.minimum,
+            "exclusiveMinimum": notes.above,
+            "maximum": notes.maximum,
+            "exclusiveMaximum": notes.below,
+            "multipleOf": notes.multiple_of,
+        }
+        for keyword, bound in bounds.items():
+            if bound is not None:
+                schema[keyword] = bound if type(bound) in {int, float} else float(bound)
+    if not format_ or format_ == "path":
+        kind = schema.get("type", "string")
+        least, most = _LENGTHS.get(kind if isinstance(kind, str) else kind[0], _LENGTHS["string"])
+        schema.update(
+            {word: size for word, size in ((least, notes.min_length), (most, notes.max_length)) if size is not None}
+        )
+    if notes.pattern is not None:
+        schema["pattern"] = notes.pattern
     if notes.allowed:
         schema["enum"] = list(notes.allowed)
+        if private and notes.case_sensitive:
+            schema[EXACT] = True
     if notes.description:
         schema["description"] = notes.description
-    if notes.examples:
-        schema["examples"] = [json_form(example) for example in notes.examples]
+    examples = [told for told in map(json_form, notes.examples) if told is not UNSET]
+    if examples:
+        schema["examples"] = examples
     if notes.header:
         schema["x-mcp-header"] = notes.header
     schema.update(notes.extra)
     return schema
 
 
-def _number(bound: Any) -> Json:
-    """A bound as JSON; annotated-types lets people bound dates too, which a schema cannot say."""
-    return bound if isinstance(bound, str | int | float) else json_form(bound)
-
-
 def _count(shape: Shape, uses: dict[Hashable, int]) -> None:
     match shape:
-        case Record(type=key, fields=fields):
-            uses[key] = uses.get(key, 0) + 1
-            if uses[key] == 1:
-                for field in fields:
-                    _count(field.shape, uses)
-        case Alias(key=key, inner=inner):
-            uses[key] = uses.get(key, 0) + 1
-            if uses[key] == 1:
-                _count(inner, uses)
         case Ref(key=key):
+            # A knot always needs a definition to refer to.
             uses[key] = uses.get(key, 0) + 2
-        case Nullable(inner=inner):
-            _count(inner, uses)
-        case Items(item=item):
-            _count(item, uses)
-        case Map(key=key, value=value):
-            _count(key, uses)
-            _count(value, uses)
-        case Fixed(items=parts) | Either(options=parts):
-            for part in parts:
-                _count(part, uses)
+            return
+        case Record(type=key) | Alias(key=key):
+            uses[key] = uses.get(key, 0) + 1
+            if uses[key] > 1:
+                return
+    for part in children(shape):
+        _count(part, uses)
 
 
 def _choose_names(named: Mapping[Hashable, Record | Alias]) -> dict[Hashable, str]:
@@ -318,3 +330,6 @@ def _choose_names(named: Mapping[Hashable, Record | Alias]) -> dict[Hashable, st
             name = f"{shape.name}_{number}"
         chosen[key] = name
     return chosen
+
+
+__all__ = ["EXACT", "NAMES", "Schema", "is_shown_plain", "json_form", "write_parameters", "write_schema"]

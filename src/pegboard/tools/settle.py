@@ -31,7 +31,7 @@ def settle_numbers(shape: Shape, value: Json, named: Mapping[Hashable, Record | 
             settled = [settle_numbers(item, part, named) for item, part in zip(items, value, strict=False)]
             return _same_or([*settled, *value[len(settled) :]], value)
         case Map(value=inner) if isinstance(value, dict):
-            return _settle_names({name: inner for name in value}, value, named)
+            return _settle_names(dict.fromkeys(value, inner), value, named)
         case Record(fields=fields) if isinstance(value, dict):
             return _settle_names({field.name: field.shape for field in fields if field.name in value}, value, named)
     return value
@@ -50,7 +50,9 @@ def _wants_integer(shape: Shape) -> bool:
     return False
 
 
-def _settle_names(shapes: Mapping[str, Shape], value: dict[str, Json], named: Mapping[Hashable, Record | Alias]) -> Json:
+def _settle_names(
+    shapes: Mapping[str, Shape], value: dict[str, Json], named: Mapping[Hashable, Record | Alias]
+) -> Json:
     settled = {name: settle_numbers(shape, value[name], named) for name, shape in shapes.items()}
     if all(settled[name] is value[name] for name in settled):
         return value

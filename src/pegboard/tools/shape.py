@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from msgspec import UNSET, Struct
@@ -68,10 +68,11 @@ class Map(Node, frozen=True):
 
 
 class Field(Struct, frozen=True, kw_only=True):
-    """A named part of a record: `name` in JSON, `attribute` in Python."""
+    """A named part of a record: `name` in JSON, `attribute` in Python, `keyword` where its class is called."""
 
     name: str
     attribute: str
+    keyword: str = ""
     shape: Shape
     required: bool
     default: Any = UNSET
@@ -121,9 +122,7 @@ class Foreign(Node, frozen=True):
     schema: Mapping[str, Json]
 
 
-Shape: TypeAlias = (
-    Anything | Scalar | Choice | Items | Fixed | Map | Record | Either | Nullable | Ref | Alias | Foreign
-)
+Shape: TypeAlias = Anything | Scalar | Choice | Items | Fixed | Map | Record | Either | Nullable | Ref | Alias | Foreign
 
 
 class Shaped(Struct, frozen=True):
@@ -131,3 +130,26 @@ class Shaped(Struct, frozen=True):
 
     shape: Shape
     named: Mapping[Hashable, Record | Alias] = {}
+
+
+def children(shape: Shape) -> tuple[Shape, ...]:
+    """The shapes directly inside another one; a knot is not followed."""
+    match shape:
+        case Record(fields=fields):
+            return tuple(field.shape for field in fields)
+        case Nullable(inner=inner) | Alias(inner=inner):
+            return (inner,)
+        case Items(item=item):
+            return (item,)
+        case Map(key=key, value=value):
+            return key, value
+        case Fixed(items=parts) | Either(options=parts):
+            return parts
+    return ()
+
+
+def walk(shape: Shape) -> Iterator[Shape]:
+    """A shape and everything inside it, each place once."""
+    yield shape
+    for part in children(shape):
+        yield from walk(part)

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from functools import partial
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from msgspec import Raw, Struct
 
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
-from pegboard.tools.infer import IsInjected, Kind, infer, unwrap
-from pegboard.tools.naming import check_name, humanise, snake_case
+from pegboard.tools.infer import Inferred, IsInjected, Kind, infer
+from pegboard.tools.naming import check_name, humanise, snake_case, suggest
 from pegboard.tools.parameters import Parameter, ToolExecutionContext
-from pegboard.tools.work import Arguments, Parsed, Work
+from pegboard.tools.work import (
+    Invoke,
+    Mode,
+    Parsed,
+    Work,
+    choose_output,
+    compile_call,
+    work_of_function,
+    work_of_parameters,
+)
 
 OnParseError: TypeAlias = Literal["refuse", "pass"]
+Icons: TypeAlias = str | Mapping[str, Json] | Sequence[str | Mapping[str, Json]]
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -26,6 +36,29 @@ class Options(Struct, frozen=True, kw_only=True):
     once: bool = False
 
 
+class ToolOptions(TypedDict, total=False):
+    """What an author may say about a tool besides its name; each decorator takes the same."""
+
+    title: str
+    description: str
+    input_schema: Mapping[str, Json]
+    output_schema: Mapping[str, Json]
+    annotations: Mapping[str, Json]
+    icons: Icons
+    meta: Mapping[str, Json]
+    category: str
+    tags: Iterable[str]
+    middleware: Sequence[Any]
+    timeout: float
+    inline: bool
+    requires: Sequence[str]
+    task: Any
+    detach: Any
+    once: bool
+    arguments: Mode
+    on_parse_error: OnParseError
+
+
 def never(_annotation: Any) -> bool:
     """No services: only what comes with the call is injected."""
     return False
@@ -34,58 +67,73 @@ def never(_annotation: Any) -> bool:
 class Tool:
     """A tool. Subclass it to declare one: name, description and parameters as class attributes, and `execute`.
 
-    Functions become tools through `tool_from_function`; nothing here wraps or changes the function.
+    Functions become tools through `tool_from_function`; nothing wraps or changes the function. What is annotated here
+    without a value is there once the tool is prepared.
     """
 
     name: str = ""
     title: str = ""
     description: str = ""
     parameters: Sequence[Parameter] = ()
+    input_schema: Mapping[str, Json]
+    output_schema: Mapping[str, Json] | None = None
     annotations: Mapping[str, Json] | None = None
-    icons: Sequence[Mapping[str, Json]] = ()
+    icons: Icons = ()
     meta: Mapping[str, Json] | None = None
     category: str = ""
-    tags: Iterable[str] = frozenset()
+    tags: Iterable[str] = ()
     middleware: Sequence[Any] = ()
     timeout: float | None = None
     inline: bool = False
     requires: Sequence[str] = ()
     options: Options = Options()
-    arguments: Arguments | None = None
+    arguments: Mode | None = None
     on_parse_error: OnParseError = "refuse"
-    source: str = ""
-    function: Callable[..., Any] | None = None
-    _is_injected: IsInjected = staticmethod(never)
+
+    function: Callable[..., Any]
+    source: str
+    kind: Kind
+    injected: Mapping[str, Any]
+    _work: Work
+    _invoke: Invoke
 
     def execute(self, _context: ToolExecutionContext, /, *_args: Any, **_kwargs: Any) -> Any:
         """What a declared tool does; may be async, and may take injected services after the context."""
         raise NotImplementedError(f"{type(self).__name__} declares a tool and has no execute()")
 
     def prepare(self, is_injected: IsInjected = never) -> Tool:
-        """Check the declaration and compile it; a mistake is a DeclarationError here and not at the first call."""
-        self._is_injected = is_injected
-        self.__dict__.pop("_work", None)
-        check_name(self.name, self._work.source)
+        """Check and compile a declared tool; whoever takes a tool in calls this, once."""
+        if "_work" in self.__dict__:
+            return self
+        if type(self).execute is Tool.execute:
+            raise DeclarationError(f"{type(self).__qualname__} declares a tool and has no execute(self, context)")
+        inferred = infer(self.execute, is_injected, of_the_call=ToolExecutionContext)
+        if inferred.fields:
+            name = inferred.fields[0].attribute
+            raise DeclarationError(f"{inferred.source}: parameter {name!r} of execute is no registered service")
+        given: Mapping[str, Json] | None = getattr(self, "input_schema", None)
+        self._settle(self.execute, inferred, work_of_parameters(inferred, self.parameters, given), self.output_schema)
+        self.description = self.description or type(self).__dict__.get("__doc__") or ""
+        self.title = self.title or humanise(self.name)
         return self
 
-    @property
-    def input_schema(self) -> Mapping[str, Json]:
-        return self._work.input_schema
+    def _settle(
+        self, function: Callable[..., Any], inferred: Inferred, work: Work, output_schema: Mapping[str, Json] | None
+    ) -> None:
+        check_name(self.name, inferred.source)
+        self.function = function
+        self.source = inferred.source
+        self.kind = inferred.kind
+        self.injected = inferred.injected
+        self.input_schema = work.schema
+        self.output_schema = choose_output(inferred, output_schema)
+        self.icons = read_icons(self.icons)
+        self.tags = frozenset(self.tags)
+        self.middleware = tuple(self.middleware)
+        self._work = work
+        self._invoke = compile_call(function, inferred, work)
 
-    @property
-    def output_schema(self) -> Mapping[str, Json] | None:
-        return self._work.output_schema
-
-    @property
-    def injected(self) -> Mapping[str, Any]:
-        """Parameter name → the type it wants; never in the schema, never from the caller."""
-        return self._work.injected
-
-    @property
-    def kind(self) -> Kind:
-        return self._work.kind
-
-    def parse(self, raw: bytes | Raw, mode: Arguments = "lenient") -> Parsed:
+    def parse(self, raw: bytes | Raw, mode: Mode = "lenient") -> Parsed:
         """Read the arguments of a call. `mode` is the board's; the tool's own `arguments` goes before it."""
         work = self._work
         bound = work.bind_raw(raw)
@@ -95,11 +143,11 @@ class Tool:
 
     def invoke(self, value: Any, injected: Mapping[str, Any]) -> Any:
         """Call the author's code with `Parsed.value` and return whatever it returns."""
-        return self._work.call(value, injected)
+        return self._invoke(value, injected)
 
     def definition(self) -> dict[str, Json]:
         """The tool as `tools/list` shows it in revision 2026-07-28."""
-        shown = {
+        shown: dict[str, Json] = {
             "name": self.name,
             "title": self.title,
             "description": self.description,
@@ -109,96 +157,70 @@ class Tool:
             "icons": list(self.icons),
             "_meta": self.meta,
         }
-        return {key: value for key, value in shown.items() if value or key in {"name", "inputSchema"}}
+        return {key: value for key, value in shown.items() if value or value == {}}
 
     def __repr__(self) -> str:
         return f"<Tool {self.name}>"
-
-    @cached_property
-    def _work(self) -> Work:
-        function = self.execute
-        inferred = infer(function, self._is_injected, of_the_call=ToolExecutionContext)
-        where = f"{inferred.source}: {type(self).__name__}.execute"
-        if type(self).execute is Tool.execute:
-            raise DeclarationError(f"{type(self).__name__} declares a tool and has no execute(self, context)")
-        if inferred.fields:
-            raise DeclarationError(f"{where}: {inferred.fields[0].attribute!r} is neither the context nor a registered service")
-        return Work(inferred, function, parameters=self.parameters, output_schema=self.__class__.__dict__.get("output"))
-
-
-class FunctionTool(Tool):
-    """A tool that is a function."""
-
-    def __init__(self, function: Callable[..., Any], work: Work) -> None:
-        self.function = function
-        self.source = work.source
-        self._work = work
 
 
 def tool_from_function(
     function: Callable[..., Any],
     name: str | None = None,
     *,
-    title: str | None = None,
-    description: str | None = None,
-    input_schema: Mapping[str, Json] | None = None,
-    output_schema: Mapping[str, Json] | None = None,
-    annotations: Mapping[str, Json] | None = None,
-    icons: str | Mapping[str, Json] | Sequence[Mapping[str, Json]] = (),
-    meta: Mapping[str, Json] | None = None,
-    category: str = "",
-    tags: Iterable[str] = (),
-    middleware: Sequence[Any] = (),
-    timeout: float | None = None,
-    inline: bool = False,
-    requires: Sequence[str] = (),
-    task: Any = None,
-    detach: Any = None,
-    once: bool = False,
-    arguments: Arguments | None = None,
-    on_parse_error: OnParseError = "refuse",
     is_injected: IsInjected = never,
+    **options: Unpack[ToolOptions],
 ) -> Tool:
     """A tool from a function, method, callable object or partial; what is not said is read from it."""
     inferred = infer(function, is_injected)
-    work = Work(inferred, function, input_schema=input_schema, output_schema=output_schema)
-    tool = FunctionTool(function, work)
+    _check_options(options, inferred)
+    tool = Tool()
     own_name = name_of(function)
-    tool.name = name if name is not None else snake_case(own_name)
-    check_name(tool.name, work.source)
-    tool.title = title or humanise(own_name) or tool.name
-    tool.description = inferred.docs.summary if description is None else description
-    tool.annotations = annotations
-    tool.icons = read_icons(icons)
-    tool.meta = meta
-    tool.category = category
-    tool.tags = frozenset(tags)
-    tool.middleware = tuple(middleware)
-    tool.timeout = timeout
-    tool.inline = inline
-    tool.requires = tuple(requires)
-    tool.options = Options(task=task, detach=detach, once=once)
-    tool.arguments = arguments
-    if on_parse_error == "pass" and inferred.fields:
-        raise DeclarationError(
-            f"{work.source}: on_parse_error='pass' hands over arguments that do not fit; "
-            f"take them as a JsonRpcMessage instead of plain parameters"
-        )
-    tool.on_parse_error = on_parse_error
+    tool.name = snake_case(own_name) if name is None else name
+    tool.title = options.get("title") or humanise(own_name) or tool.name
+    tool.description = options.get("description", inferred.docs.summary)
+    tool.annotations = options.get("annotations")
+    tool.icons = options.get("icons", ())
+    tool.meta = options.get("meta")
+    tool.category = options.get("category", "")
+    tool.tags = options.get("tags", ())
+    tool.middleware = options.get("middleware", ())
+    tool.timeout = options.get("timeout")
+    tool.inline = options.get("inline", False)
+    tool.requires = tuple(options.get("requires", ()))
+    tool.options = Options(task=options.get("task"), detach=options.get("detach"), once=options.get("once", False))
+    tool.arguments = options.get("arguments")
+    tool.on_parse_error = options.get("on_parse_error", "refuse")
+    work = work_of_function(inferred, options.get("input_schema"))
+    tool._settle(function, inferred, work, options.get("output_schema"))
     return tool
 
 
 def name_of(function: Callable[..., Any]) -> str:
     """What the author calls the function; for an object with `__call__`, its class."""
-    inner = function
-    while hasattr(inner, "func"):
+    inner: Any = function
+    while isinstance(inner, partial):
         inner = inner.func
     own = getattr(inner, "__name__", None)
     return own if isinstance(own, str) else type(inner).__name__
 
 
-def read_icons(icons: str | Mapping[str, Json] | Sequence[Mapping[str, Json]]) -> tuple[Mapping[str, Json], ...]:
-    """Icons as the protocol lists them; a lone address is one icon."""
-    if isinstance(icons, str):
-        return ({"src": icons},)
-    return (icons,) if isinstance(icons, Mapping) else tuple({"src": icon} if isinstance(icon, str) else icon for icon in icons)
+def read_icons(icons: Icons) -> tuple[Mapping[str, Json], ...]:
+    """Icons as the protocol lists them; an address alone is an icon."""
+    listed = [icons] if isinstance(icons, str | Mapping) else icons
+    return tuple({"src": icon} if isinstance(icon, str) else icon for icon in listed)
+
+
+def _check_options(options: ToolOptions, inferred: Inferred) -> None:
+    known = ToolOptions.__annotations__
+    for name in options:
+        if name not in known:
+            meant = suggest(name, known, 1)
+            hint = f"; did you mean {meant[0]!r}?" if meant else f"; there are {', '.join(known)}"
+            raise DeclarationError(f"{inferred.source}: a tool has no option {name!r}{hint}")
+    if options.get("on_parse_error") == "pass" and inferred.fields:
+        raise DeclarationError(
+            f"{inferred.source}: on_parse_error='pass' hands over arguments that do not fit, which plain parameters "
+            f"cannot take; take the request as a JsonRpcMessage"
+        )
+    if options.get("arguments", "lenient") not in {"lenient", "strict"}:
+        raise DeclarationError(f"{inferred.source}: arguments={options['arguments']!r}; use 'lenient' or 'strict'")

@@ -12,23 +12,24 @@ from msgspec import Raw, Struct
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
 from pegboard.tools.binder import Binder, decode_json
+from pegboard.tools.binding import BindingProblem
 from pegboard.tools.check import Validator, check_schema
 from pegboard.tools.coerce import ParseError, ParseWarning, Repairer
-from pegboard.tools.headers import KEYWORD, check_headers
-from pegboard.tools.infer import Inferred, Kind
+from pegboard.tools.headers import check_headers
+from pegboard.tools.infer import Inferred
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.naming import suggest
 from pegboard.tools.parameters import Parameter, fill_defaults, write_declared
 from pegboard.tools.schema import write_parameters, write_schema
-from pegboard.tools.wire import BindingProblem
+from pegboard.tools.shape import walk
 
-Arguments: TypeAlias = Literal["lenient", "strict"]
-Call: TypeAlias = Callable[[Any, Mapping[str, Any]], Any]
+Mode: TypeAlias = Literal["lenient", "strict"]
+BindRaw: TypeAlias = Callable[[bytes | Raw], Any]
+View: TypeAlias = Callable[[Any], Mapping[str, Any]]
+Invoke: TypeAlias = Callable[[Any, Mapping[str, Any]], Any]
 
 INVALID_VALUE = "invalid_value"
 UNREADABLE = "json_parse_error"
-
-_OPEN: dict[str, Json] = {"type": "object"}
 
 
 class Parsed(Struct, frozen=True):
@@ -37,12 +38,12 @@ class Parsed(Struct, frozen=True):
     value: Any
     warnings: tuple[ParseWarning, ...] = ()
     errors: tuple[ParseError, ...] = ()
-    view: Callable[[Any], Mapping[str, Any]] | None = None
+    view: View | None = None
 
     @property
     def arguments(self) -> Mapping[str, Any]:
         """The arguments by name: JSON for explicit and declared tools, the function's own values for the others."""
-        if self.view is not None and not self.errors:
+        if self.view is not None:
             return self.view(self.value)
         return self.value if isinstance(self.value, Mapping) else {}
 
@@ -55,67 +56,35 @@ class Both(Struct, frozen=True):
 
 
 class Work:
-    """Everything a call needs of its tool. `view` shows the arguments in a bound value."""
+    """What reads the arguments of one tool: `bind_raw` what fits as sent, `parse_slowly` the rest."""
 
-    def __init__(
-        self,
-        inferred: Inferred,
-        function: Callable[..., Any],
-        *,
-        input_schema: Mapping[str, Json] | None = None,
-        output_schema: Mapping[str, Json] | None = None,
-        parameters: Sequence[Parameter] | None = None,
-    ) -> None:
-        self.source = inferred.source
-        self.kind: Kind = inferred.kind
-        self.injected = inferred.injected
-        self.output_schema = _choose_output(inferred, output_schema)
-        self.view: Callable[[Any], Mapping[str, Any]] | None = None
-        self._parameters = parameters or ()
-        self._binder: Binder | None = None
-        takes_message = JsonRpcMessage in inferred.injected.values()
-        if parameters is not None:
-            self.input_schema = write_declared(parameters, self.source)
-            self._take_json()
-        elif input_schema is not None:
-            self.input_schema = dict(input_schema)
-            check_schema(self.input_schema, self.source)
-            check_headers(self.input_schema, self.source)
-            if inferred.fields:
-                _compare(inferred, self.input_schema, takes_message=takes_message)
-                self._take_both(inferred)
-            else:
-                self._take_json()
-        elif takes_message and not inferred.fields:
-            self.input_schema = dict(_OPEN)
-            self.bind_raw: Callable[[bytes | Raw], Any] = _take_any
-            self._bind: Callable[[Mapping[str, Json]], Any] = dict
-        else:
-            self.input_schema = write_parameters(inferred.fields, inferred.named)
-            if _may_be_wrong(inferred):
-                check_schema(self.input_schema, self.source)
-                check_headers(self.input_schema, self.source)
-            self._take_bound(inferred)
-        self.call = _compile_call(function, inferred, both=input_schema is not None)
+    def __init__(self, schema: Mapping[str, Json], bind_raw: BindRaw, bind: View, view: View | None = None) -> None:
+        self.schema = schema
+        self.bind_raw = bind_raw
+        self.view = view
+        self._bind = bind
 
     @cached_property
     def repairer(self) -> Repairer:
-        return Repairer(self.input_schema, extras="refuse" if self.input_schema.get("additionalProperties") is False else "warn")
+        """Compiled when the first call comes that does not fit as sent."""
+        return repairer_of(self.schema)
 
-    def parse_slowly(self, raw: bytes | Raw, mode: Arguments) -> Parsed:
+    def prepare_value(self, value: Json) -> Json:
+        """The decoded arguments as the schema should see them; none at all are an empty object."""
+        return {} if value is None else value
+
+    def parse_slowly(self, raw: bytes | Raw, mode: Mode) -> Parsed:
         """Read arguments that do not fit as sent: bind what is valid all the same, repair or report the rest."""
         try:
-            value = decode_json(raw)
-        except msgspec.DecodeError as problem:
+            value = self.prepare_value(decode_json(raw))
+        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
             return Parsed({}, (), (ParseError("", UNREADABLE, f"The arguments are not JSON: {problem}", None),))
-        if value is None:
-            value = {}
-        if self._binder is not None:
-            value = self._binder.without_nulls(value)
         if isinstance(value, dict) and self.repairer.fits(value):
             return self._finish(value, ())
         if mode == "strict":
-            return Parsed(value, (), self.repairer.report(value))
+            errors = self.repairer.report(value)
+            # A value the report has nothing against is no object only in form: there is nothing left to refuse.
+            return Parsed(value, (), errors) if errors else self._finish(value, ())
         repair = self.repairer.repair(value)
         if repair.errors:
             return Parsed(repair.value, repair.warnings, repair.errors)
@@ -126,49 +95,115 @@ class Work:
             return Parsed(self._bind(value), warnings, (), self.view)
         except BindingProblem as problem:
             errors = tuple(
-                ParseError(one.path, INVALID_VALUE, f"{one.path or 'arguments'}: {one.message}", _find(value, one.path))
+                ParseError(
+                    one.path, INVALID_VALUE, f"{one.path or 'arguments'}: {one.message}"[:120], find(value, one.path)
+                )
                 for one in (problem, *problem.others)
             )
             return Parsed(value, warnings, errors)
 
-    def _take_bound(self, inferred: Inferred) -> None:
-        binder = self._binder = Binder(inferred.fields, inferred.named, lambda value: self.repairer.fits(value))
-        self.bind_raw, self._bind, self.view = binder.bind_raw, binder.bind_value, binder.arguments
 
-    def _take_both(self, inferred: Inferred) -> None:
-        binder = Binder(inferred.fields, inferred.named, lambda value: self.repairer.fits(value), own_schema=True)
+class BoundWork(Work):
+    """Magic: schema and binder both come from the function's own signature."""
+
+    def __init__(self, inferred: Inferred) -> None:
+        self._inferred = inferred
+        self._binder = binder = Binder(inferred.fields, inferred.named, self._fits)
+        schema = write_parameters(inferred.fields, inferred.named)
+        if _may_be_wrong(inferred):
+            check_schema(schema, inferred.source)
+            check_headers(schema, inferred.source)
+        super().__init__(schema, binder.bind_raw, binder.bind_value, binder.arguments)
+
+    @cached_property
+    def repairer(self) -> Repairer:
+        return repairer_of(write_parameters(self._inferred.fields, self._inferred.named, private=True))
+
+    def prepare_value(self, value: Json) -> Json:
+        return self._binder.without_nulls({} if value is None else value)
+
+    def _fits(self, value: Json) -> bool:
+        return self.repairer.fits(value)
+
+
+class OwnSchemaWork(Work):
+    """Explicit, hybrid and declared: the arguments are JSON that fits the author's schema, bound where a function asks."""
+
+    def __init__(self, schema: Mapping[str, Json], inferred: Inferred, parameters: Sequence[Parameter] = ()) -> None:
+        self._parameters = parameters
+        if not inferred.fields:
+            super().__init__(schema, self._take, self._fill)
+            return
+        binder = Binder(inferred.fields, inferred.named, self._fits, own_schema=True)
 
         def bind_raw(raw: bytes | Raw) -> Both | None:
             bound = binder.bind_raw(raw)
             return None if bound is None else Both(bound, decode_json(raw))
 
-        self.bind_raw = bind_raw
-        self._bind = lambda value: Both(binder.bind_value(value), value)
-        self.view = lambda both: both.json  # type: ignore[attr-defined]  # this tool's values are always a Both
+        def bind(value: Mapping[str, Json]) -> Any:
+            return Both(binder.bind_value(value), value)
 
-    def _take_json(self) -> None:
-        def bind_raw(raw: bytes | Raw) -> Mapping[str, Json] | None:
-            try:
-                value = decode_json(raw)
-            except msgspec.DecodeError:
-                return None
-            if isinstance(value, dict) and self.repairer.fits(value):
-                return fill_defaults(self._parameters, value)
+        super().__init__(schema, bind_raw, bind, _json_of)
+
+    def _fits(self, value: Json) -> bool:
+        return self.repairer.fits(value)
+
+    def _take(self, raw: bytes | Raw) -> Mapping[str, Json] | None:
+        try:
+            value = decode_json(raw)
+        except msgspec.DecodeError:
             return None
+        return self._fill(value) if isinstance(value, dict) and self.repairer.fits(value) else None
 
-        self.bind_raw = bind_raw
-        self._bind = lambda value: fill_defaults(self._parameters, value)
-
-
-def _take_any(raw: bytes | Raw) -> Mapping[str, Json] | None:
-    try:
-        value = decode_json(raw)
-    except msgspec.DecodeError:
-        return None
-    return value if isinstance(value, dict) else None
+    def _fill(self, value: Mapping[str, Json]) -> Mapping[str, Json]:
+        return fill_defaults(self._parameters, value)
 
 
-def _choose_output(inferred: Inferred, given: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
+def work_of_function(inferred: Inferred, input_schema: Mapping[str, Json] | None) -> Work:
+    """Read arguments for a function, by its own signature or by the schema its author gave."""
+    takes_message = JsonRpcMessage in inferred.injected.values()
+    if input_schema is None:
+        if inferred.fields or not takes_message:
+            return BoundWork(inferred)
+        # A raw message and no schema: the author looks at the arguments alone.
+        return Work({"type": "object"}, _take_any, dict)
+    check_schema(input_schema, inferred.source)
+    check_headers(input_schema, inferred.source)
+    if inferred.fields:
+        _compare(inferred, input_schema, takes_message=takes_message)
+    return OwnSchemaWork(input_schema, inferred)
+
+
+def work_of_parameters(
+    inferred: Inferred, parameters: Sequence[Parameter], input_schema: Mapping[str, Json] | None
+) -> Work:
+    """Read arguments for a declared tool, by its parameters or by its own schema."""
+    if input_schema is None:
+        return DeclaredWork(inferred, parameters)
+    check_schema(input_schema, inferred.source)
+    check_headers(input_schema, inferred.source)
+    return OwnSchemaWork(input_schema, inferred)
+
+
+class DeclaredWork(OwnSchemaWork):
+    """Declared: the schema is written from the parameters."""
+
+    def __init__(self, inferred: Inferred, parameters: Sequence[Parameter]) -> None:
+        super().__init__(write_declared(parameters, inferred.source), inferred, parameters)
+        self._source = inferred.source
+
+    @cached_property
+    def repairer(self) -> Repairer:
+        return repairer_of(write_declared(self._parameters, self._source, private=True))
+
+
+def repairer_of(schema: Mapping[str, Json]) -> Repairer:
+    """Names the schema does not declare are refused where it forbids them, else passed on with a warning."""
+    return Repairer(schema, extras="refuse" if schema.get("additionalProperties") is False else "warn")
+
+
+def choose_output(inferred: Inferred, given: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
+    """The author's output schema, or that of the return annotation."""
     if given is None:
         return None if inferred.returns is None else write_schema(inferred.returns)
     try:
@@ -178,46 +213,37 @@ def _choose_output(inferred: Inferred, given: Mapping[str, Json] | None) -> Mapp
     return given
 
 
-def _may_be_wrong(inferred: Inferred) -> bool:
-    """Our own words make valid schemas; an author's patterns, extra keywords and header names may not be."""
-    text = repr([field.shape for field in inferred.fields])
-    return any(word in text for word in ("pattern='", "extra={'", "header='", KEYWORD)) and any(
-        mark not in text for mark in ("header=''", "never")
-    )
-
-
-def _compare(inferred: Inferred, schema: Mapping[str, Json], *, takes_message: bool) -> None:
-    """A schema and a signature that disagree are found here, and not by the first caller."""
-    properties = schema.get("properties", {})
-    names = {field.name for field in inferred.fields}
-    for name in names - set(properties):
-        meant = suggest(name, properties)
-        hint = f"; did you mean {meant[0]!r}?" if meant else ""
-        if schema.get("additionalProperties") is False or properties:
-            raise DeclarationError(f"{inferred.source}: parameter {name!r} is not in input_schema{hint}")
-    lost = [name for name in properties if name not in names]
-    if lost and not takes_message:
-        raise DeclarationError(
-            f"{inferred.source}: input_schema declares {lost[0]!r}, which no parameter takes; "
-            f"add the parameter, or take the whole request as a JsonRpcMessage"
-        )
-
-
-def _compile_call(function: Callable[..., Any], inferred: Inferred, *, both: bool) -> Call:
+def compile_call(function: Callable[..., Any], inferred: Inferred, work: Work) -> Invoke:
     """The shortest way to call the function: by position as far as its signature allows."""
     if not inferred.fields:
         return lambda _value, injected: function(**injected)
     call = _compile_bound_call(function, inferred)
-    return (lambda value, injected: call(value.bound, injected)) if both else call
+    return (lambda value, injected: call(value.bound, injected)) if isinstance(work, OwnSchemaWork) else call
 
 
-def _compile_bound_call(function: Callable[..., Any], inferred: Inferred) -> Call:
+def find(value: Json, path: str) -> Json:
+    """What stands at a path such as items[3].price; None where nothing does."""
+    found = value
+    for step in filter(None, path.replace("[", ".[").split(".")):
+        place = step[1:-1]
+        if isinstance(found, Mapping):
+            found = found.get(step)
+        elif isinstance(found, list) and place.isdecimal() and int(place) < len(found):
+            found = found[int(place)]
+        else:
+            return None
+    return found
+
+
+def _compile_bound_call(function: Callable[..., Any], inferred: Inferred) -> Invoke:
     in_order = msgspec.structs.astuple
     names = [field.attribute for field in inferred.fields]
     leading = 0
-    for name in inferred.order:
-        if leading == len(names) or name != names[leading] or name in inferred.keyword_only:
-            break
+    while (
+        leading < len(names)
+        and inferred.order[leading] == names[leading]
+        and names[leading] not in inferred.keyword_only
+    ):
         leading += 1
     if leading == len(names):
         if not inferred.injected:
@@ -232,14 +258,39 @@ def _compile_bound_call(function: Callable[..., Any], inferred: Inferred) -> Cal
     return call
 
 
-def _find(value: Json, path: str) -> Json:
-    """What was got at a path such as items[3].price; None where there is nothing."""
-    found = value
-    for step in path.replace("[", ".[").split("."):
-        if step.startswith("[") and isinstance(found, list) and step[1:-1].isdecimal() and int(step[1:-1]) < len(found):
-            found = found[int(step[1:-1])]
-        elif isinstance(found, Mapping):
-            found = found.get(step)
-        elif step:
-            return None
-    return found
+def _take_any(raw: bytes | Raw) -> Mapping[str, Json] | None:
+    try:
+        value = decode_json(raw)
+    except msgspec.DecodeError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _json_of(both: Both) -> Mapping[str, Json]:
+    return both.json
+
+
+def _may_be_wrong(inferred: Inferred) -> bool:
+    """Our own words make valid schemas; an author's patterns, extra keywords and header names may not be."""
+    return any(
+        part.notes.pattern is not None or part.notes.extra or part.notes.header
+        for field in inferred.fields
+        for part in walk(field.shape)
+    )
+
+
+def _compare(inferred: Inferred, schema: Mapping[str, Json], *, takes_message: bool) -> None:
+    """A schema and a signature that disagree are found here, and not by the first caller."""
+    properties = schema.get("properties", {})
+    names = [field.name for field in inferred.fields]
+    for name in names:
+        if name not in properties:
+            meant = suggest(name, properties)
+            hint = f"; did you mean {meant[0]!r}?" if meant else "; add it there, or register its type as a service"
+            raise DeclarationError(f"{inferred.source}: parameter {name!r} is not in input_schema{hint}")
+    lost = [name for name in properties if name not in names]
+    if lost and not takes_message:
+        raise DeclarationError(
+            f"{inferred.source}: input_schema declares {lost[0]!r}, which no parameter takes; "
+            f"add the parameter, or take the whole request as a JsonRpcMessage"
+        )

@@ -1,0 +1,93 @@
+"""Which shapes msgspec reads into the author's own types without help, and as what."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any, TypeAlias, Union
+
+import msgspec
+
+from pegboard.tools.shape import (
+    Alias,
+    Anything,
+    Choice,
+    Either,
+    Fixed,
+    Items,
+    Map,
+    Nullable,
+    Record,
+    Ref,
+    Scalar,
+    Shape,
+    children,
+)
+
+Named: TypeAlias = Mapping[Hashable, Record | Alias]
+
+
+def native_type(shape: Shape) -> Any:
+    """The type to hand to msgspec for a native shape."""
+    match shape:
+        case Record(type=wanted) | Scalar(type=wanted) | Choice(type=wanted) | Ref(key=wanted):
+            return wanted
+        case Fixed(type=wanted, names=names, items=items):
+            return wanted if names else tuple.__class_getitem__(tuple(map(native_type, items)) or ((),))
+        case Nullable(inner=inner):
+            return either_type((native_type(inner), None))
+        case Either(options=options):
+            return either_type(tuple(map(native_type, options)))
+        case Items(type=wanted, item=item):
+            return list_type(wanted, native_type(item))
+        case Map(key=key, value=value):
+            return dict.__class_getitem__((native_type(key), native_type(value)))
+    return Any
+
+
+def either_type(options: tuple[Any, ...]) -> Any:
+    """`Union` of types known at run time."""
+    union: Any = Union
+    return union[options]
+
+
+def list_type(kind: Any, item: Any) -> Any:
+    """`list`, `set` or `tuple` of a type known at run time."""
+    return kind.__class_getitem__((item, ...) if kind is tuple else item)
+
+
+def is_native(shape: Shape, named: Named, known: dict[Hashable, bool]) -> bool:
+    """Whether msgspec needs no help; `known` remembers the answer for records, and ends recursion."""
+    match shape:
+        case Anything():
+            return True
+        case Scalar(make=make):
+            return make is None
+        case Choice(values=values):
+            return {type(value) for value in values} in ({str}, {int})
+        case Ref(key=key):
+            return known.get(key, True) and isinstance(named.get(key), Record)
+        case Record(type=key, maker=maker):
+            if key not in known:
+                known[key] = not maker.startswith("pydantic") and not _has_hidden_fields(shape)
+                known[key] = (
+                    known[key] and all(is_native(part, named, known) for part in children(shape)) and is_known(key)
+                )
+            return known[key]
+        case Nullable() | Items() | Map() | Fixed() | Either():
+            return all(is_native(part, named, known) for part in children(shape)) and is_known(native_type(shape))
+    return False
+
+
+def is_known(wanted: Any) -> bool:
+    """Whether msgspec can build a decoder for the type."""
+    try:
+        msgspec.json.Decoder(wanted)
+    except (TypeError, RecursionError, NameError):
+        return False
+    return True
+
+
+def _has_hidden_fields(record: Record) -> bool:
+    """msgspec would let a caller set dataclass fields that the author keeps out of `__init__`."""
+    declared = getattr(record.type, "__dataclass_fields__", None)
+    return declared is not None and len(declared) != len(record.fields)
