@@ -1,0 +1,501 @@
+"""The server's side of HTTP/1.1 on one connection.
+
+Requests are handed to the endpoint strictly one after the other, each in the callback that completed it where nothing is
+before it; what does not suspend is answered in that callback too, in one write. `_stream` is the response to the request
+that is with the endpoint now.
+
+A refusal is said after the answers to the requests before it and ends the connection. What the peer still sends is then
+read and dropped for a moment: closing at once would reset the connection and could take the refusal with it.
+
+No request has a timer. The owner of the connections sweeps them about once a second, and the sweep is also the clock:
+between two sweeps no time passes here.
+
+The end of what the client sends is taken as the client having left, as most servers do: a half-closed connection cannot be
+told from a closed one, and a call has to end soon after its caller is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Final, cast
+
+from msgspec import Struct
+
+from pegboard.limits import Limits
+from pegboard.transports.door import Answer, Endpoint, Headers
+from pegboard.transports.requests import BODY, ENDED, HEAD, Reader, Request, refuse
+from pegboard.transports.turns import start
+
+log = logging.getLogger("pegboard.http")
+
+# A slow body is forgiven this long before its rate is looked at.
+GRACE_SECONDS: Final = 5.0
+LINGER_SECONDS: Final = 2.0
+
+STATUS: Final = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+KEEP: Final = b"connection: keep-alive\r\n"
+CLOSE: Final = b"connection: close\r\n"
+
+
+def apologize(problem: str, error: BaseException | None) -> Answer:
+    """Log a failure of ours under an id, and answer with that id alone."""
+    mark = secrets.token_hex(4)
+    log.error("%s, id %s", problem, mark, exc_info=error)
+    return Answer(500, b'{"jsonrpc":"2.0","error":{"code":-32603,"message":"Internal error, id %b"}}' % mark.encode())
+
+
+def encode_headers(headers: Headers) -> bytes:
+    """The lines of these fields; a line break inside one would let a value write the rest of the response."""
+    lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
+    if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers) or b"\0" in lines:
+        raise ValueError("a response header holds a control character")
+    return lines
+
+
+class Connections:
+    """What the connections of one server share: their limits, the clock they are judged by, the date they state."""
+
+    __slots__ = ("_clock", "_wall", "changed", "date", "keep", "limits", "live", "now", "quiet")
+
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        changed: Callable[[], None] | None = None,
+    ) -> None:
+        self.limits = limits
+        self.live: set[Http1] = set()
+        self.keep = True
+        self.quiet: asyncio.Event | None = None
+        self.changed = changed
+        self._clock = clock
+        self._wall = wall
+        self.tick()
+
+    @property
+    def busy(self) -> int:
+        """How many connections owe an answer."""
+        return sum(connection.busy for connection in self.live)
+
+    def tick(self) -> None:
+        """Let time pass."""
+        self.now = self._clock()
+        self.date = b"date: " + formatdate(self._wall(), usegmt=True).encode() + b"\r\n"
+
+    def sweep(self) -> None:
+        """Let time pass, and hold every connection to its limits."""
+        self.tick()
+        now = self.now
+        for connection in tuple(self.live):
+            connection.check(now)
+
+    def settle(self) -> None:
+        """Tell whoever waits for quiet, if it is quiet."""
+        if self.quiet is not None and not self.busy:
+            self.quiet.set()
+
+
+class Stream(Struct, eq=False):
+    """The response to one request, which the endpoint may stream through as its Sink."""
+
+    connection: Http1
+    request: Request
+    started: bool = False
+    ended: bool = False
+    gone: bool = False
+    callbacks: tuple[Callable[[], None], ...] = ()
+
+    def start(self, status: int, headers: Headers) -> None:
+        if self.started or self.ended:
+            raise RuntimeError("the response has already begun")
+        lines = encode_headers(headers)
+        self.started = True
+        request = self.request
+        if not request.chunks:
+            request.keep = False
+        if not self.gone:
+            framing = b"transfer-encoding: chunked\r\n" if request.chunks else b""
+            closing = b"" if request.keep else CLOSE
+            self.connection.send(
+                b"".join((find_status(status), self.connection.date, lines, framing, closing, b"\r\n"))
+            )
+
+    def write(self, chunk: bytes) -> None:
+        if not self.started or self.ended:
+            raise RuntimeError("the response is not open")
+        if self.gone or not chunk or self.request.head.method == b"HEAD":
+            return
+        self.connection.send(b"%x\r\n%b\r\n" % (len(chunk), chunk) if self.request.chunks else chunk)
+
+    async def drain(self) -> None:
+        if not self.gone:
+            await self.connection.drain()
+        if self.gone:
+            raise ConnectionError("the client is gone, or has read too slowly for too long")
+
+    def end(self) -> None:
+        if not self.started or self.ended:
+            raise RuntimeError("the response is not open")
+        self.ended = True
+        if not self.gone:
+            if self.request.chunks and self.request.head.method != b"HEAD":
+                self.connection.send(b"0\r\n\r\n")
+            self.connection.finish(self)
+
+    def on_gone(self, callback: Callable[[], None]) -> None:
+        if self.gone:
+            self.connection.loop.call_soon(callback)
+        elif not self.ended:
+            self.callbacks += (callback,)
+
+    def leave(self) -> None:
+        """The client is gone: nothing is written any more, and whoever asked is told, once."""
+        self.gone = True
+        callbacks, self.callbacks = self.callbacks, ()
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception:
+                log.exception("A disconnect callback failed")
+
+    def settle(self, task: asyncio.Task[Answer | None]) -> None:
+        """The endpoint's coroutine ended after it had been suspended."""
+        if task.cancelled():
+            self.connection.fail(self, asyncio.CancelledError())
+        elif (error := task.exception()) is not None:
+            self.connection.fail(self, error)
+        else:
+            self.connection.respond(self, task.result())
+
+
+def find_status(status: int) -> bytes:
+    """The status line."""
+    return STATUS.get(status) or b"HTTP/1.1 %d \r\n" % status
+
+
+def find_address(transport: asyncio.BaseTransport, end: str) -> str:
+    """The address at one end of a connection; empty for a socket file."""
+    name = transport.get_extra_info(end)
+    return str(name[0]) if isinstance(name, tuple) else ""
+
+
+class Http1(asyncio.Protocol):
+    """One connection: reads requests, hands them to the endpoint one after the other, writes the responses."""
+
+    __slots__ = (
+        "_accept", "_clogged", "_connections", "_feed", "_last_stage", "_leaving", "_limits", "_lost", "_mark", "_paused",
+        "_reader", "_ready", "_resting", "_room", "_secure", "_served", "_serving", "_since", "_stream", "_transport", "loop",
+        "send",
+    )  # fmt: skip
+
+    _transport: asyncio.Transport
+    send: Callable[[bytes], None]
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        limits: Limits,
+        loop: asyncio.AbstractEventLoop,
+        connections: Connections,
+        *,
+        secure: bool = False,
+    ) -> None:
+        self.loop = loop
+        self._accept = endpoint.accept
+        self._limits = limits
+        self._connections = connections
+        self._secure = secure
+        self._stream: Stream | None = None
+        self._serving = False
+        self._resting = False
+        self._paused = False
+        self._served = False
+        self._leaving = False
+        self._lost = False
+        self._clogged = False
+        self._mark = 0
+        self._room: asyncio.Event | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request has come that is not yet answered."""
+        return self._stream is not None or bool(self._ready)
+
+    @property
+    def date(self) -> bytes:
+        return self._connections.date
+
+    # The transport's callbacks.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclasses of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+        self.send = self._transport.write
+        self._transport.set_write_buffer_limits(high=self._limits.write_buffer)
+        ends = find_address(transport, "peername"), find_address(transport, "sockname")
+        self._reader = Reader(self._limits, *ends, self._secure)
+        self._ready = self._reader.ready
+        self._feed = self._reader.feed
+        self._last_stage = self._reader.stage
+        connections = self._connections
+        self._since = connections.now
+        connections.live.add(self)
+        if connections.changed is not None:
+            connections.changed()
+
+    def data_received(self, data: bytes) -> None:
+        reader = self._reader
+        self._feed(data)
+        if self._ready or reader.stage == ENDED:
+            self.serve()
+            if self._ready:
+                self._hold_back()
+        if reader.stage != self._last_stage:
+            self._last_stage = reader.stage
+            self._since = self._connections.now
+        if reader.continues:
+            self._continue()
+
+    def eof_received(self) -> None:
+        self._leave()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._leave()
+        self._reader.close()
+        connections = self._connections
+        connections.live.discard(self)
+        if connections.changed is not None:
+            connections.changed()
+        connections.settle()
+
+    def pause_writing(self) -> None:
+        self._clogged = True
+        self._since = self._connections.now
+        self._mark = self._transport.get_write_buffer_size()
+        if self._room is not None:
+            self._room.clear()
+
+    def resume_writing(self) -> None:
+        self._clogged = False
+        self._since = self._connections.now
+        if self._room is not None:
+            self._room.set()
+        self.serve()
+
+    # Requests to the endpoint, responses to the transport.
+
+    def serve(self) -> None:
+        """Answer what waits, until a request suspends, the client reads too slowly, or it is the others' turn."""
+        if self._serving or self._resting or self._stream is not None:
+            return
+        self._serving = True
+        ready = self._ready
+        turns = self._limits.inline_answers
+        while ready and self._stream is None and not self._clogged and not self._leaving:
+            if not turns:
+                self._resting = True
+                self.loop.call_soon(self._wake)
+                break
+            turns -= 1
+            request = ready.popleft()
+            self._stream = stream = Stream(self, request)
+            try:
+                outcome = self._accept(request.head, request.body, stream)
+                if isinstance(outcome, Answer):
+                    answer: Answer | None = outcome
+                else:
+                    task = start(self.loop, outcome)
+                    if not task.done():
+                        task.add_done_callback(stream.settle)
+                        continue
+                    answer = task.result()
+            except BaseException as error:  # noqa: BLE001 - whatever a call raises, SystemExit too, ends that call alone
+                self.fail(stream, error)
+            else:
+                self.respond(stream, answer)
+        self._serving = False
+        if not ready and self._stream is None and (self._paused or self._reader.stage):
+            self._go_on()
+
+    def respond(self, stream: Stream, answer: Answer | None) -> None:
+        """Write a whole response, or see that there is a stream where there is none."""
+        if stream.gone:
+            return
+        if answer is None and stream.started:
+            return
+        if answer is None or stream.started:
+            self.fail(stream, RuntimeError("a request ended with no response, or with two"))
+            return
+        body = answer.body
+        request = stream.request
+        try:
+            lines = encode_headers(answer.headers) if answer.headers else b""
+        except ValueError as error:
+            self.fail(stream, error)
+            return
+        if answer.close or not self._connections.keep:
+            request.keep = False
+        connection = CLOSE if not request.keep else b"" if request.chunks else KEEP
+        self.send(
+            b"".join(
+                (
+                    STATUS.get(answer.status) or find_status(answer.status),
+                    self._connections.date,
+                    lines,
+                    connection,
+                    b"content-type: ",
+                    answer.content_type,
+                    b"\r\ncontent-length: ",
+                    str(len(body)).encode(),
+                    b"\r\n\r\n",
+                    body if request.head.method != b"HEAD" else b"",
+                )
+            )
+        )
+        stream.ended = True
+        self.finish(stream)
+
+    def fail(self, stream: Stream, error: BaseException) -> None:
+        """The endpoint failed: say so if nothing has been said yet, else cut the stream short of its end."""
+        if stream.gone or stream.ended:
+            if not isinstance(error, asyncio.CancelledError):
+                log.error("A call failed after its response had ended", exc_info=error)
+            return
+        answer = apologize("A request failed", error)
+        if not stream.started:
+            self.respond(stream, answer)
+            return
+        stream.ended = True
+        stream.request.keep = False
+        if not stream.request.chunks:
+            # Its end is the end of the connection: only a reset tells the client that there should have been more.
+            self._transport.abort()
+        self.finish(stream)
+
+    def finish(self, stream: Stream) -> None:
+        """The response is complete: on with the next request, or close."""
+        self._stream = None
+        self._served = True
+        self._since = self._connections.now
+        if not stream.request.keep:
+            self._leaving = True
+            self._transport.close()
+        if self._connections.quiet is not None:
+            self._connections.settle()
+        if not self._serving and not self._leaving:
+            self.serve()
+
+    async def drain(self) -> None:
+        """Wait until the client has read enough of what was written, or is gone."""
+        if self._clogged and not self._lost:
+            if self._room is None:
+                self._room = asyncio.Event()
+            await self._room.wait()
+
+    # Time and room.
+
+    def check(self, now: float) -> None:
+        """Hold the connection to its limits; called by each sweep."""
+        waited = now - self._since
+        limits = self._limits
+        if self._leaving or self._lost:
+            if waited > (limits.write_seconds if self._transport.get_write_buffer_size() else LINGER_SECONDS):
+                self._transport.abort()
+        elif self._clogged:
+            self._check_reading(now)
+        elif self.busy:
+            pass
+        elif self._reader.stage == HEAD:
+            if waited > limits.head_seconds:
+                self._time_out(f"The head of a request must come within {limits.head_seconds:g} seconds.")
+        elif self._reader.stage == BODY:
+            if waited > limits.body_seconds or self._reader.received < limits.body_rate * (waited - GRACE_SECONDS):
+                text = f"The body of a request must come within {limits.body_seconds:g} seconds, {limits.body_rate} bytes a second."
+                self._time_out(text)
+        elif waited > (limits.idle_seconds if self._served else limits.head_seconds):
+            self.close()
+
+    def close(self) -> None:
+        """Close when everything written has been sent."""
+        self._leaving = True
+        self._since = self._connections.now
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close now."""
+        self._transport.abort()
+
+    def _check_reading(self, now: float) -> None:
+        """A reader that takes less than a buffer in the time allowed is cut."""
+        size = self._transport.get_write_buffer_size()
+        if size <= self._mark - self._limits.write_buffer:
+            self._mark = size
+            self._since = now
+        elif now - self._since > self._limits.write_seconds:
+            self._transport.abort()
+
+    def _time_out(self, text: str) -> None:
+        self._reader.refuse(refuse(408, text))
+        self.serve()
+
+    def _wake(self) -> None:
+        self._resting = False
+        if not self._lost:
+            self.serve()
+
+    def _hold_back(self) -> None:
+        """Read no further while enough requests wait: by number, or by what their bodies weigh."""
+        limits = self._limits
+        enough = len(self._ready) >= limits.pipelined or sum(len(one.body) for one in self._ready) > limits.body_bytes
+        if enough and not self._paused and not self._lost and not self._leaving:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _go_on(self) -> None:
+        """Nothing waits any more: read on, let a hesitant body come, or say the last word."""
+        if self._lost or self._leaving:
+            return
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+        if self._reader.continues:
+            self._continue()
+        refusal = self._reader.refusal
+        if refusal is not None and not self._clogged:
+            self._refuse(refusal)
+
+    def _continue(self) -> None:
+        reader = self._reader
+        if reader.stage == BODY and not self.busy:
+            reader.continues = False
+            if not reader.received:
+                self.send(CONTINUE)
+
+    def _refuse(self, refusal: Answer) -> None:
+        self._leaving = True
+        self._since = self._connections.now
+        head = (STATUS[refusal.status], self.date, CLOSE, b"content-type: ", refusal.content_type)
+        self.send(b"".join((*head, b"\r\ncontent-length: %d\r\n\r\n" % len(refusal.body), refusal.body)))
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def _leave(self) -> None:
+        if self._lost:
+            return
+        self._lost = True
+        self._since = self._connections.now
+        self._ready.clear()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.leave()
+        if self._room is not None:
+            self._room.set()

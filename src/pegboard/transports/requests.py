@@ -1,0 +1,281 @@
+"""Turns the bytes of one connection into whole HTTP/1.1 requests, or into one refusal that ends it.
+
+The grammar is llhttp's in its strict mode; what that leaves open is closed when a head is complete. No I/O and no clock:
+the same bytes give the same requests however they are cut.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from functools import lru_cache
+from typing import Final
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+from msgspec import Struct
+
+from pegboard.limits import Limits
+from pegboard.transports.door import Answer, Head
+
+# How far the reader is: between requests, in a head, in a body, or at its end after a refusal.
+IDLE, HEAD, BODY, ENDED = range(4)
+
+# Fields whose repetition means the same as one comma-separated list; of any other the first value is kept.
+LISTS: Final = frozenset(
+    {b"accept", b"accept-language", b"cache-control", b"connection", b"forwarded", b"x-forwarded-for"}
+)
+
+# Origin-form only (RFC 9112, 3.2.1): no fragment, no absolute URL whose host could differ from the Host field.
+TARGET: Final = re.compile(rb"/[!\"$-~]*")
+
+# A chunk of one byte costs six on the wire; beyond this factor the sender only wastes our time.
+CHUNK_OVERHEAD: Final = 8
+
+
+class Request(Struct, gc=False):
+    """A whole request, whether its sender keeps the connection, and whether it may be answered in chunks (HTTP/1.1)."""
+
+    head: Head
+    body: bytes
+    keep: bool
+    chunks: bool
+
+
+class Unfit(Exception):
+    """Stops the parser from inside one of its callbacks."""
+
+    def __init__(self, refusal: Answer) -> None:
+        self.refusal = refusal
+
+
+def refuse(status: int, text: str) -> Answer:
+    """The last answer of a connection whose peer broke a rule of HTTP or a limit."""
+    return Answer(status, text.encode() + b"\n", b"text/plain; charset=utf-8", close=True)
+
+
+MALFORMED: Final = refuse(400, "This is not a well-formed HTTP/1.1 request.")
+
+
+@lru_cache(maxsize=256)
+def split_target(target: bytes) -> tuple[bytes, bytes] | None:
+    """The path and the query of a target in origin form, percent-encoding left as it is."""
+    if TARGET.fullmatch(target) is None:
+        return None
+    path, _, query = target.partition(b"?")
+    return path, query
+
+
+class Reader:
+    """Bytes go in by `feed`; whole requests line up in `ready`, and `refusal` is what to say after the last of them."""
+
+    __slots__ = (
+        "_chunks", "_dropped", "_feed", "_head", "_headers", "_held", "_keep", "_limits", "_modern", "_parser", "_peer",
+        "_raw", "_repeated", "_secure", "_server", "_target", "_unweighed", "completed", "continues", "ready", "received", "refusal",
+        "stage",
+    )  # fmt: skip
+
+    _head: Head
+    _keep: bool
+    _modern: bool
+
+    def __init__(self, limits: Limits, peer: str = "", server: str = "", secure: bool = False) -> None:
+        self.ready: deque[Request] = deque()
+        self.refusal: Answer | None = None
+        self.stage = IDLE
+        self.received = 0
+        self.continues = False
+        self.completed = False
+        self._limits = limits
+        self._peer = peer
+        self._server = server
+        self._secure = secure
+        self._target = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._repeated: list[bytes] = []
+        self._dropped = 0
+        self._chunks: list[bytes] = []
+        self._unweighed = False
+        self._held = 0
+        self._raw = -1
+        self._parser = HttpRequestParser(self)
+        self._feed = self._parser.feed_data
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the connection."""
+        if self.stage == ENDED:
+            return
+        self.completed = False
+        self._unweighed = self.stage == HEAD or len(data) > self._limits.head_bytes
+        try:
+            self._feed(data)
+        except HttpParserUpgrade as upgrade:
+            self._pass_over_upgrade(data, upgrade)
+        except HttpParserError as error:
+            self._end_with(error)
+        if self.stage:
+            self._weigh_part(len(data))
+
+    def refuse(self, refusal: Answer) -> None:
+        """Read no further: this is said after the answers to what is ready."""
+        if self.stage != ENDED:
+            self.stage = ENDED
+            self.refusal = refusal
+
+    def close(self) -> None:
+        """Let go of the parser, which holds this reader as this reader holds it."""
+        self.stage = ENDED
+        self.ready.clear()
+        del self._parser, self._feed
+
+    # The parser's callbacks.
+
+    def on_message_begin(self) -> None:
+        self.stage = HEAD
+        self._target = b""
+        self._headers = {}
+
+    def on_url(self, part: bytes) -> None:
+        self._target += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        headers = self._headers
+        if name not in headers:
+            headers[name] = value.rstrip()
+            return
+        self._repeated.append(name)
+        self._dropped += len(name) + len(value)
+        if name in LISTS:
+            headers[name] += b", " + value.rstrip()
+
+    def on_headers_complete(self) -> None:
+        headers = self._headers
+        parser = self._parser
+        limits = self._limits
+        version = parser.get_http_version()
+        target = split_target(self._target)
+        repeated: tuple[bytes, ...] = ()
+        if target is None or version != "1.1" or b"host" not in headers:
+            target = check_start(target, version, headers)
+        if self._unweighed or len(headers) > limits.head_lines:
+            self._weigh_head()
+        if self._repeated:
+            repeated = self._take_repeated()
+        if b"content-length" in headers and int(headers[b"content-length"]) > limits.body_bytes:
+            raise Unfit(self._too_large())
+        if b"transfer-encoding" in headers or b"content-encoding" in headers:
+            check_codings(headers, version)
+        self._keep = parser.should_keep_alive()
+        self._modern = version == "1.1"
+        if b"expect" in headers or b"upgrade" in headers:
+            self._check_wishes()
+        path, query = target
+        self._head = Head(parser.get_method(), path, query, headers, repeated, self._peer, self._server, self._secure)
+        # What comes by on_header from now on is a trailer, which RFC 9110 (6.5.1) lets us discard.
+        self._headers = {}
+        self.stage = BODY
+        self.received = 0
+        self._raw = -1
+
+    def on_body(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        self.received += len(chunk)
+        if self.received > self._limits.body_bytes:
+            raise Unfit(self._too_large())
+
+    def on_message_complete(self) -> None:
+        body = b""
+        chunks = self._chunks
+        if chunks:
+            body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            chunks.clear()
+        if self._repeated:
+            self._take_repeated()
+        self.ready.append(Request(self._head, body, self._keep, self._modern))
+        self.completed = True
+        self.continues = False
+        self.stage = IDLE
+
+    # What llhttp leaves to its user.
+
+    def _take_repeated(self) -> tuple[bytes, ...]:
+        repeated = tuple(dict.fromkeys(self._repeated))
+        if len(self._headers) + len(self._repeated) > self._limits.head_lines:
+            raise Unfit(refuse(431, f"The head of a request may have {self._limits.head_lines} lines."))
+        if b"host" in repeated:
+            raise Unfit(refuse(400, "A request has one Host field."))
+        self._repeated.clear()
+        self._dropped = 0
+        return repeated
+
+    def _weigh_head(self) -> None:
+        limits = self._limits
+        size = len(self._target) + self._dropped + sum(len(name) + len(value) for name, value in self._headers.items())
+        if len(self._headers) > limits.head_lines or size > limits.head_bytes:
+            text = f"The head of a request may have {limits.head_bytes} bytes and {limits.head_lines} lines."
+            raise Unfit(refuse(431, text))
+        self._held = 0
+
+    def _weigh_part(self, length: int) -> None:
+        """Bound what an unfinished request may hold: a part that began behind another request weighs from the next on."""
+        if self.stage == HEAD:
+            self._held = 0 if self.completed else self._held + length
+            if self._held > self._limits.head_bytes:
+                self.refuse(refuse(431, f"The head of a request may have {self._limits.head_bytes} bytes."))
+        elif self.stage == BODY:
+            self._raw = self._raw + length if self._raw >= 0 else 0
+            if self._raw > CHUNK_OVERHEAD * self.received + self._limits.head_bytes:
+                self.refuse(refuse(400, "The chunks of this body are mostly overhead."))
+
+    def _check_wishes(self) -> None:
+        headers = self._headers
+        if self._parser.should_upgrade() and (
+            headers.get(b"content-length", b"0").strip(b"0") or b"transfer-encoding" in headers
+        ):
+            raise Unfit(refuse(400, "A request to upgrade the connection has no body."))
+        expected = headers.get(b"expect")
+        if expected is not None and self._modern:
+            if expected.lower() != b"100-continue":
+                raise Unfit(refuse(417, "The only expectation met is 100-continue."))
+            self.continues = True
+
+    def _pass_over_upgrade(self, data: bytes, upgrade: HttpParserUpgrade) -> None:
+        """Upgrades are declined by answering in HTTP/1.1: what follows is the next request."""
+        rest = memoryview(data)
+        while True:
+            rest = rest[upgrade.args[0] :]
+            try:
+                self._feed(rest)
+                return
+            except HttpParserUpgrade as another:
+                upgrade = another
+            except HttpParserError as error:
+                self._end_with(error)
+                return
+
+    def _end_with(self, error: HttpParserError) -> None:
+        cause = error.__context__
+        self.refuse(cause.refusal if isinstance(cause, Unfit) else MALFORMED)
+
+    def _too_large(self) -> Answer:
+        return refuse(413, f"The body of a request may have {self._limits.body_bytes} bytes.")
+
+
+def check_start(target: tuple[bytes, bytes] | None, version: str, headers: dict[bytes, bytes]) -> tuple[bytes, bytes]:
+    """Refuse a request line we do not serve, or a request of HTTP/1.1 that names no host."""
+    if version not in ("1.1", "1.0"):
+        raise Unfit(refuse(505, "This server speaks HTTP/1.1."))
+    if target is None:
+        raise Unfit(refuse(400, "The request target must be a path: no absolute URL, no authority, no fragment."))
+    if version == "1.1" and b"host" not in headers:
+        raise Unfit(refuse(400, "A request of HTTP/1.1 has a Host field."))
+    return target
+
+
+def check_codings(headers: dict[bytes, bytes], version: str) -> None:
+    """Take bodies only as they are, or cut into chunks as HTTP/1.1 does it."""
+    transfer = headers.get(b"transfer-encoding")
+    if transfer is not None and (version != "1.1" or transfer.lower() != b"chunked"):
+        raise Unfit(refuse(400, "The only transfer coding accepted is chunked, in HTTP/1.1."))
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise Unfit(refuse(415, "The body of a request must not be compressed."))
