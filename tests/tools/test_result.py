@@ -16,6 +16,7 @@ from typing import Any
 from uuid import UUID
 
 import attrs
+import jsonschema_rs
 import msgspec
 import pydantic
 import pytest
@@ -38,6 +39,7 @@ from pegboard.tools.result import (
     tell_parse_errors,
     with_warnings,
 )
+from pegboard.tools.tool import tool_from_function
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"
 POINT_SCHEMA = {
@@ -521,3 +523,92 @@ def test_a_number_that_is_not_finite_is_refused_wherever_it_hides(value: Any, po
 @given(json_values)
 def test_a_json_value_has_no_problem_to_find(value: Any) -> None:
     assert find_problem(value) is None
+
+
+class Typed(typing.NamedTuple):
+    left: int
+    right: str = "r"
+
+
+class Tree(msgspec.Struct):
+    name: str
+    children: list[Tree] = []
+
+
+class Aliased(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(populate_by_name=True)
+
+    from_: int = pydantic.Field(alias="from")
+    at: datetime = datetime(2026, 7, 28, tzinfo=UTC)
+    price: Decimal = Decimal("1.5")
+    data: bytes = b"abc"
+    inner: PointModel = PointModel(x=1)
+
+
+class Renamed(msgspec.Struct, rename="camel"):
+    first_name: str
+
+
+@pytest.mark.parametrize(
+    ("returns", "value"),
+    [
+        (int, 5),
+        (float, 1.5),
+        (float, 2),
+        (bool, True),
+        (list[int], [1, 2]),
+        (tuple[int, str], (1, "a")),
+        (tuple[int, ...], (1, 2)),
+        (set[int], {1, 2}),
+        (frozenset[str], frozenset("a")),
+        (dict[str, int], {"a": 1}),
+        (dict[int, float], {1: 0.5}),
+        (dict[str, Any], {"a": [None, {"b": 1}]}),
+        (datetime, datetime(2026, 7, 28, 12, tzinfo=UTC)),
+        (datetime, datetime(2026, 7, 28, 12)),  # noqa: DTZ001  # authors return naive times
+        (date, date(2026, 7, 28)),
+        (time, time(12, 30)),
+        (timedelta, timedelta(days=1, seconds=1.5)),
+        (timedelta, timedelta(seconds=-1)),
+        (Decimal, Decimal("1.10")),
+        (Decimal, Decimal("-1E+5")),
+        (UUID, UUID(int=1)),
+        (PurePosixPath, PurePosixPath("a/b")),
+        (Colour, Colour.RED),
+        (Level, Level.HIGH),
+        (typing.Literal["a", 1], 1),
+        (PointData, PointData(1)),
+        (PointStruct, PointStruct(1)),
+        (PointAttrs, PointAttrs(1)),
+        (PointModel, PointModel(x=1)),
+        (PointDict, PointDict(x=1, y=None)),
+        (list[PointModel], [PointModel(x=1), {"x": 2, "y": None}]),
+        (PointModel | None, None),
+        (PointData | str, "none"),
+        (Typed, Typed(1)),
+        (Tree, Tree("a", [Tree("b")])),
+        (Aliased, Aliased(from_=1)),
+        (Renamed, Renamed("Ada")),
+        (int, 2**70),
+    ],
+)
+def test_what_a_function_returns_fits_the_schema_read_from_its_annotation(returns: Any, value: Any) -> None:
+    def give() -> Any:
+        return value
+
+    give.__annotations__["return"] = returns
+    tool = tool_from_function(give)
+    assert tool.output_schema is not None
+    done = Teller(tool.output_schema, tool.name).tell(value)
+    sent = json.loads(msgspec.json.encode(done.result))
+    jsonschema_rs.validator_for(dict(tool.output_schema)).validate(sent["structuredContent"])
+    text = sent["content"][0]["text"]
+    assert sent["structuredContent"] == (text if isinstance(sent["structuredContent"], str) else json.loads(text))
+
+
+@pytest.mark.parametrize("returns", [None, str, Image, list[Image], ToolResult, JsonRpcMessage])
+def test_what_is_not_json_by_its_annotation_declares_no_output(returns: Any) -> None:
+    def give() -> Any: ...
+
+    give.__annotations__["return"] = returns
+    assert tool_from_function(give).output_schema is None

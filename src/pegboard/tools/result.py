@@ -30,7 +30,7 @@ from pegboard.errors import (
 )
 from pegboard.limits import Limits
 from pegboard.protocol.content import Block, text_block
-from pegboard.tools.check import Validator
+from pegboard.tools.check import LENIENT, Validator
 from pegboard.tools.media import Content
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.plain import (
@@ -50,6 +50,8 @@ PARSE_WARNINGS = "dev.pegboard/parseWarnings"
 
 RESULT_BYTES = Limits().result_bytes
 
+# A timedelta may be negative or have a fraction, which ISO 8601 writes and the format "duration" does not know.
+_FORMATS = LENIENT - {"duration"}
 # A tool returns few types, but one that makes classes as it runs must not fill our memory.
 _TYPES_KEPT = 64
 _WORDS = {True: "true", False: "false", None: "null"}
@@ -108,7 +110,7 @@ class Teller:
         self._name = name
         self._limit = limit
         self._schema = output_schema
-        self._validator = None if output_schema is None else Validator(output_schema)
+        self._validator = None if output_schema is None else Validator(output_schema, formats=_FORMATS)
         self._boxed = output_schema is not None and is_boxed(output_schema)
         self._ways = _ways(self, output_schema)
 
