@@ -458,6 +458,11 @@ def test_an_error_result_cannot_fail_on_its_own_text() -> None:
     assert "é" in text_of(tell_error("half \ud800 é"))
 
 
+def test_meta_that_has_no_json_form_is_left_out_of_an_error_result(caplog: pytest.LogCaptureFixture) -> None:
+    assert "_meta" not in tell_error("no", {"k": Custom()}).result  # type: ignore[operator]
+    assert "k: a Custom has no JSON form" in caplog.text
+
+
 class Note(msgspec.Struct):
     path: str
     code: str

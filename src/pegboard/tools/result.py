@@ -12,6 +12,7 @@ author's to read, and the model never sees any part of the value.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -54,6 +55,7 @@ RESULT_BYTES = Limits().result_bytes
 _FORMATS = LENIENT - {"duration"}
 # A tool returns few types, but one that makes classes as it runs must not fill our memory.
 _TYPES_KEPT = 64
+_log = logging.getLogger("pegboard.tools")
 _WORDS = {True: "true", False: "false", None: "null"}
 
 # Keywords that say something about a schema without narrowing it.
@@ -316,15 +318,17 @@ def _ways(teller: Teller, schema: Mapping[str, Json] | None) -> dict[type, Calla
 
 
 def tell_error(text: str, meta: Mapping[str, Json] | None = None) -> Done:
-    """A failure the model may read. It cannot fail itself: what has no encoding is replaced."""
-    readable = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
-    result: dict[str, Json] = {
-        "resultType": "complete",
-        "content": [{"type": "text", "text": readable}],
-        "isError": True,
-    }
+    """A failure the model may read. It cannot fail itself: text without an encoding is mended, such meta is left out."""
+    readable = str(text)
+    if not readable.isascii():
+        readable = readable.encode("utf-8", "replace").decode("utf-8")
+    content = [{"type": "text", "text": readable}]
+    result: dict[str, Json] = {"resultType": "complete", "content": content, "isError": True}
     if meta:
-        result["_meta"] = dict(meta)
+        try:
+            result["_meta"] = as_plain(dict(meta))
+        except ResultProblem as problem:
+            _log.warning("the meta of an error result is left out: %s", problem)
     return Done(result)
 
 
