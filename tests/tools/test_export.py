@@ -5,10 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-import anthropic.types
 import msgspec
-import openai.types.chat
-import openai.types.responses
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,21 +69,30 @@ DEEP = Exported(
 TOOLS = [ADD, PING, FREE, DEEP]
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("strict", [True, False])
 def test_openai_takes_the_chat_definitions(strict: bool) -> None:
+    import openai.types.chat
+
     definitions = export_tools(TOOLS, "openai", Wish(strict=strict)).definitions
     judge = TypeAdapter(list[openai.types.chat.ChatCompletionToolParam])
     assert judge.validate_python(definitions, strict=True) == definitions
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("strict", [True, False])
 def test_openai_takes_the_responses_definitions(strict: bool) -> None:
+    import openai.types.responses
+
     definitions = export_tools(TOOLS, "openai-responses", Wish(strict=strict)).definitions
     judge = TypeAdapter(list[openai.types.responses.FunctionToolParam])
     assert judge.validate_python(definitions, strict=True) == definitions
 
 
+@pytest.mark.peer
 def test_anthropic_takes_its_definitions() -> None:
+    import anthropic.types
+
     definitions = export_tools(TOOLS, "anthropic").definitions
     judge = TypeAdapter(list[anthropic.types.ToolParam])
     assert judge.validate_python(definitions, strict=True) == definitions

@@ -6,9 +6,6 @@ import json
 import logging
 from typing import Any
 
-import anthropic.types
-import openai.types.chat
-import openai.types.responses
 import pytest
 from pydantic import TypeAdapter
 
@@ -132,7 +129,11 @@ def test_every_part_of_an_answer_will_do(form: str) -> None:
         assert only(form, part).arguments == {"query": "a"}
 
 
+@pytest.mark.peer
 def test_the_objects_of_openais_package_are_read_too() -> None:
+    import openai.types.chat
+    import openai.types.responses
+
     message = payload("openai", "memory_search", {"query": "a"})["choices"][0]["message"]
     assert only("openai", openai.types.chat.ChatCompletionMessage.model_validate(message)).tool_call_id == "c1"
     item = payload("openai-responses", "memory_search", {"query": "a"})["output"][1]
@@ -141,7 +142,10 @@ def test_the_objects_of_openais_package_are_read_too() -> None:
     assert only("openai-responses", {"output": [call]}).tool_call_id == "c1"
 
 
+@pytest.mark.peer
 def test_the_objects_of_anthropics_package_are_read_too() -> None:
+    import anthropic.types
+
     block = payload("anthropic", "memory_search", {"query": "a"})["content"][1]
     assert only("anthropic", [anthropic.types.ToolUseBlock.model_validate(block)]).tool_name == "memory.search"
 
@@ -191,7 +195,11 @@ def test_gemini_calls_in_the_spelling_of_its_package_are_read() -> None:
     )
 
 
+@pytest.mark.peer
 def test_answers_are_what_the_providers_packages_take() -> None:
+    import anthropic.types
+    import openai.types.chat
+
     request = ToolCallRequest(tool_name="memory.search", tool_call_id="c1")
     chat = Provider("openai", TOOLS).answer(request, "found")
     TypeAdapter(openai.types.chat.ChatCompletionToolMessageParam).validate_python(chat)
