@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from pegboard.tools.parameters import Cardinality, Parameter, ToolCallRequest, ToolExecutionContext, ValueKind
 from pegboard.tools.providers import READERS, Provider
-from pegboard.tools.tool import Tool
+from pegboard.tools.tool import Tool, tool_from_function
 
 
 class MemorySearch(Tool):
@@ -222,3 +222,15 @@ def test_definitions_and_notes_come_with_the_provider() -> None:
     provider = Provider("openai", TOOLS)
     assert provider.definitions[0]["function"]["name"] == "memory_search"
     assert "memory.search: goes by memory_search" in provider.notes
+
+
+def test_a_strict_call_that_says_null_for_a_default_gets_the_default() -> None:
+    def add(a: float, b: float = 2.5, note: str | None = None) -> float:
+        return a + b
+
+    provider = Provider("openai", [tool_from_function(add)])
+    [definition] = provider.definitions
+    assert definition["function"]["strict"] is True
+    assert definition["function"]["parameters"]["required"] == ["a", "b", "note"]
+    [request] = provider.parse(payload("openai", "add", {"a": 1, "b": None, "note": None}))
+    assert (request.arguments, request.errors) == ({"a": 1.0, "b": 2.5, "note": None}, ())

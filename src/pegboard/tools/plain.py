@@ -14,6 +14,7 @@ from os import PathLike, fspath
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec import UNSET
 
 from pegboard.call import Json
 from pegboard.errors import PegboardError
@@ -73,23 +74,23 @@ decode = msgspec.json.Decoder().decode
 UNWRITABLE = (TypeError, ValueError, RecursionError, OverflowError)
 
 
-def check_numbers(value: Any, text: str) -> None:
-    """Refuse a value holding a number that is not finite; `text` is what msgspec made of it.
+def check_numbers(value: Any, text: str, plain: Json = UNSET) -> None:
+    """Refuse a value holding a number that is not finite; `text` is what msgspec made of it, `plain` that text decoded.
 
     msgspec writes NaN and the infinities as null, and those of a Decimal as strings.
     """
-    if 'NaN"' in text or 'Infinity"' in text or ("null" in text and not _is_same(value, text)):
+    if 'NaN"' in text or 'Infinity"' in text or ("null" in text and not _is_same(value, text, plain)):
         problem = find_problem(value)
         if problem is not None:
             raise problem
 
 
-def _is_same(value: Any, text: str) -> bool:
+def _is_same(value: Any, text: str, plain: Json) -> bool:
     # Equality at the speed of C: a NaN never equals the null it was written as. Tuples and the like differ from the
     # list they become, which only means that the slow search has to look.
     if type(value) is not dict and type(value) is not list:
         value = msgspec.to_builtins(value, str_keys=True, enc_hook=simplify)
-    return bool(value == decode(text))
+    return bool(value == (decode(text) if plain is UNSET else plain))
 
 
 def find_problem(value: Any) -> ResultProblem | None:
@@ -194,5 +195,6 @@ def as_plain(value: Any) -> Json:
     except (ContentInside, *UNWRITABLE) as problem:
         raise (find_problem(value) or ResultProblem("", f"cannot be written as JSON ({problem})")) from problem
     text = data.decode("utf-8")
-    check_numbers(value, text)
-    return decode(text)
+    plain = decode(text)
+    check_numbers(value, text, plain)
+    return plain

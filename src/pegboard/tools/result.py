@@ -167,12 +167,13 @@ class Teller:
             raise _unwritable(value) from problem
         self._check_size(len(data))
         text = data.decode("utf-8")
-        check_numbers(value, text)
         validator = self._validator
         if validator is None:
+            check_numbers(value, text)
             told = decode(data) if text[0] == '"' else text
             return Done({"resultType": "complete", "content": [{"type": "text", "text": told}]})
         plain = decode(data)
+        check_numbers(value, text, plain)
         if not validator.is_valid(plain):
             raise self._misfit(plain)
         return self._declared(plain if type(plain) is str else text, plain)
