@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
 from collections.abc import Callable
 from email.utils import formatdate
@@ -28,8 +27,9 @@ from typing import Final, cast
 from msgspec import Struct
 
 from pegboard.limits import Limits
+from pegboard.transports.answers import apologize, encode_headers, refuse
 from pegboard.transports.door import Answer, Endpoint, Headers
-from pegboard.transports.requests import BODY, ENDED, HEAD, Reader, Request, refuse
+from pegboard.transports.requests import BODY, ENDED, HEAD, Reader, Request
 from pegboard.transports.turns import start
 
 log = logging.getLogger("pegboard.http")
@@ -42,21 +42,6 @@ STATUS: Final = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.en
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 KEEP: Final = b"connection: keep-alive\r\n"
 CLOSE: Final = b"connection: close\r\n"
-
-
-def apologize(problem: str, error: BaseException | None) -> Answer:
-    """Log a failure of ours under an id, and answer with that id alone."""
-    mark = secrets.token_hex(4)
-    log.error("%s, id %s", problem, mark, exc_info=error)
-    return Answer(500, b'{"jsonrpc":"2.0","error":{"code":-32603,"message":"Internal error, id %b"}}' % mark.encode())
-
-
-def encode_headers(headers: Headers) -> bytes:
-    """The lines of these fields; a line break inside one would let a value write the rest of the response."""
-    lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
-    if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers) or b"\0" in lines:
-        raise ValueError("a response header holds a control character")
-    return lines
 
 
 class Connections:
@@ -370,7 +355,7 @@ class Http1(asyncio.Protocol):
             if not isinstance(error, asyncio.CancelledError):
                 log.error("A call failed after its response had ended", exc_info=error)
             return
-        answer = apologize("A request failed", error)
+        answer = apologize(error)
         if not stream.started:
             self.respond(stream, answer)
             return

@@ -15,6 +15,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from msgspec import Struct
 
 from pegboard.limits import Limits
+from pegboard.transports.answers import refuse, refuse_large_body
 from pegboard.transports.door import Answer, Head
 
 # How far the reader is: between requests, in a head, in a body, or at its end after a refusal.
@@ -46,11 +47,6 @@ class Unfit(Exception):
 
     def __init__(self, refusal: Answer) -> None:
         self.refusal = refusal
-
-
-def refuse(status: int, text: str) -> Answer:
-    """The last answer of a connection whose peer broke a rule of HTTP or a limit."""
-    return Answer(status, text.encode() + b"\n", b"text/plain; charset=utf-8", close=True)
 
 
 MALFORMED: Final = refuse(400, "This is not a well-formed HTTP/1.1 request.")
@@ -162,7 +158,7 @@ class Reader:
         if self._repeated:
             repeated = self._take_repeated()
         if b"content-length" in headers and int(headers[b"content-length"]) > limits.body_bytes:
-            raise Unfit(self._too_large())
+            raise Unfit(refuse_large_body(limits.body_bytes))
         if b"transfer-encoding" in headers or b"content-encoding" in headers:
             check_codings(headers, version)
         self._keep = parser.should_keep_alive()
@@ -181,7 +177,7 @@ class Reader:
         self._chunks.append(chunk)
         self.received += len(chunk)
         if self.received > self._limits.body_bytes:
-            raise Unfit(self._too_large())
+            raise Unfit(refuse_large_body(self._limits.body_bytes))
 
     def on_message_complete(self) -> None:
         body = b""
@@ -256,9 +252,6 @@ class Reader:
     def _end_with(self, error: HttpParserError) -> None:
         cause = error.__context__
         self.refuse(cause.refusal if isinstance(cause, Unfit) else MALFORMED)
-
-    def _too_large(self) -> Answer:
-        return refuse(413, f"The body of a request may have {self._limits.body_bytes} bytes.")
 
 
 def check_start(target: tuple[bytes, bytes] | None, version: str, headers: dict[bytes, bytes]) -> tuple[bytes, bytes]:

@@ -1,0 +1,217 @@
+"""The endpoint as an ASGI application, for people who mount it in a framework or run it under another server.
+
+A response that needs no waiting is sent from the server's own task. Otherwise that task carries what the endpoint streams to
+the server, whose slowness is the back-pressure, while a second one watches for the client's leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final, TypeAlias
+
+from pegboard.limits import Limits
+from pegboard.transports.answers import apologize, encode_headers, refuse, refuse_large_body
+from pegboard.transports.courier import Courier, Event, Send
+from pegboard.transports.door import Answer, Endpoint, Head
+from pegboard.transports.turns import start
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Event]]
+
+# RFC 6455 leaves 4000 to 4999 to applications; this one reads as HTTP's 404.
+NO_WEBSOCKET: Final = 4404
+
+
+class AsgiApp:
+    """One endpoint as an ASGI application, and as a route of Starlette and FastAPI.
+
+    It answers at `path`, and where a framework has cut its mounting point off, there; with and without a trailing slash.
+    `route` is what the endpoint calls that place. A framework that redirects to add a slash does so before a mounted
+    application is asked, so add it to the list of routes instead of mounting it: it is one.
+    """
+
+    def __init__(self, endpoint: Endpoint, limits: Limits, *, path: str = "/mcp", route: bytes = b"/mcp") -> None:
+        self.path = "/" + path.strip("/")
+        self._endpoint = endpoint
+        self._limits = limits
+        self._places = {self.path: route, self.path.rstrip("/") + "/": route}
+        self._mounted = {**self._places, "": route, "/": route}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind == "http":
+            await self._serve(scope, receive, send)
+        elif kind == "lifespan":
+            await live(receive, send)
+        elif kind == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": NO_WEBSOCKET, "reason": "There is no WebSocket here."})
+        else:
+            raise RuntimeError(f"this application serves http, not {kind}")
+
+    # What Starlette asks of a route.
+
+    def matches(self, scope: Scope) -> tuple[Any, Scope]:
+        """Whether a request is for this application, in Starlette's terms."""
+        from starlette.routing import Match  # noqa: PLC0415 - only Starlette asks, and then it is there
+
+        ours = scope["type"] == "http" and strip_root(scope) in self._places
+        return (Match.FULL if ours else Match.NONE), {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self(scope, receive, send)
+
+    def url_path_for(self, name: str, /, **path_params: Any) -> Any:
+        """No name leads here."""
+        from starlette.routing import NoMatchFound  # noqa: PLC0415 - only Starlette asks, and then it is there
+
+        raise NoMatchFound(name, path_params)
+
+    # One request.
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        head = self._read_head(scope)
+        body: bytes | Answer | None = check(head, self._limits) or await read_body(receive, self._limits.body_bytes)
+        if body is None:
+            return
+        if isinstance(body, Answer):
+            await send_answer(send, head, body)
+            return
+        courier = Courier(asyncio.get_running_loop(), self._limits, bodyless=head.method == b"HEAD")
+        try:
+            answer = await self._respond(head, body, courier, receive, send)
+            if answer is not None:
+                encode_headers(answer.headers)
+        except Exception as error:  # noqa: BLE001 - whatever a request raises ends that request alone
+            answer = apologize(error)
+        if answer is not None and not courier.started and not courier.gone:
+            await send_answer(send, head, answer)
+
+    async def _respond(self, head: Head, body: bytes, courier: Courier, receive: Receive, send: Send) -> Answer | None:
+        outcome = self._endpoint.accept(head, body, courier)
+        if isinstance(outcome, Answer):
+            return outcome
+        task = start(asyncio.get_running_loop(), outcome)
+        if not task.done():
+            # Before Python 3.12 a task takes its first step here.
+            await asyncio.sleep(0)
+        if not task.done() or (courier.started and not courier.ended):
+            await carry(task, courier, receive, send)
+        else:
+            await courier.deliver(send)
+        answer = task.result()
+        if answer is None and not courier.started and not courier.gone:
+            raise RuntimeError("a request ended with no response")
+        return answer
+
+    def _read_head(self, scope: Scope) -> Head:
+        headers: dict[bytes, bytes] = {}
+        repeated: tuple[bytes, ...] = ()
+        for name, value in scope["headers"]:
+            if name in headers:
+                repeated += (name,)
+            else:
+                headers[name] = value
+        path = strip_root(scope)
+        places = self._mounted if scope.get("root_path") else self._places
+        client, server = scope.get("client"), scope.get("server")
+        return Head(
+            scope["method"].encode(),
+            places.get(path) or path.encode(),
+            scope["query_string"],
+            headers,
+            repeated,
+            client[0] if client else "",
+            server[0] if server and server[1] is not None else "",
+            scope.get("scheme") == "https",
+        )
+
+
+def strip_root(scope: Scope) -> str:
+    """The path without what the frameworks around have cut off; whether it is still there depends on the server."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    rest = path.removeprefix(root)
+    return rest if not rest or rest[0] == "/" else path
+
+
+def check(head: Head, limits: Limits) -> Answer | None:
+    """Refuse what our own HTTP door refuses and a server may have let through."""
+    headers = head.headers
+    if b"host" in head.repeated:
+        return refuse(400, "A request has one Host field.")
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        return refuse(415, "The body of a request must not be compressed.")
+    length = headers.get(b"content-length")
+    if length is not None:
+        if b"content-length" in head.repeated or b"transfer-encoding" in headers or not length.isdigit():
+            return refuse(400, "The length of the body is ambiguous.")
+        if len(length) > 18 or int(length) > limits.body_bytes:
+            return refuse_large_body(limits.body_bytes)
+    return None
+
+
+async def read_body(receive: Receive, limit: int) -> bytes | Answer | None:
+    """The whole body, a refusal once it is too large, or None when the client left before its end."""
+    event = await receive()
+    body: bytes = event.get("body", b"")
+    parts = [body]
+    size = len(body)
+    while event["type"] == "http.request":
+        if size > limit:
+            return refuse_large_body(limit)
+        if not event.get("more_body", False):
+            return body if len(parts) == 1 else b"".join(parts)
+        event = await receive()
+        parts.append(event.get("body", b""))
+        size += len(parts[-1])
+    return None
+
+
+async def send_answer(send: Send, head: Head, answer: Answer) -> None:
+    """Hand a whole response to the server."""
+    headers = [
+        (b"content-type", answer.content_type),
+        (b"content-length", str(len(answer.body)).encode()),
+        *answer.headers,
+    ]
+    if answer.close:
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body if head.method != b"HEAD" else b""})
+
+
+async def carry(task: asyncio.Task[Answer | None], courier: Courier, receive: Receive, send: Send) -> None:
+    """Send what the endpoint streams until the response is complete or the client is gone; return when the task has ended."""
+    watcher = start(asyncio.get_running_loop(), watch(receive, courier))
+    task.add_done_callback(lambda _: courier.wake())
+    try:
+        while not courier.gone:
+            await courier.deliver(send)
+            if courier.ended or (task.done() and not courier.open_after(task)):
+                break
+            await courier.rest()
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.cancel()
+        courier.leave()
+        raise
+    finally:
+        watcher.cancel()
+
+
+async def watch(receive: Receive, courier: Courier) -> None:
+    """Tell the courier when the client goes away."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    courier.leave()
+
+
+async def live(receive: Receive, send: Send) -> None:
+    """Nothing starts before the first request, so there is nothing to wait for."""
+    while True:
+        kind = (await receive())["type"]
+        await send({"type": kind + ".complete"})
+        if kind == "lifespan.shutdown":
+            return
