@@ -81,7 +81,7 @@ def explain(problem: msgspec.ValidationError) -> BindingProblem:
     return BindingProblem(path, message.replace("`", "") if cause is None else str(cause) or "is not allowed")
 
 
-def load_pydantic(wanted: Any) -> Load:
+def load_pydantic(wanted: Any, *, strict: bool = True) -> Load:
     """Strict JSON mode takes what JSON has for dates and sets, and converts nothing else behind our back."""
     own: Any = wanted.__dict__.get("__pydantic_validator__") if isinstance(wanted, type) else None
     if own is None:
@@ -92,7 +92,7 @@ def load_pydantic(wanted: Any) -> Load:
 
     def load(value: Json) -> Any:
         try:
-            return validate(encode(value), strict=True)
+            return validate(encode(value), strict=strict)
         except ValueError as refused:
             raise _explain_pydantic(refused) from refused
 

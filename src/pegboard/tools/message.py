@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from pegboard.call import Json, RequestId
 from pegboard.errors import ToolError
+from pegboard.tools.binding import BindingProblem, convert, load_pydantic
 
 T = TypeVar("T")
 
@@ -28,14 +28,15 @@ class JsonRpcMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def params_as(self, wanted: type[T]) -> T:
         """The params as a dataclass, struct, TypedDict, attrs class or pydantic model of the author's."""
         params = {} if self.params is UNSET else self.params
-        validate = getattr(wanted, "model_validate", None)
         try:
-            if validate is not None:
-                model: T = validate(params)
+            if hasattr(wanted, "__pydantic_validator__"):
+                model: T = load_pydantic(wanted, strict=False)(params)
                 return model
-            return msgspec.convert(params, wanted, str_keys=True)
-        except ValueError as problem:
-            raise ToolError(f"The arguments do not fit: {problem}") from problem
+            value: T = convert(params, wanted)
+            return value
+        except BindingProblem as problem:
+            told = "; ".join(str(one) for one in (problem, *problem.others))
+            raise ToolError(f"The arguments do not fit: {told}") from problem
 
     def get(self, name: str, default: Json = None) -> Json:
         """One of the params by its name."""

@@ -58,18 +58,19 @@ def near_duplicate(name: str, names: Iterable[str]) -> str | None:
 
 
 def suggest(name: str, names: Iterable[str], most: int = 3) -> list[str]:
-    """The names probably meant, the likeliest first."""
+    """The names probably meant: those spelt nearly alike first, then those that contain the other."""
     folded = fold(name[:LONGEST])
     reach = max(1, min(3, len(folded) // 3))
     ranked = []
     for place, other in enumerate(names):
-        folded_other = fold(other)
-        distance = 0 if folded == folded_other else _distance(folded, folded_other, reach)
-        if distance > reach and len(folded) >= 3 and (folded in folded_other or folded_other in folded):
-            distance = reach + 1 if folded_other else reach + 2
-        if distance <= reach + 1 and folded_other:
-            ranked.append((distance, abs(len(folded) - len(folded_other)), place, other))
-    return [other for *_, other in sorted(ranked)[:most] if _[0] <= reach or _[0] == reach + 1]
+        candidate = fold(other)
+        if not folded or not candidate:
+            continue
+        distance = _distance(folded, candidate, reach)
+        contained = min(len(folded), len(candidate)) >= 3 and (folded in candidate or candidate in folded)
+        if distance <= reach or contained:
+            ranked.append((distance, abs(len(folded) - len(candidate)), place, other))
+    return [other for *_, other in sorted(ranked)[:most]]
 
 
 def _split(name: str) -> list[str]:
@@ -78,8 +79,10 @@ def _split(name: str) -> list[str]:
 
 
 def _distance(one: str, other: str, reach: int) -> int:
-    """Edits (swapped neighbours count once) between two words, or `reach + 2` when there are more than `reach`."""
-    beyond = reach + 2
+    """Edits (swapped neighbours count once) between two words, or more than `reach` when there are more."""
+    beyond = reach + 1
+    if one == other:
+        return 0
     if abs(len(one) - len(other)) > reach:
         return beyond
     before_last: list[int] = []
@@ -94,4 +97,4 @@ def _distance(one: str, other: str, reach: int) -> int:
         if min(current) > reach:
             return beyond
         before_last, last = last, current
-    return last[-1] if last[-1] <= reach else beyond
+    return min(last[-1], beyond)

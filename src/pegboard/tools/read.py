@@ -180,7 +180,7 @@ class Reader:
         cls = origin or annotation
         if not isinstance(cls, type):
             raise self._unsupported(annotation)
-        if (container := self._read_container(cls, arguments, notes)) is not None:
+        if (container := self._read_container(annotation, cls, arguments, notes)) is not None:
             return container
         if issubclass(cls, Enum):
             return _read_enum(cls, notes)
@@ -202,7 +202,7 @@ class Reader:
                 return Scalar(notes=notes, type=cls, kind=_PLAIN[plain], make=cls)
         raise self._unsupported(annotation)
 
-    def _read_container(self, cls: type, arguments: tuple[Any, ...], notes: Notes) -> Shape | None:
+    def _read_container(self, annotation: Any, cls: type, arguments: tuple[Any, ...], notes: Notes) -> Shape | None:
         module, name = cls.__module__, cls.__name__
         if module not in {"builtins", "collections.abc"}:
             return None
@@ -214,10 +214,10 @@ class Reader:
             key, value = arguments or (str, Any)
             return Map(notes=notes, type=dict, key=self.read(key), value=self.read(value))
         if name == "tuple":
-            if not arguments or (len(arguments) == 2 and arguments[1] is Ellipsis):
+            if annotation in {tuple, typing.Tuple} or (len(arguments) == 2 and arguments[1] is Ellipsis):
                 return Items(notes=notes, type=tuple, item=self.read(arguments[0] if arguments else Any))
-            places = () if arguments == ((),) else arguments
-            return Fixed(notes=notes, type=tuple, items=tuple(self.read(place) for place in places), least=len(places))
+            places = tuple(self.read(place) for place in arguments)
+            return Fixed(notes=notes, type=tuple, items=places, least=len(places))
         return None
 
     def _read_record(self, key: Hashable, cls: type, maker: str, notes: Notes) -> Shape:

@@ -104,6 +104,9 @@ class _Compiler:
             return True
         if has_bounds(shape.notes) or (isinstance(shape, Items) and shape.unique):
             return False
+        if isinstance(shape, Fixed) and hasattr(shape.type, "__struct_fields__"):
+            # msgspec lets a struct written as a list be followed by anything.
+            return False
         if isinstance(shape, Record | Nullable | Fixed | Either | Items):
             return all(self._is_sound(part) for part in children(shape))
         return self.wire(shape).sound
@@ -178,7 +181,7 @@ class _Compiler:
                 if judge.is_valid(value)
             ]
             refusal = BindingProblem("", "fits none of the alternatives")
-            for _, place in sorted(fitting, reverse=True):
+            for _, place in sorted(fitting):
                 try:
                     return branches[place][2](value)
                 except BindingProblem as problem:
@@ -198,16 +201,15 @@ class _Compiler:
         return load
 
     def _load_map(self, shape: Map) -> Load:
-        key, value = self._from_json(Map(type=dict, key=shape.key, value=Anything())), self._from_json(shape.value)
+        value = self._from_json(shape.value)
+        kind = shape.key.type if isinstance(shape.key, Scalar) else None
+        # Names are strings in JSON, whatever they stand for.
+        key = guard(kind) if kind in {int, float} else self._from_json(shape.key)
 
         def load(given: Json) -> Any:
-            return {next(iter(key({name: None}))): load_at(name, value, item) for name, item in given.items()}
+            return {load_at(name, key, name): load_at(name, value, item) for name, item in given.items()}
 
-        def load_with_made_names(given: Json) -> Any:
-            make = self._from_json(shape.key)
-            return {load_at(name, make, name): load_at(name, value, item) for name, item in given.items()}
-
-        return load_with_made_names if self.wire(shape.key).load is not None else load
+        return load
 
 
 def _wire_scalar(shape: Scalar) -> Wire:
@@ -256,13 +258,12 @@ def _as_it_is(value: Json) -> Any:
     return value
 
 
-def _count_strangers(option: Shape, value: Json) -> tuple[int, int]:
-    """How many names of the value an alternative keeps, and minus how many it would lose."""
+def _count_strangers(option: Shape, value: Json) -> int:
+    """How many names of the value an alternative would lose."""
     if not isinstance(option, Record) or not isinstance(value, dict):
-        return 0, 0
+        return 0
     known = {field.name for field in option.fields}
-    lost = sum(name not in known for name in value)
-    return -lost, len(value) - lost
+    return sum(name not in known for name in value)
 
 
 def _keep_bounds(notes: Notes) -> Load:

@@ -14,12 +14,13 @@ from pegboard.errors import DeclarationError
 from pegboard.tools.binder import Binder, decode_json
 from pegboard.tools.binding import BindingProblem
 from pegboard.tools.check import Validator, check_schema
-from pegboard.tools.coerce import ParseError, ParseWarning, Repairer
+from pegboard.tools.coerce import Repairer
 from pegboard.tools.headers import check_headers
 from pegboard.tools.infer import Inferred
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.naming import suggest
 from pegboard.tools.parameters import Parameter, fill_defaults, write_declared
+from pegboard.tools.problems import ParseError, ParseWarning
 from pegboard.tools.schema import write_parameters, write_schema
 from pegboard.tools.shape import walk
 

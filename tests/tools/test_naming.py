@@ -1,0 +1,96 @@
+"""What tools are called."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pegboard.errors import DeclarationError
+from pegboard.tools.naming import check_name, fold, humanise, near_duplicate, snake_case, suggest
+
+
+@pytest.mark.parametrize(
+    ("name", "snake"),
+    [
+        ("AddNumbersTool", "add_numbers_tool"),
+        ("HTTPRequest", "http_request"),
+        ("getHTTPResponse", "get_http_response"),
+        ("add_numbers", "add_numbers"),
+        ("Add", "add"),
+        ("getUser2", "get_user2"),
+        ("A", "a"),
+        ("_private", "private"),
+        ("already_Mixed", "already_mixed"),
+        ("__", "__"),
+    ],
+)
+def test_snake_case_splits_at_humps_and_keeps_acronyms_whole(name: str, snake: str) -> None:
+    assert snake_case(name) == snake
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("AddNumbers", "Add Numbers"),
+        ("add_numbers_tool", "Add Numbers Tool"),
+        ("HTTPRequest", "HTTP Request"),
+        ("memory.search", "Memory Search"),
+        ("get-user", "Get User"),
+        ("Add", "Add"),
+    ],
+)
+def test_a_title_is_the_name_for_people(name: str, title: str) -> None:
+    assert humanise(name) == title
+
+
+@pytest.mark.parametrize("name", ["a", "getUser", "DATA_EXPORT_v2", "admin.tools.list", "a-b", "x" * 128])
+def test_names_the_protocol_takes_are_taken(name: str) -> None:
+    check_name(name, "here")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("", "the tool name is empty"),
+        ("x" * 129, "has 129 characters; at most 128"),
+        ("two words", r"has ' ' in it; use only A-Z a-z 0-9 _ \. -; 'two_words' would do"),
+        ("a/b", "'a_b' would do"),
+        ("größe", "'gr_e' would do"),
+        ("name\n", "'name' would do"),
+        ("<lambda>", "a lambda has no name of its own; pass one"),
+    ],
+)
+def test_other_names_are_refused_with_the_fix(name: str, says: str) -> None:
+    with pytest.raises(DeclarationError, match=says):
+        check_name(name, "here")
+
+
+def test_names_a_model_would_confuse_are_near_duplicates() -> None:
+    assert near_duplicate("getUser", ["list_users", "get-user"]) == "get-user"
+    assert near_duplicate("get_user", ["get_user", "get_users"]) is None
+
+
+def test_suggestions_come_likeliest_first_and_at_most_three() -> None:
+    names = ["get_user", "get_users", "put_user", "set_user", "delete_everything"]
+    assert suggest("get-user", names)[0] == "get_user"
+    assert suggest("gte_user", names)[0] == "get_user"
+    assert len(suggest("get_user", names)) == 3
+    assert suggest("user", names) == ["get_user", "put_user", "set_user"]
+    assert suggest("weather", names) == []
+    assert suggest("", names) == []
+
+
+@given(st.text(max_size=40), st.lists(st.text(max_size=40), max_size=20))
+def test_suggestions_are_taken_from_the_names(name: str, names: list[str]) -> None:
+    found = suggest(name, names)
+    assert set(found) <= set(names)
+    assert len(found) <= 3
+    exact = [other for other in names if fold(other) == fold(name) and fold(name)]
+    assert not exact or found[0] in exact
+
+
+@given(st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,60}", fullmatch=True))
+def test_the_snake_case_of_an_identifier_is_a_name(name: str) -> None:
+    check_name(snake_case(name), "here")
+    assert snake_case(snake_case(name)) == snake_case(name)
