@@ -15,6 +15,7 @@ PegboardError
 │   ├── SessionRequired      -32602  a legacy request that names no session
 │   └── SessionNotFound      -32001  a session that ended, expired or belongs to somebody else
 ├── ToolError                what a tool's author says to the model: an `isError` result
+│   └── InvalidArguments     the same, with the problems of each argument for programs to read
 ├── DeclarationError         a tool, resource or prompt was declared wrongly: the author's to fix
 └── SetupError               a command line, file or environment is wrong: the operator's to fix
 
@@ -111,6 +112,14 @@ class ToolError(PegboardError):
         super().__init__(message)
         self.message = message
         self.meta = meta
+
+
+class InvalidArguments(ToolError):
+    """Arguments that a tool cannot take: the text is for the model, `errors` (ParseErrors) for programs."""
+
+    def __init__(self, message: str, errors: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.errors = errors
 
 
 class DeclarationError(PegboardError):

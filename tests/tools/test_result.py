@@ -51,7 +51,6 @@ POINT_SCHEMA = {
 
 def blocks(done: Done) -> Any:
     assert isinstance(done.result, dict)
-    assert done.result["resultType"] == "complete"
     return done.result["content"]
 
 
@@ -124,7 +123,7 @@ class Ratio(float):
 
 
 def test_none_is_success_without_content() -> None:
-    assert Teller().tell(None) == Done({"resultType": "complete", "content": []})
+    assert Teller().tell(None) == Done({"content": []})
 
 
 def test_none_is_told_as_null_where_the_schema_admits_it() -> None:
@@ -139,7 +138,7 @@ def test_none_is_refused_where_the_schema_wants_a_value() -> None:
 
 def test_text_is_one_plain_block_and_nothing_more() -> None:
     done = Teller().tell('say "hi"')
-    assert done.result == {"resultType": "complete", "content": [{"type": "text", "text": 'say "hi"'}]}
+    assert done.result == {"content": [{"type": "text", "text": 'say "hi"'}]}
 
 
 def test_text_is_structured_where_declared() -> None:
@@ -363,7 +362,6 @@ def test_surrogates_in_a_content_object_are_refused() -> None:
 def test_a_tool_result_says_everything_itself() -> None:
     done = Teller().tell(ToolResult("done", structured={"n": 1}, meta={"k": PointData(1)}, metadata={"secret": 1}))
     assert done.result == {
-        "resultType": "complete",
         "content": [{"type": "text", "text": "done"}],
         "structuredContent": {"n": 1},
         "_meta": {"k": {"x": 1, "y": None}},
@@ -379,7 +377,6 @@ def test_a_tool_result_with_structured_content_alone_is_also_told_as_text() -> N
 def test_a_tool_result_may_be_a_failure_without_structured_content() -> None:
     done = Teller(POINT_SCHEMA).tell(ToolResult("no such point", is_error=True))
     assert done.result == {
-        "resultType": "complete",
         "content": [{"type": "text", "text": "no such point"}],
         "isError": True,
     }
@@ -405,7 +402,7 @@ def test_a_message_with_a_plain_result_is_told_like_the_value() -> None:
 def test_a_message_with_content_passes_as_it_is() -> None:
     answer = {"content": [{"type": "text", "text": "hi"}], "isError": True, "_meta": {"a": 1}, "extra": 1}
     done = Teller().tell(ToolResponse.success("q", answer), "q")
-    assert done.result == {"resultType": "complete", **answer}
+    assert done.result == answer
 
 
 def test_a_message_whose_content_is_no_content_is_a_plain_value() -> None:
@@ -446,7 +443,6 @@ def test_an_error_message_without_code_or_text_is_refused() -> None:
 
 def test_an_error_result_carries_its_text_and_meta() -> None:
     assert tell_error("no").result == {
-        "resultType": "complete",
         "content": [{"type": "text", "text": "no"}],
         "isError": True,
     }

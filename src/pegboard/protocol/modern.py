@@ -81,7 +81,7 @@ class Modern:
         return refusal.status
 
     def _complete(self, result: Mapping[str, Json]) -> bytes:
-        if "_meta" in result:
-            return _encode({"resultType": "complete", **result, "_meta": {**self._meta, **result["_meta"]}})
+        if "_meta" in result or "resultType" in result:
+            return _encode({"resultType": "complete", **result, "_meta": {**self._meta, **result.get("_meta", {})}})
         body = _encode(result)
         return self._open + (b"}" if body == b"{}" else b"," + body[1:])

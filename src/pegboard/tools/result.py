@@ -58,6 +58,9 @@ _TYPES_KEPT = 64
 _log = logging.getLogger("pegboard.tools")
 _WORDS = {True: "true", False: "false", None: "null"}
 
+# Beyond this not every whole number has a float of its own.
+_EXACT = 2**53
+
 # Keywords that say something about a schema without narrowing it.
 _REMARKS = frozenset(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$schema", "$id", "$comment"}
@@ -132,14 +135,14 @@ class Teller:
         return self._tell_json(value)
 
     def _tell_nothing(self, _value: None) -> Done:
-        return Done({"resultType": "complete", "content": []})
+        return Done({"content": []})
 
     def _tell_text(self, value: str) -> Done:
         self._check_text(value)
-        return Done({"resultType": "complete", "content": [{"type": "text", "text": value}]})
+        return Done({"content": [{"type": "text", "text": value}]})
 
     def _tell_number(self, value: float) -> Done:
-        return Done({"resultType": "complete", "content": [{"type": "text", "text": _written(value)}]})
+        return Done({"content": [{"type": "text", "text": _written(value)}]})
 
     def _tell_sure_text(self, value: str) -> Done:
         self._check_text(value)
@@ -154,7 +157,7 @@ class Teller:
     def _declared(self, text: str, structured: Json) -> Done:
         # The spec: such a tool "SHOULD also return the serialized JSON in a TextContent block".
         content = [{"type": "text", "text": text}]
-        return Done({"resultType": "complete", "content": content, "structuredContent": structured}, self._boxed)
+        return Done({"content": content, "structuredContent": structured}, self._boxed)
 
     def _tell_json(self, value: Any) -> Done:
         try:
@@ -171,7 +174,7 @@ class Teller:
         if validator is None:
             check_numbers(value, text)
             told = decode(data) if text[0] == '"' else text
-            return Done({"resultType": "complete", "content": [{"type": "text", "text": told}]})
+            return Done({"content": [{"type": "text", "text": told}]})
         plain = decode(data)
         check_numbers(value, text, plain)
         if not validator.is_valid(plain):
@@ -179,14 +182,14 @@ class Teller:
         return self._declared(plain if type(plain) is str else text, plain)
 
     def _tell_content(self, value: Any, structured: Any = UNSET) -> Done:
-        return self._assemble({"resultType": "complete", "content": self._blocks(value)}, structured)
+        return self._assemble({"content": self._blocks(value)}, structured)
 
     def _tell_result(self, value: ToolResult) -> Done:
         structured = value.structured
         content = value.content
         if content is None and structured is not UNSET:
             content = structured
-        result: dict[str, Json] = {"resultType": "complete", "content": self._blocks(content)}
+        result: dict[str, Json] = {"content": self._blocks(content)}
         if value.is_error:
             result["isError"] = True
         if value.meta:
@@ -205,7 +208,7 @@ class Teller:
             return self.tell(answer)
         plain = as_plain(answer)
         structured = plain.pop("structuredContent", UNSET)
-        return self._assemble({"resultType": "complete", **plain}, structured)
+        return self._assemble(plain, structured)
 
     def _assemble(self, result: dict[str, Json], structured: Any) -> Done:
         boxed = self._boxed
@@ -261,7 +264,9 @@ class Teller:
 def _written(number: float) -> str:
     try:
         if number - number == 0:  # true of every number but NaN and the infinities
-            return encode(number).decode("ascii")
+            # JSON has one kind of number: a whole one is read more easily without its ".0".
+            whole = number == (near := int(number)) and -_EXACT < near < _EXACT
+            return str(near) if whole else encode(number).decode("ascii")
     except ValueError as problem:
         raise _unwritable(number) from problem
     raise _unwritable(number)
@@ -324,7 +329,7 @@ def tell_error(text: str, meta: Mapping[str, Json] | None = None) -> Done:
     if not readable.isascii():
         readable = readable.encode("utf-8", "replace").decode("utf-8")
     content = [{"type": "text", "text": readable}]
-    result: dict[str, Json] = {"resultType": "complete", "content": content, "isError": True}
+    result: dict[str, Json] = {"content": content, "isError": True}
     if meta:
         try:
             result["_meta"] = as_plain(dict(meta))

@@ -8,7 +8,7 @@ import secrets
 from typing import Protocol, TypeVar
 
 from pegboard.call import Call, Channel, Handler, Notice, Reply, RequestId
-from pegboard.errors import InternalFailure, Refusal
+from pegboard.errors import Busy, InternalFailure, Refusal
 from pegboard.protocol import jsonrpc, sse
 from pegboard.protocol.tongue import Tongue
 from pegboard.transports.door import Answer, Headers, Sink
@@ -49,7 +49,7 @@ class HttpExchange:
     `plain` callers do not take a stream: they are told nothing before the answer.
     """
 
-    __slots__ = ("_headers", "_id", "_plain", "_sink", "_tongue", "since", "streaming")
+    __slots__ = ("_headers", "_id", "_plain", "_sink", "_tongue", "closing", "since", "streaming")
 
     def __init__(self, sink: Sink, tongue: Tongue, request_id: RequestId, headers: Headers, plain: bool) -> None:
         self._sink: Sink | None = sink
@@ -59,6 +59,7 @@ class HttpExchange:
         self._plain = plain
         self.streaming = False
         self.since = 0.0
+        self.closing = False
 
     async def emit(self, notice: Notice) -> None:
         """Send a notice on the call's stream, which its first notice opens."""
@@ -91,7 +92,9 @@ class HttpExchange:
         return self._answer(self._tongue.status(refusal), jsonrpc.refusal(self._id, refusal), refusal.retry_after)
 
     def withdraw(self) -> Answer | None:
-        """End without an answer: the client has cancelled the call."""
+        """End without an answer, since the client has cancelled the call; unless it was we who gave up."""
+        if self.closing:
+            return self.refuse(Busy("The server is shutting down; try again in a moment", retry_after=1))
         if self._sink is None:
             return None
         if not self.streaming:

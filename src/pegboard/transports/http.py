@@ -64,7 +64,7 @@ class HttpEndpoint:
         self._tongues = tongues(info)
         self._modern = self._tongues[MODERN]
         self.sessions = Sessions(limits)
-        self.calls: dict[HttpExchange, None] = {}
+        self.calls: dict[HttpExchange, asyncio.Task[Any] | None] = {}
         self.draining = False
         self._sweeping = False
         self._callers = ModernCallers("http")
@@ -154,7 +154,7 @@ class HttpEndpoint:
         return self._run_modern(call, exchange, sink)
 
     async def _run_modern(self, call: Call, exchange: HttpExchange, sink: Sink) -> Answer | None:
-        task = asyncio.current_task()
+        task = self.calls[exchange] = asyncio.current_task()
         if task is not None:
             # Cancellation: "Closing the SSE response stream MUST be treated by the server as cancellation".
             sink.on_gone(task.cancel)
@@ -201,7 +201,7 @@ class HttpEndpoint:
         return self._run_legacy(call, exchange, sink, session)
 
     async def _run_legacy(self, call: Call, exchange: HttpExchange, sink: Sink, session: Session) -> Answer | None:
-        task = asyncio.current_task()
+        task = self.calls[exchange] = asyncio.current_task()
         if task is not None and call.id is not None:
             session.calls[call.id] = task
         # "Disconnection … SHOULD NOT be interpreted as the client cancelling its request" (2025-11-25, Sending 6)
@@ -267,6 +267,22 @@ class HttpEndpoint:
             return _not_allowed(b"POST, OPTIONS")
         self.sessions.close(self._session(head))
         return Answer(204, headers=extra)
+
+    async def drain(self, seconds: float, hurried: asyncio.Event) -> None:
+        """Take no new calls; let those under way come to their answers, and cancel the rest when time is up."""
+        self.draining = True
+        hurry = asyncio.ensure_future(hurried.wait())
+        for patience in (seconds, 1.0):
+            running = [task for task in self.calls.values() if task is not None]
+            if running:
+                ended = asyncio.ensure_future(asyncio.wait(running))
+                await asyncio.wait({ended, hurry}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                ended.cancel()
+            for exchange, task in list(self.calls.items()):
+                if task is not None:
+                    exchange.closing = True
+                    task.cancel()
+        hurry.cancel()
 
     def _admit(self, exchange: HttpExchange) -> HttpExchange:
         """Let a call in, if there is room for one more."""

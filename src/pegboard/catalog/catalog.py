@@ -1,0 +1,90 @@
+"""The tools of a board, by name and in the order they were hung."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from pegboard.call import Kept
+from pegboard.errors import DeclarationError, UnknownTool
+from pegboard.tools.naming import fold, suggest
+from pegboard.tools.tool import Tool
+
+
+class ToolCatalog:
+    """Looks tools up by exact name; every change moves `generation` and is told to those who watch."""
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._folded: dict[str, str] = {}
+        self._listed: Kept | None = None
+        self._watchers: list[Callable[[], None]] = []
+        self.generation = 0
+        for tool in tools:
+            self.add(tool)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of exactly that name."""
+        return self._tools.get(name)
+
+    def find(self, name: str) -> Tool:
+        """The tool of exactly that name; UnknownTool with the closest ones if there is none."""
+        tool = self._tools.get(name)
+        if tool is None:
+            close = self.suggest(name)
+            hint = f", did you mean {' or '.join(map(repr, close))}?" if close else ""
+            raise UnknownTool(f"Unknown tool: {name[:128]!r}{hint}", {"suggestions": close} if close else None)
+        return tool
+
+    def suggest(self, name: str) -> list[str]:
+        """Up to three names that are close to one we do not have."""
+        return suggest(name, self._tools)
+
+    def add(self, tool: Tool) -> None:
+        """Hang a tool; a name that is taken, or differs from one only by case or punctuation, is refused."""
+        folded = fold(tool.name)
+        taken = self._folded.get(folded)
+        if taken is not None:
+            how = "is taken" if taken == tool.name else f"differs from {taken!r} only by case or punctuation"
+            other = self._tools[taken].source
+            raise DeclarationError(
+                f"{tool.source}: the tool name {tool.name!r} {how}"
+                + (f" (declared at {other})" if other else "")
+                + "; give one of them another name"
+            )
+        self._tools[tool.name] = tool
+        self._folded[folded] = tool.name
+        self._changed()
+
+    def remove(self, name: str) -> Tool:
+        """Take a tool down."""
+        tool = self.find(name)
+        del self._tools[name]
+        del self._folded[fold(name)]
+        self._changed()
+        return tool
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Be called after each change."""
+        self._watchers.append(watcher)
+
+    def listing(self) -> Kept:
+        """What tools/list answers; the same object until something changes."""
+        if self._listed is None:
+            tools = [tool.definition() for tool in self._tools.values()]
+            self._listed = Kept({"tools": tools, "ttlMs": 0, "cacheScope": "public"})
+        return self._listed
+
+    def _changed(self) -> None:
+        self._listed = None
+        self.generation += 1
+        for watcher in self._watchers:
+            watcher()

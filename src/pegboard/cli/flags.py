@@ -1,0 +1,103 @@
+"""The flags that every serving verb shares; each may also be set by an environment variable PEGBOARD_…."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import time
+from typing import Any
+
+import msgspec
+
+from pegboard.errors import SetupError
+from pegboard.serve import PORT, Settings
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Where and how to serve."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--http", action="store_const", dest="transport", const="http", help="serve HTTP")
+    which.add_argument("--stdio", action="store_const", dest="transport", const="stdio", help="serve stdin and stdout")
+    parser.set_defaults(transport=_env("transport", "auto"))
+    place = parser.add_argument_group("HTTP")
+    place.add_argument("--host", default=_env("host", "127.0.0.1"), help="address to bind (127.0.0.1)")
+    place.add_argument("--port", type=int, default=_env_int("port", PORT), help=f"port to bind, 0 for any free one ({PORT})")
+    place.add_argument("--uds", default=_env("uds"), metavar="PATH", help="bind a unix socket instead")
+    place.add_argument("--public", action="store_true", default=bool(_env("public")), help="allow --host to be reached from other machines")
+    place.add_argument("--tls-cert", default=_env("tls_cert"), metavar="FILE", help="certificate chain (PEM)")
+    place.add_argument("--tls-key", default=_env("tls_key"), metavar="FILE", help="private key (PEM)")
+    place.add_argument("--path-prefix", default=_env("path_prefix", ""), metavar="/PATH", help="serve below this path")
+    place.add_argument("--trusted-proxy", action="append", default=_env_list("trusted_proxy"), metavar="ADDRESS", help="believe the X-Forwarded-… headers of this proxy")
+    place.add_argument("--cors", action="append", default=_env_list("cors"), metavar="ORIGIN", help="let pages of this origin call")
+    place.add_argument("--allow-host", action="append", default=_env_list("allow_host"), metavar="NAME", help="answer to this Host too")
+    log = parser.add_argument_group("logging")
+    log.add_argument("--log-level", default=_env("log_level", "info"), choices=("debug", "info", "warning", "error"))
+    log.add_argument("--log-format", default=_env("log_format", "text"), choices=("text", "json"))
+
+
+def read_settings(chosen: argparse.Namespace, **more: Any) -> Settings:
+    """The settings that the flags make."""
+    return Settings(
+        transport=chosen.transport,
+        host=chosen.host,
+        port=chosen.port,
+        uds=chosen.uds,
+        public=chosen.public,
+        tls_cert=chosen.tls_cert,
+        tls_key=chosen.tls_key,
+        path_prefix=chosen.path_prefix,
+        trusted_proxies=tuple(chosen.trusted_proxy),
+        cors=tuple(chosen.cors),
+        allow_hosts=tuple(chosen.allow_host),
+        **more,
+    )
+
+
+def set_up_logging(level: str, style: str) -> None:
+    """Send the log to stderr, a line a record."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines() if style == "json" else _TextLines("%(asctime)s %(levelname)-7s %(name)s  %(message)s"))
+    root = logging.getLogger("pegboard")
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    root.propagate = False
+
+
+class _TextLines(logging.Formatter):
+    """A record a line: a line break in a message must not make a second record of it."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 — the standard library's name
+        return super().formatMessage(record).replace("\r", "\\r").replace("\n", "\\n")
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line).decode()
+
+
+def _env(name: str, default: str | None = None) -> str | None:
+    return os.environ.get(f"PEGBOARD_{name.upper()}", default)
+
+
+def _env_int(name: str, default: int) -> int:
+    text = _env(name)
+    if text is None:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise SetupError(f"PEGBOARD_{name.upper()}={text!r} is not a whole number") from None
+
+
+def _env_list(name: str) -> list[str]:
+    return [part.strip() for part in (_env(name) or "").split(",") if part.strip()]

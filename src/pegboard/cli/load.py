@@ -1,0 +1,62 @@
+"""Finds the board in a Python file."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from pegboard.board import Board
+from pegboard.errors import PegboardError, SetupError
+from pegboard.tools.naming import suggest
+
+
+def load_board(target: str) -> Board:
+    """The board of `FILE` or `FILE:NAME`."""
+    path_text, name = _split(target)
+    module = _load(Path(path_text))
+    if name:
+        board = getattr(module, name, None)
+        if isinstance(board, Board):
+            return board
+        known = [key for key, value in vars(module).items() if isinstance(value, Board)]
+        hint = f"; it has {', '.join(known)}" if known else ""
+        raise SetupError(f"{path_text}: {name!r} is not a Board{hint}")
+    boards = {key: value for key, value in vars(module).items() if isinstance(value, Board)}
+    if len({id(board) for board in boards.values()}) == 1:
+        return next(iter(boards.values()))
+    for key in ("board", "app", "server", "mcp"):
+        if key in boards:
+            return boards[key]
+    if boards:
+        raise SetupError(f"{path_text} has several boards; say which: {path_text}:{next(iter(boards))}")
+    raise SetupError(f"{path_text} has no board; begin it with: from pegboard import Board; board = Board('name')")
+
+
+def _split(target: str) -> tuple[str, str]:
+    path, colon, name = target.rpartition(":")
+    return (path, name) if colon and name.isidentifier() else (target, "")
+
+
+def _load(path: Path) -> ModuleType:
+    if not path.is_file():
+        near = suggest(path.name, [file.name for file in path.parent.glob("*.py")]) if path.parent.is_dir() else []
+        hint = f", did you mean {path.parent / near[0]}?" if near else ""
+        raise SetupError(f"There is no file {path}{hint}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise SetupError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except PegboardError:
+        raise
+    except Exception as error:  # noqa: BLE001 — the author's file may raise anything
+        lines = traceback.extract_tb(error.__traceback__)
+        mine = [line for line in lines if Path(line.filename).resolve() == path.resolve()] or lines[-1:]
+        raise SetupError(f"{path}:{mine[-1].lineno}: {type(error).__name__}: {error}") from error
+    return module

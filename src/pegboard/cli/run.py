@@ -1,0 +1,60 @@
+"""`pegboard run FILE[:board]`: serve the board in a file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from pegboard import __version__
+from pegboard.board import Board
+from pegboard.cli.flags import add_flags, read_settings, set_up_logging
+from pegboard.cli.load import load_board
+from pegboard.serve import run
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="pegboard run",
+        description="Serve the board in a Python file: over stdio when a client started us, else over HTTP.",
+        epilog="Every flag can be set by the environment: PEGBOARD_PORT=8000 is --port 8000.",
+    )
+    parser.add_argument("target", metavar="FILE[:BOARD]", help="a Python file, and the board in it if there are several")
+    add_flags(parser)
+    chosen = parser.parse_args(argv)
+    set_up_logging(chosen.log_level, chosen.log_format)
+    began = time.monotonic()
+    board = load_board(chosen.target)
+    run(board, read_settings(chosen, announce=lambda url: announce(board, url, began)))
+    return 0
+
+
+def announce(board: Board, url: str, began: float) -> None:
+    """The first lines a newcomer needs: what is served, where, and how to reach it."""
+    count = f"{len(board.tools)} tool" + ("" if len(board.tools) == 1 else "s")
+    lines = [f"pegboard {__version__}   {board.name}: {count}, ready in {time.monotonic() - began:.1f} s"]
+    lines.append(f"  MCP      {url}")
+    first = next(iter(board.tools), None)
+    if url.startswith("http") and first is not None:
+        lines.append(f"  try      pegboard call {url} {first.name} {_sample(first.input_schema)}".rstrip())
+        lines.append(f"  add to   claude mcp add --transport http {board.name} {url}")
+    print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+def _sample(schema: object) -> str:
+    """Arguments to try a tool with, made up from its schema."""
+    properties = schema.get("properties", {}) if isinstance(schema, dict) else {}
+    required = schema.get("required", []) if isinstance(schema, dict) else []
+    return " ".join(f"{name}={_value(properties.get(name, {}), index)}" for index, name in enumerate(required))
+
+
+def _value(schema: object, index: int) -> str:
+    if not isinstance(schema, dict):
+        return "x"
+    for source in (schema.get("examples"), schema.get("enum")):
+        if source:
+            text = str(source[0])
+            return f"'{text}'" if " " in text else text
+    return {"number": str(index + 2), "integer": str(index + 2), "boolean": "true", "array": "'[]'", "object": "'{}'"}.get(
+        str(schema.get("type")), "hello"
+    )

@@ -1,0 +1,104 @@
+"""What a running tool may ask and say: progress to its caller, who the caller is, whether it still waits."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Coroutine, Generator, Mapping
+from typing import Any, TypeVar
+
+from pegboard.call import Call, Caller, Json, Notice
+
+T = TypeVar("T")
+
+
+class CancellationToken:
+    """Says whether the caller has given up; a tool in a thread looks at it, since a thread cannot be stopped."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    @property
+    def cancelled(self) -> bool:
+        return self._event.is_set()
+
+    def cancel(self) -> None:
+        self._event.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep in a thread, but no longer than the caller waits; True once it has given up."""
+        return self._event.wait(seconds)
+
+
+class _Settled:
+    """An awaitable that has been waited for already: what a thread gets back."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._value
+        yield
+
+
+class Context:
+    """One call as its tool sees it.
+
+    The methods are awaited in a coroutine. In a synchronous tool, which runs in a thread, the same calls block until
+    they are done and need no await.
+    """
+
+    __slots__ = ("_call", "_loop", "_reached", "_thread", "_token")
+
+    def __init__(self, call: Call, token: CancellationToken, loop: asyncio.AbstractEventLoop) -> None:
+        self._call = call
+        self._token = token
+        self._loop = loop
+        self._thread = threading.get_ident()
+        self._reached: float | None = None
+
+    @property
+    def caller(self) -> Caller:
+        """Who calls: client, capabilities, principal, session, revision and transport."""
+        return self._call.caller
+
+    @property
+    def client(self) -> Mapping[str, Json]:
+        """What the client says it is; self-reported, for display only."""
+        return self._call.caller.client
+
+    @property
+    def request_id(self) -> str | int | None:
+        return self._call.id
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the caller has given up on this call."""
+        return self._token.cancelled
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
+        """Tell the caller how far the work is; nothing is sent to one that did not ask for it."""
+        return self._here_or_there(self._progress(done, total, message))
+
+    async def _progress(self, done: float, total: float | None, message: str | None) -> None:
+        token = self._call.token
+        # "The progress value MUST increase with each notification" (Progress): one that does not is left out.
+        if token is None or (self._reached is not None and done <= self._reached):
+            return
+        self._reached = done
+        params: dict[str, Json] = {"progressToken": token, "progress": done}
+        if total is not None:
+            params["total"] = total
+        if message is not None:
+            params["message"] = message
+        await self._call.channel.emit(Notice("notifications/progress", params))
+
+    def _here_or_there(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
+        """Await on the loop; from another thread, have the loop do it and wait."""
+        if threading.get_ident() == self._thread:
+            return work
+        return _Settled(asyncio.run_coroutine_threadsafe(work, self._loop).result())

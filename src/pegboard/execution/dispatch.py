@@ -1,0 +1,65 @@
+"""Finds the handler of each method; the root of every board is one of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pegboard.call import Call, Done, Handler, Json, Kept, Reply
+from pegboard.catalog.catalog import ToolCatalog
+from pegboard.errors import InvalidParams, MethodNotFound
+from pegboard.protocol.jsonrpc import decode_json
+from pegboard.protocol.versions import SUPPORTED
+from pegboard.tools.tool import Tool
+
+
+class Dispatcher:
+    """A Handler for all methods of a board; the chain of each tool is made at its first call after a change."""
+
+    def __init__(self, catalog: ToolCatalog, chain: Callable[[Tool], Handler], instructions: str | None) -> None:
+        self._catalog = catalog
+        self._chain = chain
+        self._chains: dict[str, Handler] = {}
+        self._generation = catalog.generation
+        self._discovered = Kept(_discovery(instructions))
+        self._methods: Mapping[str, Handler] = {
+            "server/discover": self._discover,
+            "tools/list": self._list_tools,
+            "tools/call": self._call_tool,
+        }
+
+    async def __call__(self, call: Call) -> Reply:
+        """Answer any method."""
+        handler = self._methods.get(call.method)
+        if handler is None:
+            raise MethodNotFound(f"Method not found: {call.method[:80]!r}")
+        return await handler(call)
+
+    async def _discover(self, call: Call) -> Reply:
+        return Done(self._discovered)
+
+    async def _list_tools(self, call: Call) -> Reply:
+        if call.params and "cursor" in decode_json(call.params):
+            # All tools are on the first page, so no cursor of ours can exist.
+            raise InvalidParams("Invalid cursor: the list has one page, ask for it without a cursor")
+        return Done(self._catalog.listing())
+
+    async def _call_tool(self, call: Call) -> Reply:
+        if self._generation != self._catalog.generation:
+            self._chains.clear()
+            self._generation = self._catalog.generation
+        chain = self._chains.get(call.name)
+        if chain is None:
+            chain = self._chains[call.name] = self._chain(self._catalog.find(call.name))
+        return await chain(call)
+
+
+def _discovery(instructions: str | None) -> Mapping[str, Json]:
+    discovered: dict[str, Json] = {
+        "supportedVersions": list(SUPPORTED),
+        "capabilities": {"tools": {}},
+        "ttlMs": 3_600_000,
+        "cacheScope": "public",
+    }
+    if instructions:
+        discovered["instructions"] = instructions
+    return discovered

@@ -1,0 +1,204 @@
+"""Runs one tool for one call: read the arguments, supply what is injected, call, tell the result."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pegboard.call import Call, Done, Handler, Notice, Reply
+from pegboard.errors import InvalidArguments, Refusal, ToolError
+from pegboard.execution.context import CancellationToken, Context
+from pegboard.execution.services import Services
+from pegboard.execution.threads import Threads
+from pegboard.tools.message import JsonRpcMessage
+from pegboard.tools.parameters import ToolCallRequest, ToolExecutionContext
+from pegboard.tools.problems import render
+from pegboard.tools.result import Teller, tell_error, tell_parse_errors, with_warnings
+from pegboard.tools.tool import Tool
+from pegboard.tools.work import Parsed
+
+_log = logging.getLogger("pegboard.tools")
+_NOTHING: Mapping[str, Any] = {}
+
+SPECIAL = frozenset({Context, CancellationToken, JsonRpcMessage, ToolExecutionContext})
+"""Types that a tool's parameter may have to be given the call itself, in one of its forms."""
+
+
+class Runner:
+    """Makes the innermost Handler of each tool of a board."""
+
+    def __init__(self, services: Services, threads: Threads) -> None:
+        self._services = services
+        self._threads = threads
+
+    def handler(self, tool: Tool) -> Handler:
+        """The walk from raw arguments to a result; it raises what the tool raises."""
+        parse, tell = tool.parse, Teller(tool.output_schema, name=tool.name).tell
+        perform = self._performer(tool)
+        passes = tool.on_parse_error == "pass"
+
+        async def run(call: Call) -> Reply:
+            parsed = parse(call.arguments)
+            if parsed.errors and not passes:
+                raise InvalidArguments(render(parsed.errors, tool.name), parsed.errors)
+            done = tell(await perform(call, parsed), call.id)
+            return with_warnings(done, parsed.warnings) if parsed.warnings else done
+
+        if tool.timeout is None:
+            return run
+
+        seconds = tool.timeout
+
+        async def run_in_time(call: Call) -> Reply:
+            limit = asyncio.timeout(seconds)
+            try:
+                async with limit:
+                    return await run(call)
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                raise ToolError(f"{tool.name} took longer than {seconds:g} s and was stopped") from None
+
+        return run_in_time
+
+    def _performer(self, tool: Tool) -> Callable[[Call, Parsed], Any]:
+        """How the author's code is called: on the loop or in a thread, with or without injected values."""
+        invoke, wanted = tool.invoke, tool.injected
+        begin = self._begin(tool)
+        if not wanted:
+
+            async def perform(call: Call, parsed: Parsed) -> Any:
+                return await begin(call, parsed.value, _NOTHING)
+
+            # The commonest tool of all: a coroutine function of plain arguments.
+            return (lambda call, parsed: invoke(parsed.value, _NOTHING)) if tool.kind == "async" else perform
+
+        asked = {name: kind for name, kind in wanted.items() if kind not in SPECIAL}
+        special = {name: kind for name, kind in wanted.items() if kind in SPECIAL}
+
+        async def perform_supplied(call: Call, parsed: Parsed) -> Any:
+            token = CancellationToken()
+            supplied: dict[str, Any] = {}
+            for name, kind in special.items():
+                supplied[name] = _special(kind, call, parsed, token, tool)
+            try:
+                if not asked:
+                    return await begin(call, parsed.value, supplied)
+                async with self._services.scope() as scope:
+                    for name, kind in asked.items():
+                        supplied[name] = await scope.get(kind)
+                    return await begin(call, parsed.value, supplied)
+            except asyncio.CancelledError:
+                token.cancel()
+                raise
+
+        return perform_supplied
+
+    def _begin(self, tool: Tool) -> Callable[[Call, Any, Mapping[str, Any]], Any]:
+        invoke, threads = tool.invoke, self._threads
+        match tool.kind:
+            case "async":
+
+                async def begin(call: Call, value: Any, supplied: Mapping[str, Any]) -> Any:
+                    return await invoke(value, supplied)
+
+            case "async_generator":
+
+                async def begin(call: Call, value: Any, supplied: Mapping[str, Any]) -> Any:
+                    return [await _said(call, index, item) async for index, item in _numbered(invoke(value, supplied))]
+
+            case "generator":
+
+                async def begin(call: Call, value: Any, supplied: Mapping[str, Any]) -> Any:
+                    loop = asyncio.get_running_loop()
+
+                    def drain() -> list[Any]:
+                        return [
+                            asyncio.run_coroutine_threadsafe(_said(call, index, item), loop).result()
+                            if call.token is not None
+                            else item
+                            for index, item in enumerate(invoke(value, supplied), 1)
+                        ]
+
+                    return await threads.run(drain)
+
+            case _ if tool.inline:
+
+                async def begin(call: Call, value: Any, supplied: Mapping[str, Any]) -> Any:
+                    return invoke(value, supplied)
+
+            case _:
+
+                async def begin(call: Call, value: Any, supplied: Mapping[str, Any]) -> Any:
+                    return await threads.run(invoke, value, supplied)
+
+        return begin
+
+
+def settle(tool: Tool, inner: Handler) -> Handler:
+    """Turn whatever a tool or a hook raised into a result for the model; only Refusals and cancellation pass."""
+
+    async def settled(call: Call) -> Reply:
+        try:
+            return await inner(call)
+        except Refusal:
+            raise
+        except InvalidArguments as refused:
+            return tell_parse_errors(refused.message, refused.errors)
+        except ToolError as error:
+            return tell_error(error.message, error.meta)
+        except GeneratorExit:
+            raise
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return _failed(tool, "it cancelled itself")
+        except BaseException as exception:  # noqa: BLE001 — SystemExit of a tool ends its call and nothing else
+            return _failed(tool, type(exception).__name__, exception)
+
+    return settled
+
+
+def _failed(tool: Tool, how: str, exception: BaseException | None = None) -> Done:
+    error_id = secrets.token_hex(4)
+    _log.error("tool %s failed (%s), error id %s", tool.name, how, error_id, exc_info=exception)
+    return tell_error(f"{tool.name} failed, error id {error_id}")
+
+
+def _special(kind: Any, call: Call, parsed: Parsed, token: CancellationToken, tool: Tool) -> Any:
+    if kind is Context:
+        return Context(call, token, asyncio.get_running_loop())
+    if kind is CancellationToken:
+        return token
+    if kind is JsonRpcMessage:
+        return JsonRpcMessage(id=call.id, method=tool.name, params=parsed.arguments)
+    return ToolExecutionContext(
+        ToolCallRequest(
+            tool_name=tool.name,
+            tool_call_id="" if call.id is None else str(call.id),
+            arguments=parsed.arguments,
+            raw_arguments=bytes(call.arguments).decode(),
+            warnings=parsed.warnings,
+            errors=parsed.errors,
+        )
+    )
+
+
+async def _numbered(items: Any) -> Any:
+    index = 0
+    async for item in items:
+        index += 1
+        yield index, item
+
+
+async def _said(call: Call, index: int, item: Any) -> Any:
+    """Tell the caller of a yielded value, if it asked for progress."""
+    if call.token is not None:
+        message = item if isinstance(item, str) else repr(item)[:200]
+        params = {"progressToken": call.token, "progress": index, "message": message}
+        await call.channel.emit(Notice("notifications/progress", params))
+    return item

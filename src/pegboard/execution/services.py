@@ -1,0 +1,161 @@
+"""Services that tools ask for by type: recipes live with the board, instances with the application or the call.
+
+A recipe is a value, or a function that makes one: plain, async, or a generator whose code after `yield` cleans up.
+What a factory's own parameters are annotated with is supplied to it in the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import Any, Literal, get_type_hints
+
+from msgspec import Struct
+
+from pegboard.errors import DeclarationError
+
+Lifetime = Literal["call", "app"]
+
+
+class Recipe(Struct, frozen=True):
+    """How to come by an instance, and how long it lives."""
+
+    make: Callable[..., Any]
+    needs: Mapping[str, Any]
+    lifetime: Lifetime
+
+
+class Services:
+    """The recipes of a board, by type, and the instances that live as long as the application."""
+
+    def __init__(self) -> None:
+        self._recipes: dict[Any, Recipe] = {}
+        self._instances: dict[Any, Any] = {}
+        self._making: dict[Any, asyncio.Lock] = {}
+        self._clean_up = AsyncExitStack()
+        self.value(logging.Logger, logging.getLogger("pegboard.tools"))
+
+    def __contains__(self, kind: object) -> bool:
+        try:
+            return kind in self._recipes
+        except TypeError:
+            return False
+
+    def value(self, kind: object, instance: object) -> None:
+        """Supply this very instance wherever `kind` is asked for."""
+        self._recipes[kind] = Recipe(lambda: instance, {}, "app")
+        self._instances.pop(kind, None)
+
+    def factory(self, kind: object, make: Callable[..., Any], *, lifetime: Lifetime = "call") -> None:
+        """Supply what `make` makes, anew for each call or once for the application."""
+        if not callable(make):
+            raise DeclarationError(f"The factory for {_name(kind)} must be callable, got {type(make).__name__}")
+        if lifetime not in ("call", "app"):
+            raise DeclarationError(f"lifetime must be 'call' or 'app', got {lifetime!r}")
+        self._recipes[kind] = Recipe(make, _needs(kind, make), lifetime)
+        self._instances.pop(kind, None)
+
+    @contextmanager
+    def override(self, kind: object, instance: object) -> Iterator[None]:
+        """For tests: supply this instance for a while."""
+        before, kept = self._recipes.get(kind), self._instances.get(kind)
+        self.value(kind, instance)
+        try:
+            yield
+        finally:
+            self._instances.pop(kind, None)
+            if before is None:
+                del self._recipes[kind]
+            else:
+                self._recipes[kind] = before
+                if kept is not None:
+                    self._instances[kind] = kept
+
+    @asynccontextmanager
+    async def scope(self) -> AsyncIterator[Scope]:
+        """The instances of one call; what they have to clean up is cleaned up when the call ends."""
+        async with AsyncExitStack() as stack:
+            yield Scope(self, stack)
+
+    async def close(self) -> None:
+        """Clean up what lived with the application, the newest first."""
+        self._instances.clear()
+        stack, self._clean_up = self._clean_up, AsyncExitStack()
+        await stack.aclose()
+
+    def recipe(self, kind: object) -> Recipe:
+        return self._recipes[kind]
+
+    async def shared(self, kind: object, recipe: Recipe, scope: Scope) -> Any:
+        """The application's instance, made by whoever asks first while the others wait."""
+        if kind in self._instances:
+            return self._instances[kind]
+        lock = self._making.setdefault(kind, asyncio.Lock())
+        async with lock:
+            if kind not in self._instances:
+                whole = Scope(self, self._clean_up)
+                self._instances[kind] = await whole.make(recipe)
+        return self._instances[kind]
+
+
+class Scope:
+    """Instances for one call."""
+
+    __slots__ = ("_made", "_services", "_stack")
+
+    def __init__(self, services: Services, stack: AsyncExitStack) -> None:
+        self._services = services
+        self._stack = stack
+        self._made: dict[Any, Any] = {}
+
+    async def get(self, kind: object) -> Any:
+        """The instance for `kind`; the same one each time within a call."""
+        recipe = self._services.recipe(kind)
+        if recipe.lifetime == "app":
+            return await self._services.shared(kind, recipe, self)
+        if kind not in self._made:
+            self._made[kind] = await self.make(recipe)
+        return self._made[kind]
+
+    async def make(self, recipe: Recipe) -> Any:
+        supplied = {name: await self.get(kind) for name, kind in recipe.needs.items()}
+        made = recipe.make(**supplied)
+        if inspect.isawaitable(made):
+            return await made
+        if inspect.isasyncgen(made):
+            return await self._stack.enter_async_context(asynccontextmanager(lambda: made)())
+        if inspect.isgenerator(made):
+            return self._stack.enter_context(contextmanager(lambda: made)())
+        return made
+
+
+def _needs(kind: object, make: Callable[..., Any]) -> Mapping[str, Any]:
+    try:
+        hints = get_type_hints(make if not isinstance(make, type) else make.__init__)
+    except (NameError, TypeError, AttributeError):
+        hints = {}
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):
+        return {}
+    needs: dict[str, Any] = {}
+    for parameter in parameters:
+        if parameter.default is not parameter.empty or parameter.kind in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        ):
+            continue
+        if parameter.name not in hints or parameter.kind is parameter.POSITIONAL_ONLY:
+            raise DeclarationError(
+                f"The factory for {_name(kind)} has a parameter {parameter.name!r} that nothing tells how to supply; "
+                "annotate it with a registered type or give it a default"
+            )
+        needs[parameter.name] = hints[parameter.name]
+    return needs
+
+
+def _name(kind: object) -> str:
+    return getattr(kind, "__name__", str(kind))

@@ -1,0 +1,223 @@
+"""Serves a board until it is told to stop: the loop, the signals, the order in which everything ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import ssl
+import stat
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from pegboard.call import Handler, Json
+from pegboard.errors import SetupError
+from pegboard.limits import Limits
+from pegboard.transports.guard import Guard, is_loopback
+from pegboard.transports.http import HttpEndpoint
+from pegboard.transports.listener import listen
+from pegboard.transports.stdio import claim_pipes, open_door
+
+_log = logging.getLogger("pegboard")
+
+PORT = 7332
+
+
+class Served(Protocol):
+    """What can be served: a board, or anything with a Handler and a name."""
+
+    @property
+    def handler(self) -> Handler: ...
+
+    @property
+    def info(self) -> Mapping[str, Json]: ...
+
+    @property
+    def limits(self) -> Limits: ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Where and how to serve; nothing here is needed to begin."""
+
+    transport: Literal["auto", "http", "stdio"] = "auto"
+    host: str = "127.0.0.1"
+    port: int = PORT
+    uds: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    path_prefix: str = ""
+    trusted_proxies: tuple[str, ...] = ()
+    cors: tuple[str, ...] = ()
+    allow_hosts: tuple[str, ...] = ()
+    public: bool = False
+    announce: Callable[[str], None] | None = None
+
+
+def run(served: Served, settings: Settings | None = None) -> None:
+    """Serve until a signal, or the end of stdin, says to stop."""
+    settings = settings or Settings()
+    transport = settings.transport
+    if transport == "auto":
+        transport = "stdio" if _held_by_a_client() else "http"
+        if transport == "stdio":
+            _log.info("stdin is a pipe: serving stdio (use --http to serve HTTP)")
+    if transport == "stdio":
+        main = _serve_stdio(served, *claim_pipes())
+    else:
+        _check(settings)
+        main = _serve_http(served, settings)
+    _run(main)
+
+
+def _held_by_a_client() -> bool:
+    """Whether stdin is a pipe or a socket: then somebody started us to talk to us."""
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+# -- HTTP ------------------------------------------------------------------------------------------------------------
+
+
+def _check(settings: Settings) -> None:
+    if settings.uds is None and not is_loopback(settings.host) and not settings.public:
+        raise SetupError(
+            f"--host {settings.host} would let other machines in; add --public if that is what you want "
+            "(and put authentication in front), or leave --host out to stay on this machine"
+        )
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        raise SetupError("--tls-cert and --tls-key go together: give both or neither")
+    if settings.path_prefix and not settings.path_prefix.startswith("/"):
+        raise SetupError(f"--path-prefix must start with a slash: /{settings.path_prefix}")
+
+
+def _tls(settings: Settings) -> ssl.SSLContext | None:
+    if settings.tls_cert is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise SetupError(f"--tls-cert {settings.tls_cert} or --tls-key {settings.tls_key} cannot be used: {error}") from None
+    return context
+
+
+async def _serve_http(served: Served, settings: Settings) -> None:
+    guard = Guard(hosts=settings.allow_hosts, origins=settings.cors, proxies=settings.trusted_proxies)
+    endpoint = HttpEndpoint(
+        served.handler, served.info, limits=served.limits, guard=guard, prefix=settings.path_prefix.rstrip("/")
+    )
+    server = await listen(
+        endpoint,
+        served.limits,
+        host=settings.host,
+        port=settings.port,
+        uds=settings.uds,
+        ssl=_tls(settings),
+    )
+    await served.start()
+    if settings.announce is not None:
+        settings.announce(address(settings, server.port))
+    stop = _Stop()
+    await stop.asked()
+    # The listener stays open meanwhile: cancels come on new connections, and new calls are refused with a reason.
+    await endpoint.drain(served.limits.drain_seconds, stop.hurried)
+    await server.close()
+    await served.stop()
+
+
+def address(settings: Settings, port: int) -> str:
+    """The URL of the endpoint."""
+    if settings.uds is not None:
+        return f"unix:{settings.uds} {settings.path_prefix}/mcp"
+    scheme = "https" if settings.tls_cert else "http"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{scheme}://{host}:{port}{settings.path_prefix.rstrip('/')}/mcp"
+
+
+# -- stdio -----------------------------------------------------------------------------------------------------------
+
+
+async def _serve_stdio(served: Served, source: int, target: int) -> None:
+    await served.start()
+    door = await open_door(served.handler, served.info, served.limits, source, target)
+    stop = _Stop()
+    await asyncio.wait({asyncio.ensure_future(stop.asked()), door.closed}, return_when=asyncio.FIRST_COMPLETED)
+    await door.drain(served.limits.drain_seconds)
+    door.line.close()
+    await served.stop()
+
+
+# -- the loop --------------------------------------------------------------------------------------------------------
+
+
+class _Stop:
+    """SIGTERM and Ctrl+C: the first asks for an end, the second for a quick one."""
+
+    def __init__(self) -> None:
+        self._asked = asyncio.Event()
+        self.hurried = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # Not every platform and thread can take signals; there the process is ended from outside.
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(number, self._signal)
+
+    async def asked(self) -> None:
+        await self._asked.wait()
+
+    def _signal(self) -> None:
+        if self._asked.is_set():
+            self.hurried.set()
+        self._asked.set()
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
+    """Run to the end on the fastest loop there is, whatever strays out of a tool's tasks."""
+    loop = new_loop()
+    asyncio.set_event_loop(loop)
+    task = loop.create_task(main)
+    try:
+        while not task.done():
+            try:
+                loop.run_until_complete(task)
+            except (SystemExit, KeyboardInterrupt) as stray:
+                # Raised in a task that an author left behind, it ends that task and nothing else.
+                if not task.done():
+                    _log.error("%s escaped from a task of a tool; serving on", type(stray).__name__)
+        task.result()
+    finally:
+        _wind_up(loop)
+
+
+def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        with contextlib.suppress(BaseException):
+            loop.run_until_complete(asyncio.wait(left, timeout=1.0))
+    with contextlib.suppress(BaseException):
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop where it is installed, asyncio's own elsewhere."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
