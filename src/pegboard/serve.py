@@ -108,7 +108,9 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
     try:
         context.load_cert_chain(settings.tls_cert, settings.tls_key)
     except (OSError, ssl.SSLError) as error:
-        raise SetupError(f"--tls-cert {settings.tls_cert} or --tls-key {settings.tls_key} cannot be used: {error}") from None
+        raise SetupError(
+            f"--tls-cert {settings.tls_cert} or --tls-key {settings.tls_key} cannot be used: {error}"
+        ) from None
     return context
 
 
@@ -216,7 +218,7 @@ def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
 def new_loop() -> asyncio.AbstractEventLoop:
     """uvloop where it is installed, asyncio's own elsewhere."""
     try:
-        import uvloop
+        import uvloop  # noqa: PLC0415 — optional, and only a server needs it
     except ImportError:
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()

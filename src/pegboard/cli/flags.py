@@ -23,15 +23,32 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(transport=_env("transport", "auto"))
     place = parser.add_argument_group("HTTP")
     place.add_argument("--host", default=_env("host", "127.0.0.1"), help="address to bind (127.0.0.1)")
-    place.add_argument("--port", type=int, default=_env_int("port", PORT), help=f"port to bind, 0 for any free one ({PORT})")
+    place.add_argument(
+        "--port", type=int, default=_env_int("port", PORT), help=f"port to bind, 0 for any free one ({PORT})"
+    )
     place.add_argument("--uds", default=_env("uds"), metavar="PATH", help="bind a unix socket instead")
-    place.add_argument("--public", action="store_true", default=bool(_env("public")), help="allow --host to be reached from other machines")
+    place.add_argument(
+        "--public",
+        action="store_true",
+        default=bool(_env("public")),
+        help="allow --host to be reached from other machines",
+    )
     place.add_argument("--tls-cert", default=_env("tls_cert"), metavar="FILE", help="certificate chain (PEM)")
     place.add_argument("--tls-key", default=_env("tls_key"), metavar="FILE", help="private key (PEM)")
     place.add_argument("--path-prefix", default=_env("path_prefix", ""), metavar="/PATH", help="serve below this path")
-    place.add_argument("--trusted-proxy", action="append", default=_env_list("trusted_proxy"), metavar="ADDRESS", help="believe the X-Forwarded-… headers of this proxy")
-    place.add_argument("--cors", action="append", default=_env_list("cors"), metavar="ORIGIN", help="let pages of this origin call")
-    place.add_argument("--allow-host", action="append", default=_env_list("allow_host"), metavar="NAME", help="answer to this Host too")
+    place.add_argument(
+        "--trusted-proxy",
+        action="append",
+        default=_env_list("trusted_proxy"),
+        metavar="ADDRESS",
+        help="believe the X-Forwarded-… headers of this proxy",
+    )
+    place.add_argument(
+        "--cors", action="append", default=_env_list("cors"), metavar="ORIGIN", help="let pages of this origin call"
+    )
+    place.add_argument(
+        "--allow-host", action="append", default=_env_list("allow_host"), metavar="NAME", help="answer to this Host too"
+    )
     log = parser.add_argument_group("logging")
     log.add_argument("--log-level", default=_env("log_level", "info"), choices=("debug", "info", "warning", "error"))
     log.add_argument("--log-format", default=_env("log_format", "text"), choices=("text", "json"))
@@ -58,7 +75,9 @@ def read_settings(chosen: argparse.Namespace, **more: Any) -> Settings:
 def set_up_logging(level: str, style: str) -> None:
     """Send the log to stderr, a line a record."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLines() if style == "json" else _TextLines("%(asctime)s %(levelname)-7s %(name)s  %(message)s"))
+    handler.setFormatter(
+        _JsonLines() if style == "json" else _TextLines("%(asctime)s %(levelname)-7s %(name)s  %(message)s")
+    )
     root = logging.getLogger("pegboard")
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -55,7 +55,7 @@ def _load(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except PegboardError:
         raise
-    except Exception as error:  # noqa: BLE001 — the author's file may raise anything
+    except Exception as error:
         lines = traceback.extract_tb(error.__traceback__)
         mine = [line for line in lines if Path(line.filename).resolve() == path.resolve()] or lines[-1:]
         raise SetupError(f"{path}:{mine[-1].lineno}: {type(error).__name__}: {error}") from error

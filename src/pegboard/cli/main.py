@@ -30,10 +30,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     parser = argparse.ArgumentParser(
         prog="pegboard",
         description="One board for every tool an agent may use.",
-        epilog="verbs:\n"
-        + "\n".join(f"  {verb:<8} {text}" for verb, text in VERBS.items())
-        + "\n\n"
-        + _EPILOG,
+        epilog="verbs:\n" + "\n".join(f"  {verb:<8} {text}" for verb, text in VERBS.items()) + "\n\n" + _EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="pegboard [-h] [--version] VERB …",
     )

@@ -19,7 +19,9 @@ def main(argv: list[str]) -> int:
         description="Serve the board in a Python file: over stdio when a client started us, else over HTTP.",
         epilog="Every flag can be set by the environment: PEGBOARD_PORT=8000 is --port 8000.",
     )
-    parser.add_argument("target", metavar="FILE[:BOARD]", help="a Python file, and the board in it if there are several")
+    parser.add_argument(
+        "target", metavar="FILE[:BOARD]", help="a Python file, and the board in it if there are several"
+    )
     add_flags(parser)
     chosen = parser.parse_args(argv)
     set_up_logging(chosen.log_level, chosen.log_format)
@@ -55,6 +57,10 @@ def _value(schema: object, index: int) -> str:
         if source:
             text = str(source[0])
             return f"'{text}'" if " " in text else text
-    return {"number": str(index + 2), "integer": str(index + 2), "boolean": "true", "array": "'[]'", "object": "'{}'"}.get(
-        str(schema.get("type")), "hello"
-    )
+    return {
+        "number": str(index + 2),
+        "integer": str(index + 2),
+        "boolean": "true",
+        "array": "'[]'",
+        "object": "'{}'",
+    }.get(str(schema.get("type")), "hello")

@@ -43,10 +43,22 @@ class CallResult(Struct, frozen=True):
         return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
 
 
+def read_result(result: Mapping[str, Json]) -> CallResult:
+    """A tools/call result as a value."""
+    return CallResult(
+        content=result.get("content", []),
+        structured=result.get("structuredContent"),
+        is_error=result.get("isError", False),
+        meta=result.get("_meta", {}),
+    )
+
+
 class Client:
     """`async with Client(board) as client:` calls the board's tools as an agent would."""
 
-    def __init__(self, board: Served, *, name: str = "pegboard", capabilities: Mapping[str, Json] | None = None) -> None:
+    def __init__(
+        self, board: Served, *, name: str = "pegboard", capabilities: Mapping[str, Json] | None = None
+    ) -> None:
         self._board = board
         self._caller = Caller(
             version=MODERN,
@@ -79,13 +91,7 @@ class Client:
     ) -> CallResult:
         """Call a tool; its failure is a result with `is_error`, a protocol error is raised as a Refusal."""
         sent = EMPTY_OBJECT if arguments is None else Raw(_encode(arguments))
-        result = await self.request("tools/call", name=name, arguments=sent, progress=progress)
-        return CallResult(
-            content=result.get("content", []),
-            structured=result.get("structuredContent"),
-            is_error=result.get("isError", False),
-            meta=result.get("_meta", {}),
-        )
+        return read_result(await self.request("tools/call", name=name, arguments=sent, progress=progress))
 
     async def request(
         self, method: str, *, name: str = "", arguments: Raw = EMPTY_OBJECT, progress: Progress | None = None

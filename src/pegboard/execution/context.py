@@ -41,8 +41,8 @@ class _Settled:
         self._value = value
 
     def __await__(self) -> Generator[Any, Any, Any]:
+        yield from ()
         return self._value
-        yield
 
 
 class Context:

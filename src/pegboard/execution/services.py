@@ -134,7 +134,7 @@ class Scope:
 
 def _needs(kind: object, make: Callable[..., Any]) -> Mapping[str, Any]:
     try:
-        hints = get_type_hints(make if not isinstance(make, type) else make.__init__)
+        hints = get_type_hints(vars(make).get("__init__", make) if isinstance(make, type) else make)
     except (NameError, TypeError, AttributeError):
         hints = {}
     try:

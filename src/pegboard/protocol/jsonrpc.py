@@ -204,7 +204,7 @@ def _explain(body: bytes) -> Refusal:
     if not isinstance(value, dict):
         return InvalidRequest("A message is a JSON object")
     found = value.get("id")
-    request_id = found if type(found) in (str, int) else UNSET
+    request_id: RequestId | UnsetType = found if isinstance(found, str | int) and not isinstance(found, bool) else UNSET
     if "id" in value and request_id is UNSET:
         return InvalidRequest("id must be a string or an integer")
     if value.get("jsonrpc") != "2.0":

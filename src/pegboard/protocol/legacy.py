@@ -52,7 +52,7 @@ class Legacy:
     def result(self, method: str, done: Done) -> bytes:
         """The result of a (modern) method as JSON, with what the revision knows."""
         result = done.result
-        if type(result) is not Kept:
+        if not isinstance(result, Kept):
             return _encode(self._translate(method, result, done))
         written = result.written.get(self.version)
         if written is None:

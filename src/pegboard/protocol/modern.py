@@ -65,7 +65,7 @@ class Modern:
     def result(self, method: str, done: Done) -> bytes:
         """A result as JSON."""
         result = done.result
-        if type(result) is not Kept:
+        if not isinstance(result, Kept):
             return self._complete(result)
         written = result.written.get(MODERN)
         if written is None:

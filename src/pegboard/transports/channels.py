@@ -15,7 +15,7 @@ from pegboard.transports.door import Answer, Headers, Sink
 
 _log = logging.getLogger("pegboard.transports")
 
-T = TypeVar("T")
+T = TypeVar("T", covariant=True)
 
 
 class Exchange(Channel, Protocol[T]):

@@ -52,7 +52,7 @@ class Sink(Protocol):
 
     def end(self) -> None: ...
 
-    def on_gone(self, callback: Callable[[], None]) -> None:
+    def on_gone(self, callback: Callable[[], object]) -> None:
         """Call back once if the client goes away before the response has ended."""
 
 

@@ -95,7 +95,7 @@ class HttpEndpoint:
 
     def _mcp(self, head: Head, body: bytes, sink: Sink) -> Served:
         allowed = self._guard.check(head)
-        if type(allowed) is Answer:
+        if isinstance(allowed, Answer):
             return allowed
         try:
             match head.method:

@@ -1,0 +1,96 @@
+"""`pegboard call TARGET TOOL key=value …`: call one tool and print what it answers."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from pegboard.cli.target import CannotConnect, open_target
+from pegboard.client.client import CallResult
+from pegboard.errors import SetupError
+from pegboard.tools.naming import suggest
+from pegboard.tools.result import PARSE_WARNINGS
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="pegboard call",
+        description="Call a tool and print its answer on stdout; what was repaired and how long it took go to stderr.",
+        epilog="examples:\n"
+        "  pegboard call examples/hello.py add a=2 b=3\n"
+        '  pegboard call http://127.0.0.1:7332/mcp add \'{"a": 2, "b": "3"}\'',
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("target", metavar="TARGET", help="a Python file with a board, or the URL of a server")
+    parser.add_argument("tool", metavar="TOOL")
+    parser.add_argument(
+        "arguments", metavar="KEY=VALUE", nargs="*", help="arguments, or all of them as one JSON object"
+    )
+    parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
+    chosen = parser.parse_args(argv)
+    try:
+        return asyncio.run(_call(chosen.target, chosen.tool, chosen.arguments, as_json=chosen.json))
+    except CannotConnect as error:
+        print(f"pegboard call: {error}", file=sys.stderr)
+        return 3
+
+
+async def _call(target_text: str, name: str, words: list[str], *, as_json: bool) -> int:
+    target = open_target(target_text)
+    tools = {str(tool["name"]): tool for tool in await target.list_tools()}
+    if name not in tools:
+        near = suggest(name, tools)
+        hint = f", did you mean {near[0]}?" if near else f"; it has {', '.join(list(tools)[:12]) or 'none'}"
+        raise SetupError(f"{target_text} has no tool {name!r}{hint}")
+    arguments = read_arguments(words, tools[name].get("inputSchema"))
+    began = time.perf_counter()
+    result = await target.call(name, arguments)
+    elapsed = (time.perf_counter() - began) * 1000
+    if as_json:
+        print(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
+    else:
+        _show(result)
+    repairs = result.meta.get(PARSE_WARNINGS, [])
+    for repair in repairs:
+        print(f"repaired  {repair['message']}", file=sys.stderr)
+    print(f"{elapsed:.1f} ms", file=sys.stderr)
+    return 1 if result.is_error else 0
+
+
+def read_arguments(words: list[str], schema: object) -> Mapping[str, object]:
+    """`key=value` pairs, each value as JSON where it is JSON and the tool does not want text; or one JSON object."""
+    if len(words) == 1 and words[0].lstrip().startswith("{"):
+        try:
+            whole = msgspec.json.decode(words[0])
+        except msgspec.DecodeError as error:
+            raise SetupError(f"The arguments are not valid JSON: {error}") from None
+        return dict(whole)
+    properties = schema.get("properties", {}) if isinstance(schema, dict) else {}
+    arguments: dict[str, object] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals:
+            raise SetupError(f"{word!r} is not KEY=VALUE; write {word}=… or give all arguments as one JSON object")
+        arguments[key] = text if properties.get(key, {}).get("type") == "string" else _value(text)
+    return arguments
+
+
+def _value(text: str) -> object:
+    try:
+        value: object = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+    return value
+
+
+def _show(result: CallResult) -> None:
+    for block in result.content:
+        if block.get("type") == "text":
+            print(block["text"])
+        else:
+            print(f"[{block.get('type')} {block.get('mimeType') or block.get('uri') or ''}]".replace(" ]", "]"))

@@ -1,0 +1,92 @@
+"""What `list` and `call` are pointed at: a board in a file, or a server at an address."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Mapping
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+
+from pegboard import __version__
+from pegboard.cli.load import load_board
+from pegboard.client.client import CallResult, Client, read_result
+from pegboard.errors import PegboardError, SetupError
+from pegboard.protocol.headers import encode_value
+from pegboard.protocol.params import PREFIX
+from pegboard.protocol.sse import EventReader
+from pegboard.protocol.versions import MODERN
+
+_SECONDS = 60.0
+
+
+class CannotConnect(PegboardError):
+    """There is no server at the address, or it does not answer as one."""
+
+
+class Target(Protocol):
+    """Somewhere with tools."""
+
+    async def list_tools(self) -> list[dict[str, object]]: ...
+
+    async def call(self, name: str, arguments: Mapping[str, object]) -> CallResult: ...
+
+
+def open_target(text: str) -> Target:
+    """A URL is a server, anything else a file."""
+    if text.startswith(("http://", "https://")):
+        return Address(text)
+    return Client(load_board(text), name="pegboard")
+
+
+class Address:
+    """A server over HTTP, asked in the newest revision."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        if not parts.hostname:
+            raise SetupError(f"{url!r} is not an address; write it like http://127.0.0.1:7332/mcp")
+        self._url = url
+        self._path = parts.path or "/mcp"
+        connect = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._connection = connect(parts.hostname, parts.port, timeout=_SECONDS)
+
+    async def list_tools(self) -> list[dict[str, object]]:
+        tools: list[dict[str, object]] = self._ask("tools/list", "", {})["tools"]  # type: ignore[assignment]  # JSON
+        return tools
+
+    async def call(self, name: str, arguments: Mapping[str, object]) -> CallResult:
+        return read_result(self._ask("tools/call", name, {"name": name, "arguments": arguments}))
+
+    def _ask(self, method: str, name: str, params: Mapping[str, object]) -> Mapping[str, object]:
+        meta = {
+            PREFIX + "protocolVersion": MODERN,
+            PREFIX + "clientInfo": {"name": "pegboard", "version": __version__},
+            PREFIX + "clientCapabilities": {},
+        }
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": MODERN,
+            "Mcp-Method": method,
+        }
+        if name:
+            headers["Mcp-Name"] = encode_value(name).decode("ascii")
+        try:
+            self._connection.request("POST", self._path, msgspec.json.encode(body), headers)
+            response = self._connection.getresponse()
+            data = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise CannotConnect(f"Cannot reach {self._url}: {error}. Is the server running?") from None
+        if response.headers.get_content_type() == "text/event-stream":
+            data = [event.data for event in EventReader().feed(data)][-1].encode()
+        try:
+            answer = msgspec.json.decode(data)
+        except msgspec.DecodeError:
+            raise CannotConnect(f"{self._url} answered {response.status} and no MCP message") from None
+        if "error" in answer:
+            raise SetupError(f"{answer['error'].get('message')} (code {answer['error'].get('code')})")
+        result: Mapping[str, object] = answer["result"]
+        return result
