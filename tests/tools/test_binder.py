@@ -156,6 +156,9 @@ class Team:
     places: set[pathlib.PurePosixPath]
 
 
+Json = typing_extensions.TypeAliasType("Json", "dict[str, Json] | list[Json] | int | pathlib.PurePosixPath | None")
+
+
 def tool_taking(annotation: Any, *default: Any) -> Tool:
     def f(value: Any = None) -> Any:
         return value
@@ -233,13 +236,18 @@ BOUND: list[tuple[Any, Any, Any]] = [
     (Seeded, {"start": 4}, Seeded(4)),
     (Even, {"number": 4}, Even(4)),
     (Positive, {"number": 4}, Positive(4)),
-    (Person, {"name": "Ada", "age": 36.0, "born": "1815-12-10"}, Person(name="Ada", age=36, born=dt.date(1815, 12, 10))),
+    (
+        Person,
+        {"name": "Ada", "age": 36.0, "born": "1815-12-10"},
+        Person(name="Ada", age=36, born=dt.date(1815, 12, 10)),
+    ),
     (list[Person], [{"name": "Ada", "age": 3}], [Person(name="Ada", age=3)]),
     (
         Team,
         {"lead": {"name": "Ada", "age": 3}, "places": ["x"]},
         Team(Person(name="Ada", age=3), {pathlib.PurePosixPath("x")}),
     ),
+    (Json, {"a": [1.0, None, "p"]}, {"a": [1, None, pathlib.PurePosixPath("p")]}),
     (pydantic.HttpUrl, "https://a.example/", pydantic.HttpUrl("https://a.example/")),
     (Annotated[str, pydantic.AfterValidator(str.upper)], "abc", "ABC"),
 ]
@@ -314,7 +322,9 @@ def test_all_problems_of_a_model_are_told_at_once() -> None:
 
 
 def test_null_for_an_optional_parameter_is_the_same_as_nothing() -> None:
-    def f(a: int | None = None, b: pathlib.Path | None = None, c: Person | None = None, d: dt.date | None = None) -> Any:
+    def f(
+        a: int | None = None, b: pathlib.Path | None = None, c: Person | None = None, d: dt.date | None = None
+    ) -> Any:
         return a, b, c, d
 
     tool = tool_from_function(f)
@@ -406,7 +416,7 @@ AGREEING: list[Any] = [
     Colour,
     Mixed,
     Access,
-    Literal["a", 1, None],
+    Literal["a", 1, None],  # noqa: PYI061 (people write it)
     Literal[True, 2],
     list[int],
     set[int],
@@ -429,6 +439,7 @@ AGREEING: list[Any] = [
     Cat | Dog,
     Person,
     list[Circle] | dict[str, int],
+    Json,
     Annotated[int, Range(0, 3)],
     Annotated[float, Range(0.5, 2)],
     Annotated[float, annotated_types.Gt(0), annotated_types.Lt(2**70)],
@@ -469,7 +480,9 @@ def test_the_decoder_and_the_schema_agree(annotation: Any, value: Any) -> None:
     optional = value is None and "value" not in tool.input_schema.get("required", ())
     if judge.is_valid(sent) or optional:
         # The schema takes it: then it is bound, or refused for what no schema can say.
-        assert all(error.code in {"invalid_value", "invalid_timestamp_format"} for error in parsed.errors), parsed.errors
+        assert all(error.code in {"invalid_value", "invalid_timestamp_format"} for error in parsed.errors), (
+            parsed.errors
+        )
     else:
         assert parsed.errors
 

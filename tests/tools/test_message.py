@@ -8,7 +8,7 @@ import msgspec
 import pydantic
 import pytest
 
-from pegboard.errors import ToolError
+from pegboard.errors import InvalidArguments
 from pegboard.tools.message import JsonRpcMessage, ToolResponse
 
 
@@ -33,8 +33,11 @@ def test_params_are_read_as_the_type_the_author_names() -> None:
 
 @pytest.mark.parametrize("wanted", [Numbers, NumbersModel])
 def test_params_that_do_not_fit_are_told_to_the_model(wanted: type) -> None:
-    with pytest.raises(ToolError, match=r"^The arguments do not fit: number2: (is required|Field required)$"):
+    with pytest.raises(
+        InvalidArguments, match=r"^The arguments do not fit: number2: (is required|Field required)$"
+    ) as refused:
         JsonRpcMessage(id=1, params={"number1": 1}).params_as(wanted)
+    assert [error.path for error in refused.value.errors] == ["number2"]
 
 
 def test_answers_carry_a_result_or_an_error() -> None:

@@ -86,6 +86,11 @@ class Size(NamedTuple):
     height: int = 1
 
 
+Json = typing_extensions.TypeAliasType("Json", "dict[str, Json] | list[Json] | int | None")
+Plain = typing_extensions.TypeAliasType("Plain", list[int])
+Box = typing_extensions.TypeAliasType("Box", list[T], type_params=(T,))
+
+
 class Cat(msgspec.Struct, tag="cat"):
     lives: int = 9
 
@@ -157,11 +162,18 @@ TYPES: list[tuple[Any, dict[str, Any]]] = [
             "additionalProperties": {"type": "string"},
         },
     ),
-    (dict[Colour, int], {"type": "object", "propertyNames": {"enum": ["red", "dark-blue"]}, "additionalProperties": {"type": "integer"}}),
+    (
+        dict[Colour, int],
+        {
+            "type": "object",
+            "propertyNames": {"enum": ["red", "dark-blue"]},
+            "additionalProperties": {"type": "integer"},
+        },
+    ),
     (Level, {"type": "integer", "enum": [1, 2]}),
     (Access, {"type": "integer"}),
     (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
-    (Literal["a", 1, None], {"type": ["string", "integer", "null"], "enum": ["a", 1, None]}),
+    (Literal["a", 1, None], {"type": ["string", "integer", "null"], "enum": ["a", 1, None]}),  # noqa: PYI061 (people write it)
     (Literal[Colour.RED], {"type": "string", "enum": ["red"]}),
     (Optional[int], {"type": ["integer", "null"]}),  # noqa: UP045 (both spellings are read)
     (Colour | None, {"type": ["string", "null"], "enum": ["red", "dark-blue", None]}),
@@ -228,6 +240,24 @@ TYPES: list[tuple[Any, dict[str, Any]]] = [
             "$defs": {"Point": POINT},
         },
     ),
+    (Plain, {"type": "array", "items": {"type": "integer"}}),
+    (Box[str], {"type": "array", "items": {"type": "string"}}),
+    (
+        Json,
+        {
+            "$ref": "#/$defs/Json",
+            "$defs": {
+                "Json": {
+                    "anyOf": [
+                        {"type": "object", "additionalProperties": {"$ref": "#/$defs/Json"}},
+                        {"type": "array", "items": {"$ref": "#/$defs/Json"}},
+                        {"type": "integer"},
+                        {"type": "null"},
+                    ]
+                }
+            },
+        },
+    ),
     (pydantic.HttpUrl, {"type": "string", "format": "uri", "minLength": 1, "maxLength": 2083}),
 ]
 
@@ -246,14 +276,20 @@ BOUNDS: list[tuple[Any, dict[str, Any]]] = [
     (Annotated[int, annotated_types.Ge(1), annotated_types.Le(100)], {"type": "integer", "minimum": 1, "maximum": 100}),
     (Annotated[int, pydantic.Field(ge=1, le=100)], {"type": "integer", "minimum": 1, "maximum": 100}),
     (Annotated[int, msgspec.Meta(ge=1, le=100)], {"type": "integer", "minimum": 1, "maximum": 100}),
-    (Annotated[float, annotated_types.Gt(0), annotated_types.Lt(1)], {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}),
+    (
+        Annotated[float, annotated_types.Gt(0), annotated_types.Lt(1)],
+        {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    ),
     (Annotated[int, annotated_types.MultipleOf(5)], {"type": "integer", "multipleOf": 5}),
     (Annotated[str, MinLength(3), MaxLength(50)], {"type": "string", "minLength": 3, "maxLength": 50}),
     (Annotated[str, annotated_types.Len(3, 50)], {"type": "string", "minLength": 3, "maxLength": 50}),
     (Annotated[str, pydantic.Field(min_length=3, max_length=50)], {"type": "string", "minLength": 3, "maxLength": 50}),
     (Annotated[str, msgspec.Meta(min_length=3, max_length=50)], {"type": "string", "minLength": 3, "maxLength": 50}),
     (Annotated[list[int], MinLength(1)], {"type": "array", "items": {"type": "integer"}, "minItems": 1}),
-    (Annotated[dict[str, int], MaxLength(4)], {"type": "object", "additionalProperties": {"type": "integer"}, "maxProperties": 4}),
+    (
+        Annotated[dict[str, int], MaxLength(4)],
+        {"type": "object", "additionalProperties": {"type": "integer"}, "maxProperties": 4},
+    ),
     (list[Annotated[int, Range(0)]], {"type": "array", "items": {"type": "integer", "minimum": 0}}),
     (Annotated[str, Pattern(r"^[A-Z]+$")], {"type": "string", "pattern": "^[A-Z]+$"}),
     (Annotated[str, pydantic.Field(pattern=r"^[A-Z]+$")], {"type": "string", "pattern": "^[A-Z]+$"}),
@@ -269,9 +305,15 @@ BOUNDS: list[tuple[Any, dict[str, Any]]] = [
     (Annotated[int, msgspec.Meta(examples=[1, 2])], {"type": "integer", "examples": [1, 2]}),
     (Annotated[int, pydantic.Field(json_schema_extra={"x-unit": "m"})], {"type": "integer", "x-unit": "m"}),
     (Annotated[int, msgspec.Meta(extra_json_schema={"x-unit": "m"})], {"type": "integer", "x-unit": "m"}),
-    (Annotated[decimal.Decimal, annotated_types.Ge(decimal.Decimal("0.5"))], {"type": ["number", "string"], "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$", "minimum": 0.5}),
+    (
+        Annotated[decimal.Decimal, annotated_types.Ge(decimal.Decimal("0.5"))],
+        {"type": ["number", "string"], "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$", "minimum": 0.5},
+    ),
     (Annotated[dt.date, annotated_types.Ge(dt.date(2000, 1, 1))], {"type": "string", "format": "date"}),
-    (Annotated[Annotated[int, Range(1, 5)], "outer"], {"type": "integer", "minimum": 1, "maximum": 5, "description": "outer"}),
+    (
+        Annotated[Annotated[int, Range(1, 5)], "outer"],
+        {"type": "integer", "minimum": 1, "maximum": 5, "description": "outer"},
+    ),
     (Optional[Annotated[int, Range(1)]], {"type": ["integer", "null"], "minimum": 1}),  # noqa: UP045 (both spellings are read)
 ]
 
@@ -394,7 +436,7 @@ def test_a_default_of_none_makes_any_parameter_optional() -> None:
 
 
 def test_untyped_parameters_take_anything() -> None:
-    def f(a, b=3):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def f(a, b=3):  # type: ignore[no-untyped-def]
         ...
 
     assert schema_of(f) == {
@@ -427,7 +469,9 @@ def test_defaults_are_shown_in_their_json_form() -> None:
 def test_the_design_table_of_parameter_attributes() -> None:
     def divide(
         numerator: Annotated[float, Description("Numerator")],
-        denominator: Annotated[float, Description("Denominator (cannot be zero)"), Range(0.001, 1.7976931348623157e308)],
+        denominator: Annotated[
+            float, Description("Denominator (cannot be zero)"), Range(0.001, 1.7976931348623157e308)
+        ],
     ) -> float: ...
 
     assert schema_of(divide) == {

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
 
 from pegboard.call import Json
 from pegboard.errors import PegboardError
+from pegboard.tools.problems import LENGTH, ParseError
 
 Load: TypeAlias = Callable[[Any], Any]
+
+INVALID_VALUE = "invalid_value"
 
 _MISSING = re.compile(r"Object missing required field `([^`]+)`")
 
@@ -29,11 +32,37 @@ class BindingProblem(PegboardError):
         self.message = message
         self.others = others
 
+    def all(self) -> tuple[BindingProblem, ...]:
+        """This problem and those beside it."""
+        return (self, *self.others)
+
     def under(self, parent: str) -> BindingProblem:
         """The same problem, seen from outside."""
         return BindingProblem(
             join_path(parent, self.path), self.message, tuple(other.under(parent) for other in self.others)
         )
+
+
+def tell_problems(problem: BindingProblem, value: Json) -> tuple[ParseError, ...]:
+    """The problems as errors of the arguments, in the form of all others."""
+    return tuple(
+        ParseError(one.path, INVALID_VALUE, f"{one.path or 'arguments'}: {one.message}"[:LENGTH], find(value, one.path))
+        for one in problem.all()
+    )
+
+
+def find(value: Json, path: str) -> Json:
+    """What stands at a path such as items[3].price; None where nothing does."""
+    found = value
+    for step in filter(None, path.replace("[", ".[").split(".")):
+        place = step[1:-1]
+        if isinstance(found, Mapping):
+            found = found.get(step)
+        elif isinstance(found, list) and place.isdecimal() and int(place) < len(found):
+            found = found[int(place)]
+        else:
+            return None
+    return found
 
 
 def join_path(parent: str, path: str) -> str:

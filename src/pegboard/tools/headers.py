@@ -11,6 +11,7 @@ from pegboard.errors import DeclarationError
 KEYWORD = "x-mcp-header"
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
+_PRIMITIVE = ("integer", "string", "boolean")
 _VALUES = ("enum", "const", "default", "examples")
 
 
@@ -31,9 +32,7 @@ def check_headers(schema: Mapping[str, Json], where: str) -> None:
         if name.lower() in seen:
             raise DeclarationError(f"{place}: {name!r} is used twice; header names differ in more than case")
         seen.add(name.lower())
-        kinds = part.get("type")
-        kinds = set(kinds) - {"null"} if isinstance(kinds, list) else {kinds}
-        if not kinds <= {"integer", "string", "boolean"}:
+        if part.get("type") not in _PRIMITIVE:
             raise DeclarationError(f"{place}: only strings, integers and booleans can be headers")
     if _count(schema) != reached:
         # "reachable via a chain consisting solely of `properties` keys"
@@ -56,5 +55,5 @@ def _reachable(
 def _count(part: Json) -> int:
     if isinstance(part, Mapping):
         inner = sum(_count(below) for keyword, below in part.items() if keyword not in _VALUES)
-        return inner + (KEYWORD in part)
+        return inner + isinstance(part.get(KEYWORD), str)
     return sum(map(_count, part)) if isinstance(part, list) else 0

@@ -31,7 +31,7 @@ def _hints_one_by_one(owner: Any) -> dict[str, Any]:
     hints: dict[str, Any] = {}
     for carrier, names in carriers:
         for name, annotation in _annotations_of(carrier).items():
-            hints[name] = _resolve(annotation, names, namespace)
+            hints[name] = resolve(annotation, names, namespace)
     return hints
 
 
@@ -42,7 +42,9 @@ def _annotations_of(carrier: Any) -> Mapping[str, Any]:
         return {}
 
 
-def _resolve(annotation: Any, names: Mapping[str, Any], namespace: Mapping[str, Any]) -> Any:
+def resolve(annotation: Any, names: Mapping[str, Any], namespace: Mapping[str, Any]) -> Any:
+    """One annotation, text or not, as the type it names among global and local names."""
+
     def carrier() -> None: ...
 
     carrier.__annotations__ = {"it": annotation}

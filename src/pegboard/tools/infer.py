@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Literal, NewType, TypeAlias, Union, get_args, get_origin
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -27,6 +27,7 @@ IsInjected: TypeAlias = Callable[[Any], bool]
 # These come with the call itself, whatever services there are.
 OF_THE_CALL = (JsonRpcMessage, ToolExecutionContext)
 
+_TYPING = ("typing", "typing_extensions", "types")
 _STREAMS = {"Generator", "Iterator", "Iterable", "AsyncGenerator", "AsyncIterator", "AsyncIterable"}
 _WITHOUT_SHAPE = (UNRESOLVED, Any, object, None, type(None), str, bytes, JsonRpcMessage)
 _WAITED_FOR = {"Awaitable", "Coroutine"}
@@ -39,10 +40,17 @@ _REFUSED = {
 
 def schema_of(thing: Any, *, is_injected: IsInjected = lambda _: False) -> dict[str, Json]:
     """The JSON Schema of a type, or of the arguments a function takes."""
-    if isinstance(thing, type) or not callable(thing) or get_origin(thing) is not None or isinstance(thing, NewType):
+    if _is_type(thing):
         return write_schema(read_shape(thing, str(thing)))
     inferred = infer(thing, is_injected)
     return write_parameters(inferred.fields, inferred.named)
+
+
+def _is_type(thing: Any) -> bool:
+    if inspect.isroutine(thing) or isinstance(thing, functools.partial):
+        return False
+    # Much of what `typing` makes can be called, and says so only when it is.
+    return isinstance(thing, type) or not callable(thing) or type(thing).__module__ in _TYPING
 
 
 class Inferred(Struct, frozen=True, kw_only=True):
@@ -102,7 +110,7 @@ def infer(function: Callable[..., Any], is_injected: IsInjected, *, of_the_call:
         fields=tuple(fields),
         named=reader.named,
         injected=injected,
-        returns=read_returned(hints.get("return", Any), is_injected),
+        returns=read_returned(hints.get("return", Any)),
     )
 
 
@@ -157,15 +165,15 @@ def wanted_type(annotation: Any, is_injected: IsInjected) -> Any:
     return bare if bare in OF_THE_CALL or (bare is not Any and is_injected(bare)) else None
 
 
-def read_returned(annotation: Any, is_injected: IsInjected = lambda _: False) -> Shaped | None:
+def read_returned(annotation: Any) -> Shaped | None:
     """The shape of the structured result; None where text says all, or where only the result itself can tell."""
     origin = get_origin(annotation)
     name = getattr(origin, "__name__", "")
     arguments = get_args(annotation)
     if name in _WAITED_FOR and arguments:
-        return read_returned(arguments[-1], is_injected)
+        return read_returned(arguments[-1])
     if name in _STREAMS and arguments:
-        return None if arguments[0] in _WITHOUT_SHAPE[:-2] else read_returned(list.__class_getitem__(arguments[0]))
+        return None if arguments[0] is JsonRpcMessage else read_returned(list.__class_getitem__(arguments[0]))
     if annotation in _WITHOUT_SHAPE:
         return None
     reader = Reader()

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 from msgspec import UNSET, Struct, UnsetType
 
 from pegboard.call import Json, RequestId
-from pegboard.errors import ToolError
-from pegboard.tools.binding import BindingProblem, convert, load_pydantic
+from pegboard.errors import InvalidArguments
+from pegboard.tools.binding import BindingProblem, convert, load_pydantic, tell_problems
 
 T = TypeVar("T")
 
@@ -35,8 +35,9 @@ class JsonRpcMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
             value: T = convert(params, wanted)
             return value
         except BindingProblem as problem:
-            told = "; ".join(str(one) for one in (problem, *problem.others))
-            raise ToolError(f"The arguments do not fit: {told}") from problem
+            errors = tell_problems(problem, params)
+            told = "; ".join(error.message for error in errors)
+            raise InvalidArguments(f"The arguments do not fit: {told}", errors) from problem
 
     def get(self, name: str, default: Json = None) -> Json:
         """One of the params by its name."""

@@ -11,8 +11,8 @@ from msgspec import UNSET, Struct
 
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
-from pegboard.tools.problems import ParseError, ParseWarning
 from pegboard.tools.constraints import EnumConstraint
+from pegboard.tools.problems import ParseError, ParseWarning
 from pegboard.tools.schema import EXACT
 
 

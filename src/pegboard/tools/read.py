@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 import typing
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -13,7 +14,7 @@ import msgspec
 from pegboard.errors import DeclarationError
 from pegboard.tools import records
 from pegboard.tools.constraints import BARE, Notes, is_field, read_notes
-from pegboard.tools.hints import UNRESOLVED
+from pegboard.tools.hints import UNRESOLVED, resolve
 from pegboard.tools.shape import (
     Alias,
     Anything,
@@ -74,20 +75,18 @@ class Reader:
         self._open: set[Hashable] = set()
         self._knots: set[Hashable] = set()
         self._variables: dict[Any, Any] = {}
+        # What the text in an alias may name.
+        self._names: Mapping[str, Any] = {}
 
     def read(self, annotation: Any, notes: Notes = BARE) -> Shape:
         """The shape of one annotation; `notes` is what its surroundings say about it."""
-        if annotation is UNRESOLVED:
-            raise UnsupportedType(
-                f"{self.where}: an annotation names nothing that is known here; import it at run time"
-            )
+        if isinstance(annotation, str | typing.ForwardRef):
+            annotation = resolve(annotation, self._names, {})
         origin, arguments = get_origin(annotation), get_args(annotation)
         if origin is typing.Annotated or hasattr(annotation, "__metadata__"):
             return self._read_annotated(annotation, notes)
         if annotation in _OPEN:
             return Anything(notes=notes)
-        if annotation is None or annotation is type(None):
-            return Scalar(notes=notes, type=type(None), kind="null")
         if isinstance(annotation, NewType):
             return self.read(annotation.__supertype__, notes)
         if isinstance(annotation, TypeVar):
@@ -130,7 +129,11 @@ class Reader:
         )
 
     def _close_alias(self, key: Hashable, alias: Any, notes: Notes) -> Shape:
-        inner = self.read(alias.__value__, notes)
+        outer, self._names = self._names, vars(sys.modules.get(alias.__module__, typing))
+        try:
+            inner = self.read(alias.__value__, notes)
+        finally:
+            self._names = outer
         if key not in self._knots:
             return inner
         self.named[key] = named = Alias(notes=notes, key=key, name=alias.__name__, inner=inner)
@@ -174,6 +177,8 @@ class Reader:
         return Choice(notes=notes, type=annotation, values=values, members=members)
 
     def _read_class(self, annotation: Any, origin: Any, arguments: tuple[Any, ...], notes: Notes) -> Shape:
+        if annotation is None:
+            annotation = type(None)
         kind = _PLAIN.get(annotation)
         if kind is not None:
             return Scalar(notes=notes, type=annotation, kind=kind)
@@ -214,7 +219,7 @@ class Reader:
             key, value = arguments or (str, Any)
             return Map(notes=notes, type=dict, key=self.read(key), value=self.read(value))
         if name == "tuple":
-            if annotation in {tuple, typing.Tuple} or (len(arguments) == 2 and arguments[1] is Ellipsis):
+            if (not arguments and annotation != tuple[()]) or (len(arguments) == 2 and arguments[1] is Ellipsis):
                 return Items(notes=notes, type=tuple, item=self.read(arguments[0] if arguments else Any))
             places = tuple(self.read(place) for place in arguments)
             return Fixed(notes=notes, type=tuple, items=places, least=len(places))
@@ -268,6 +273,8 @@ class Reader:
         )
 
     def _unsupported(self, annotation: Any) -> UnsupportedType:
+        if annotation is UNRESOLVED:
+            return UnsupportedType(f"{self.where}: it names nothing that is known at run time")
         shown = annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
         return UnsupportedType(
             f"{self.where}: {shown} cannot be read from JSON; use a dataclass, TypedDict, msgspec Struct or pydantic model, "

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
 from pegboard.tools.binder import Binder, decode_json
-from pegboard.tools.binding import BindingProblem
+from pegboard.tools.binding import BindingProblem, tell_problems
 from pegboard.tools.check import Validator, check_schema
 from pegboard.tools.coerce import Repairer
 from pegboard.tools.headers import check_headers
@@ -29,7 +29,6 @@ BindRaw: TypeAlias = Callable[[bytes | Raw], Any]
 View: TypeAlias = Callable[[Any], Mapping[str, Any]]
 Invoke: TypeAlias = Callable[[Any, Mapping[str, Any]], Any]
 
-INVALID_VALUE = "invalid_value"
 UNREADABLE = "json_parse_error"
 
 
@@ -95,13 +94,7 @@ class Work:
         try:
             return Parsed(self._bind(value), warnings, (), self.view)
         except BindingProblem as problem:
-            errors = tuple(
-                ParseError(
-                    one.path, INVALID_VALUE, f"{one.path or 'arguments'}: {one.message}"[:120], find(value, one.path)
-                )
-                for one in (problem, *problem.others)
-            )
-            return Parsed(value, warnings, errors)
+            return Parsed(value, warnings, tell_problems(problem, value))
 
 
 class BoundWork(Work):
@@ -220,20 +213,6 @@ def compile_call(function: Callable[..., Any], inferred: Inferred, work: Work) -
         return lambda _value, injected: function(**injected)
     call = _compile_bound_call(function, inferred)
     return (lambda value, injected: call(value.bound, injected)) if isinstance(work, OwnSchemaWork) else call
-
-
-def find(value: Json, path: str) -> Json:
-    """What stands at a path such as items[3].price; None where nothing does."""
-    found = value
-    for step in filter(None, path.replace("[", ".[").split(".")):
-        place = step[1:-1]
-        if isinstance(found, Mapping):
-            found = found.get(step)
-        elif isinstance(found, list) and place.isdecimal() and int(place) < len(found):
-            found = found[int(place)]
-        else:
-            return None
-    return found
 
 
 def _compile_bound_call(function: Callable[..., Any], inferred: Inferred) -> Invoke:

@@ -1,0 +1,109 @@
+"""Declared parameters and their schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pegboard.errors import DeclarationError
+from pegboard.tools.constraints import EnumConstraint
+from pegboard.tools.parameters import (
+    Cardinality,
+    Parameter,
+    ToolCallRequest,
+    ToolExecutionContext,
+    ValueKind,
+    fill_defaults,
+    write_declared,
+)
+
+# Every kind of value the design names.
+KINDS: list[tuple[ValueKind, dict[str, Any]]] = [
+    (ValueKind.STRING, {"type": "string"}),
+    (ValueKind.BOOLEAN, {"type": "boolean"}),
+    (ValueKind.INTEGER, {"type": "integer"}),
+    (ValueKind.NUMBER, {"type": "number"}),
+    (ValueKind.JSON_OBJECT, {"type": "object"}),
+    (ValueKind.JSON_ARRAY, {"type": "array"}),
+    (ValueKind.TIMESTAMP, {"type": "string", "format": "date-time"}),
+    (ValueKind.URI, {"type": "string", "format": "uri"}),
+    (ValueKind.ENUM_TOKEN, {"type": "string"}),
+    (ValueKind.ATTACHMENT_REFERENCE, {"type": "string"}),
+]
+
+
+def schema_of(parameter: Parameter) -> Any:
+    return write_declared([parameter], "here")["properties"][parameter.name]
+
+
+def test_every_kind_is_listed() -> None:
+    assert [kind for kind, _ in KINDS] == list(ValueKind)
+
+
+@pytest.mark.parametrize(("kind", "schema"), KINDS)
+def test_a_kind_has_this_schema_in_every_cardinality(kind: ValueKind, schema: dict[str, Any]) -> None:
+    assert schema_of(Parameter("p", kind)) == schema
+    assert schema_of(Parameter("p", kind, Cardinality.OPTIONAL, required=False)) == schema
+    assert schema_of(Parameter("p", kind, Cardinality.LIST)) == {"type": "array", "items": schema}
+    assert schema_of(Parameter("p", kind, Cardinality.MAP)) == {"type": "object", "additionalProperties": schema}
+
+
+def test_required_alone_decides_what_may_be_left_out() -> None:
+    parameters = [
+        Parameter("a", ValueKind.STRING),
+        Parameter("b", ValueKind.STRING, Cardinality.OPTIONAL),
+        Parameter("c", ValueKind.STRING, required=False),
+        Parameter("d", ValueKind.STRING, default="x"),
+    ]
+    schema = write_declared(parameters, "here")
+    assert schema["required"] == ["a", "b"]
+    assert "additionalProperties" not in schema
+    assert fill_defaults(parameters, {"a": "1"}) == {"a": "1", "d": "x"}
+    assert fill_defaults(parameters, {"d": "1"}) == {"d": "1"}
+
+
+@pytest.mark.parametrize("enum", [["a", "b"], EnumConstraint(["a", "b"])])
+def test_the_values_allowed_stand_in_the_schema_of_any_kind(enum: Any) -> None:
+    assert schema_of(Parameter("p", ValueKind.ENUM_TOKEN, enum=enum)) == {"type": "string", "enum": ["a", "b"]}
+    assert schema_of(Parameter("p", ValueKind.STRING, Cardinality.LIST, enum=enum)) == {
+        "type": "array",
+        "items": {"type": "string", "enum": ["a", "b"]},
+    }
+
+
+def test_an_enum_constraint_allows_something() -> None:
+    with pytest.raises(ValueError, match="at least one allowed value"):
+        EnumConstraint([])
+
+
+def test_examples_written_as_text_are_shown_as_values() -> None:
+    assert schema_of(Parameter("p", ValueKind.INTEGER, example="3"))["examples"] == [3]
+    assert schema_of(Parameter("p", ValueKind.INTEGER, example="three"))["examples"] == ["three"]
+    assert schema_of(Parameter("p", ValueKind.STRING, example="3"))["examples"] == ["3"]
+
+
+def test_no_parameters_take_any_object() -> None:
+    assert write_declared([], "here") == {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ([Parameter("", ValueKind.STRING)], "here: a Parameter has an empty name"),
+        ([Parameter("a", ValueKind.STRING), Parameter("A", ValueKind.STRING)], "two Parameters are called 'A'"),
+        (
+            [Parameter("a", ValueKind.STRING, default=object())],
+            "Parameter 'a': its example, default and enum must be JSON",
+        ),
+    ],
+)
+def test_parameters_that_cannot_work_are_refused(parameters: list[Parameter], says: str) -> None:
+    with pytest.raises(DeclarationError, match=says):
+        write_declared(parameters, "here")
+
+
+def test_a_context_has_an_environment_that_is_empty_by_default() -> None:
+    context = ToolExecutionContext(ToolCallRequest(tool_name="x"))
+    assert context.environment == {}
+    assert (context.request.arguments, context.request.warnings, context.request.errors) == ({}, (), ())
