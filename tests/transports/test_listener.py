@@ -20,7 +20,7 @@ from pegboard.errors import SetupError
 from pegboard.limits import Limits
 from pegboard.transports.door import Answer, Head, Sink
 from pegboard.transports.listener import Http1Server, bind_unix, listen
-from tests.transports.wire import Script, Scripted, echo, get, post
+from tests.transports.wire import Script, Scripted, echo, get, post, until
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
 try:
@@ -56,11 +56,6 @@ async def serving(script: Script = echo, limits: Limits | None = None, **options
         yield server
     finally:
         await server.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():  # noqa: ASYNC110 - what a test waits for is not announced by the server
-        await asyncio.sleep(0.001)
 
 
 async def read_answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:

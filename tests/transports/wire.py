@@ -152,3 +152,9 @@ def get(path: str = "/", *fields: str, version: str = "1.1") -> bytes:
 def post(body: bytes, path: str = "/", *fields: str) -> bytes:
     lines = (f"POST {path} HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", *fields, "", "")
     return "\r\n".join(lines).encode() + body
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let others run until something they do not announce has happened."""
+    while not condition():  # noqa: ASYNC110 - there is no event for it
+        await asyncio.sleep(0)

@@ -14,6 +14,7 @@ from pegboard.limits import Limits
 from pegboard.transports.answers import apologize, encode_headers, refuse, refuse_large_body
 from pegboard.transports.courier import Courier, Event, Send
 from pegboard.transports.door import Answer, Endpoint, Head
+from pegboard.transports.requests import LISTS
 from pegboard.transports.turns import start
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -109,10 +110,12 @@ class AsgiApp:
         headers: dict[bytes, bytes] = {}
         repeated: tuple[bytes, ...] = ()
         for name, value in scope["headers"]:
-            if name in headers:
-                repeated += (name,)
-            else:
+            if name not in headers:
                 headers[name] = value
+                continue
+            repeated += (name,) if name not in repeated else ()
+            if name in LISTS:
+                headers[name] += b", " + value
         path = strip_root(scope)
         places = self._mounted if scope.get("root_path") else self._places
         client, server = scope.get("client"), scope.get("server")
