@@ -44,7 +44,7 @@ class Courier:
         self._bodyless = bodyless
         self._held = 0
         self._parcels: deque[Event] = deque()
-        self._callbacks: tuple[Callable[[], None], ...] = ()
+        self._callbacks: tuple[Callable[[], object], ...] = ()
         self._waker: asyncio.Future[None] | None = None
         self._room: asyncio.Event | None = None
 
@@ -76,7 +76,7 @@ class Courier:
         self.ended = True
         self._add({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def on_gone(self, callback: Callable[[], None]) -> None:
+    def on_gone(self, callback: Callable[[], object]) -> None:
         if self.gone:
             self._loop.call_soon(callback)
         elif not self.ended:

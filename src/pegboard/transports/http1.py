@@ -55,7 +55,7 @@ class Connections:
         *,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
-        changed: Callable[[], None] | None = None,
+        changed: Callable[[], object] | None = None,
     ) -> None:
         self.limits = limits
         self.live: set[Http1] = set()
@@ -97,7 +97,7 @@ class Stream(Struct, eq=False):
     started: bool = False
     ended: bool = False
     gone: bool = False
-    callbacks: tuple[Callable[[], None], ...] = ()
+    callbacks: tuple[Callable[[], object], ...] = ()
 
     def start(self, status: int, headers: Headers) -> None:
         if self.started or self.ended:
@@ -136,7 +136,7 @@ class Stream(Struct, eq=False):
                 self.connection.send(b"0\r\n\r\n")
             self.connection.finish(self)
 
-    def on_gone(self, callback: Callable[[], None]) -> None:
+    def on_gone(self, callback: Callable[[], object]) -> None:
         if self.gone:
             self.connection.loop.call_soon(callback)
         elif not self.ended:

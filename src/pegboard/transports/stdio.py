@@ -12,6 +12,8 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Mapping
+from io import RawIOBase
+from typing import cast
 
 
 from msgspec import UNSET
@@ -63,8 +65,8 @@ class LineDoor(asyncio.Protocol):
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.ReadTransport)
-        self._reader = transport
+        # uvloop's transports are no subclasses of asyncio's.
+        self._reader = cast("asyncio.ReadTransport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.closed.done():
@@ -213,6 +215,7 @@ class LineWriter(asyncio.BaseProtocol):
         self._loop = loop
         self._changed = changed
         self._transport: asyncio.WriteTransport | None = None
+        self._file: RawIOBase | None = None
         self._paused: asyncio.Future[None] | None = None
 
     @property
@@ -221,9 +224,9 @@ class LineWriter(asyncio.BaseProtocol):
         return self._paused is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        transport.set_write_buffer_limits(high=self._limits.write_buffer)
-        self._transport = transport
+        # uvloop's transports are no subclasses of asyncio's.
+        self._transport = cast("asyncio.WriteTransport", transport)
+        self._transport.set_write_buffer_limits(high=self._limits.write_buffer)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -239,9 +242,15 @@ class LineWriter(asyncio.BaseProtocol):
             paused.set_result(None)
             self._changed()
 
+    def write_to(self, file: RawIOBase) -> None:
+        """Write to a file, which the loop cannot watch and which never makes us wait."""
+        self._file = file
+
     def write(self, message: bytes) -> None:
         if self._transport is not None:
             self._transport.write(message + b"\n")
+        elif self._file is not None:
+            self._file.write(message + b"\n")
 
     async def drain(self) -> None:
         if self._paused is not None:
@@ -264,12 +273,20 @@ def claim_pipes() -> tuple[int, int]:
     return source, target
 
 
+def _is_file(descriptor: int) -> bool:
+    return stat.S_ISREG(os.fstat(descriptor).st_mode)
+
+
 async def open_door(handler: Handler, info: Mapping[str, Json], limits: Limits, source: int, target: int) -> LineDoor:
     """Serve the peer at the other end of two descriptors."""
     loop = asyncio.get_running_loop()
     door = LineDoor(handler, info, limits, loop)
-    await loop.connect_write_pipe(lambda: door.line, os.fdopen(target, "wb", buffering=0))
-    if stat.S_ISREG(os.fstat(source).st_mode):
+    sink = os.fdopen(target, "wb", buffering=0)
+    if _is_file(target):
+        door.line.write_to(sink)
+    else:
+        await loop.connect_write_pipe(lambda: door.line, sink)
+    if _is_file(source):
         # The loop cannot watch a file; it is all there already.
         with os.fdopen(source, "rb") as file:
             while chunk := file.read(64 * 1024):
