@@ -69,12 +69,10 @@ class Binder:
     def bind_value(self, value: Mapping[str, Json]) -> Any:
         """Bind a JSON object that fits the schema; 1.0 where an integer is wanted counts as 1."""
         try:
-            return self._convert(value)
-        except BindingProblem:
-            settled = self._settle(value)
-            if settled is value:
-                raise
-        return self._convert(settled)
+            bound = msgspec.convert(self._settle(value), self.struct, str_keys=True)
+        except msgspec.ValidationError as problem:
+            raise explain(problem) from problem
+        return self._load(bound)
 
     def without_nulls(self, value: Json) -> Json:
         """Leave out the optional arguments given as null: for them it means the same."""
@@ -98,13 +96,6 @@ class Binder:
                 return None
 
         return bind
-
-    def _convert(self, value: Mapping[str, Json]) -> Any:
-        try:
-            bound = msgspec.convert(value, self.struct, str_keys=True)
-        except msgspec.ValidationError as problem:
-            raise explain(problem) from problem
-        return self._load(bound)
 
     def _load(self, bound: Any) -> Any:
         problems: list[BindingProblem] = []

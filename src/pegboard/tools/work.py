@@ -218,22 +218,29 @@ def compile_call(function: Callable[..., Any], inferred: Inferred, work: Work) -
 def _compile_bound_call(function: Callable[..., Any], inferred: Inferred) -> Invoke:
     in_order = msgspec.structs.astuple
     names = [field.attribute for field in inferred.fields]
-    leading = 0
-    while (
-        leading < len(names)
-        and inferred.order[leading] == names[leading]
-        and names[leading] not in inferred.keyword_only
-    ):
-        leading += 1
-    if leading == len(names):
-        if not inferred.injected:
-            return lambda value, _injected: function(*in_order(value))
+    by_position = [name for name in inferred.order if name not in inferred.keyword_only]
+    first = by_position.index(names[0]) if names[0] in by_position else 0
+    lead = by_position[:first]
+    if by_position[first : first + len(names)] != names:
+        return _call_by_name(function, names)
+    if not inferred.injected:
+        return lambda value, _injected: function(*in_order(value))
+    if not lead:
         return lambda value, injected: function(*in_order(value), **injected)
-    rest = names[leading:]
+    rest = [name for name in inferred.injected if name not in lead]
 
     def call(value: Any, injected: Mapping[str, Any]) -> Any:
-        values = in_order(value)
-        return function(*values[:leading], **dict(zip(rest, values[leading:], strict=True)), **injected)
+        before = [injected[name] for name in lead]
+        return function(*before, *in_order(value), **{name: injected[name] for name in rest})
+
+    return call
+
+
+def _call_by_name(function: Callable[..., Any], names: Sequence[str]) -> Invoke:
+    in_order = msgspec.structs.astuple
+
+    def call(value: Any, injected: Mapping[str, Any]) -> Any:
+        return function(**dict(zip(names, in_order(value), strict=True)), **injected)
 
     return call
 
