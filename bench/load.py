@@ -1,0 +1,69 @@
+"""Load on one server: by `wrk` where it is installed, else by a small client of our own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from processes import HERE, Server
+
+CONNECTIONS = 16
+WRK = shutil.which("wrk")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One round of one server: µs are the server's own CPU time per request."""
+
+    rate: float
+    cpu_us: float
+    p50_us: float
+    grown: int
+    requests: int
+
+
+def generator() -> str:
+    """Which load generator is used."""
+    return "wrk, one thread" if WRK else "bench/client.py (wrk is not installed)"
+
+
+def measure(server: Server, requests: list[bytes], seconds: float, connections: int = CONNECTIONS) -> Measured:
+    """Send the requests again and again for a while."""
+    with tempfile.NamedTemporaryFile(suffix=".requests") as file:
+        for request in requests:
+            file.write(b"%08d" % len(request) + request)
+        file.flush()
+        before, held = server.cpu_seconds(), server.memory()
+        said = _run(server.port, seconds, connections, file.name)
+        used, grown = server.cpu_seconds() - before, server.memory() - held
+    if said["failed"] or not said["requests"]:
+        raise RuntimeError(f"{server.name}: {said['failed']} of {said['requests']} requests failed")
+    count = int(said["requests"])
+    return Measured(count / said["seconds"], used / count * 1e6, said["p50"], grown, count)
+
+
+def _run(port: int, seconds: float, connections: int, file: str) -> dict[str, float]:
+    url = f"http://127.0.0.1:{port}/mcp"
+    if WRK:
+        words = [WRK, "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "--timeout", "10s"]
+        words += ["-s", str(HERE / "load.lua"), url, "--", file]
+    else:
+        words = [sys.executable, str(HERE / "client.py"), str(port), str(connections), str(seconds), file]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=seconds + 60, check=True)
+    said: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return said
+
+
+def read_requests(file: Path) -> list[bytes]:
+    """The requests in a file as `measure` writes it."""
+    data, at, found = file.read_bytes(), 0, []
+    while at < len(data):
+        end = at + 8 + int(data[at : at + 8])
+        found.append(data[at + 8 : end])
+        at = end
+    return found

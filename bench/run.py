@@ -1,0 +1,255 @@
+"""Measures Pegboard, its peers and the raw limits in one interleaved run: `make bench`, or `bench/run.py --quick`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import median
+
+import load
+import messages
+import starts
+from child import Child, Piped
+from load import Measured, measure
+from processes import HERE, NODE, ROOT, Server
+from targets import Figures, judge
+
+OURS, MOUNTED, RAW, NODE_RAW = "ours", "ours under uvicorn", "raw uvicorn", "raw node"
+OFFICIAL, FASTMCP, TYPESCRIPT = "official SDK", "FastMCP", "TypeScript SDK"
+SCRIPTS = {
+    OURS: ("board.py", "http"),
+    MOUNTED: ("board.py", "asgi"),
+    RAW: ("raw_asgi.py", "http"),
+    NODE_RAW: ("raw_http.mjs", "http"),
+    OFFICIAL: ("official_sdk.py", "http"),
+    FASTMCP: ("fastmcp_board.py", "http"),
+}
+FEW, MANY, VERY_MANY = 2, 100, 1000
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One kind of request, and the servers it is sent to: each by name and number of tools."""
+
+    name: str
+    requests: Callable[[Server, list[str]], list[bytes]]
+    servers: tuple[tuple[str, int], ...]
+
+
+def _few(*names: str) -> tuple[tuple[str, int], ...]:
+    return tuple((name, FEW) for name in names)
+
+
+def _many(*names: str) -> tuple[tuple[str, int], ...]:
+    return tuple((name, MANY) for name in names)
+
+
+WORKLOADS = (
+    Workload(
+        "call 2025-11-25",
+        lambda server, sessions: messages.legacy_posts(server.port, *messages.ADD, sessions),
+        (*_few(OURS, RAW, NODE_RAW, MOUNTED, OFFICIAL, FASTMCP), (OURS, VERY_MANY)),
+    ),
+    Workload(
+        "call 2026-07-28",
+        lambda server, _: messages.modern_posts(server.port, *messages.ADD),
+        (*_few(OURS, RAW, NODE_RAW, MOUNTED, OFFICIAL, FASTMCP), (OURS, VERY_MANY), *_many(OFFICIAL, FASTMCP)),
+    ),
+    Workload(
+        "list of 100",
+        lambda server, _: messages.modern_posts(server.port, *messages.LIST),
+        _many(OURS, RAW, OFFICIAL, FASTMCP),
+    ),
+    Workload(
+        "10 progress events",
+        lambda server, _: messages.modern_posts(server.port, *messages.STEPS, token=True),
+        _few(OURS, RAW, MOUNTED, OFFICIAL, FASTMCP),
+    ),
+)
+PIPED = {OURS: "board.py", TYPESCRIPT: "typescript_sdk.mjs", OFFICIAL: "official_sdk.py"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="about a minute instead of six")
+    parser.add_argument("--rounds", type=int, help="how often each measurement is repeated (its median counts)")
+    parser.add_argument("--seconds", type=float, help="how long each measurement takes")
+    parser.add_argument("--only", default="", help="only what has this in its name: http, stdio, inside, start, memory")
+    parser.add_argument("--ours", default=sys.executable, help="the Python that runs Pegboard and the raw application")
+    chosen = parser.parse_args()
+    rounds = chosen.rounds or (1 if chosen.quick else 6)
+    seconds = chosen.seconds or (1.0 if chosen.quick else 2.0)
+    figures = Figures()
+    print(_machine(chosen.ours), flush=True)
+    parts: dict[str, Callable[[], None]] = {
+        "http": lambda: _measure_http(figures, rounds, seconds, chosen.ours),
+        "stdio": lambda: _measure_stdio(figures, rounds, seconds / 2, chosen.ours),
+        "inside": lambda: _measure_inside(figures, rounds, seconds / 2, chosen.ours),
+        "start": lambda: _measure_starts(figures, 3 if chosen.quick else 9, chosen.ours),
+        "memory": lambda: _measure_memory(figures, 200 if chosen.quick else 2000, chosen.ours),
+    }
+    began = time.monotonic()
+    for name, measure_part in parts.items():
+        if chosen.only in name:
+            measure_part()
+    print(f"\nTargets (ratios within this run, which took {time.monotonic() - began:.0f} s)")
+    print(judge(figures))
+    if chosen.quick:
+        print("A quick run: one short round each, so expect a fifth of noise.")
+    (HERE / "results").mkdir(exist_ok=True)
+    (HERE / "results" / "latest.json").write_text(json.dumps(figures, indent=1))
+
+
+def _machine(python: str) -> str:
+    asked = subprocess.run([python, "-VV"], capture_output=True, text=True, check=True).stdout.split("(")[0].strip()
+    node = subprocess.run([NODE, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    return (
+        f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, {asked}, Node {node}, "
+        f"load average {os.getloadavg()[0]:.1f}; load by {load.generator()}, {load.CONNECTIONS} connections on loopback"
+    )
+
+
+def _python_of(name: str, ours: str) -> str:
+    """Peers need their own packages, which only the development environment has."""
+    return ours if name in (OURS, RAW) else sys.executable
+
+
+def _measure_http(figures: Figures, rounds: int, seconds: float, ours: str) -> None:
+    wanted = sorted({server for workload in WORKLOADS for server in workload.servers})
+    with contextlib.ExitStack() as held:
+        servers = {
+            (name, tools): held.enter_context(Server(*SCRIPTS[name], tools, _python_of(name, ours)))
+            for name, tools in wanted
+        }
+        for server in servers.values():
+            server.wait()
+        measured: dict[tuple[str, str, int], list[Measured]] = defaultdict(list)
+        prepared = {
+            (workload.name, *place): _prepare(workload, servers[place])
+            for workload in WORKLOADS
+            for place in workload.servers
+        }
+        for number in _rounds("HTTP", rounds):
+            for (workload_name, name, tools), requests in prepared.items():
+                found = measure(servers[name, tools], requests, seconds)
+                # The first of several rounds only warms up.
+                if number or rounds == 1:
+                    measured[workload_name, name, tools].append(found)
+    _tell_http(figures, measured)
+
+
+def _prepare(workload: Workload, server: Server) -> list[bytes]:
+    sessions = [server.open_session() for _ in range(load.CONNECTIONS)] if "2025" in workload.name else []
+    requests = workload.requests(server, sessions)
+    _, answer = server.ask(requests[0])
+    result = answer.get("result", {})
+    wanted = MANY if "list" in workload.name else 1
+    if len(result.get("tools" if "list" in workload.name else "content", [])) != wanted or result.get("isError"):
+        raise RuntimeError(f"{workload.name}: {server.name} answered {str(answer)[:500]}")
+    return requests
+
+
+def _tell_http(figures: Figures, measured: dict[tuple[str, str, int], list[Measured]]) -> None:
+    for workload in WORKLOADS:
+        print(f"\n{workload.name:32} requests/s   CPU µs   p50 µs")
+        for name, tools in workload.servers:
+            found = measured[workload.name, name, tools]
+            rate, cpu = median(one.rate for one in found), median(one.cpu_us for one in found)
+            label = name if tools == FEW or "list" in workload.name else f"{name}, {tools} tools"
+            figures[f"{workload.name}: {label}"] = {"rate": rate, "cpu": cpu}
+            print(f"  {label:28} {rate:12,.0f} {cpu:8,.1f} {median(one.p50_us for one in found):8,.0f}")
+    calls = [one for key, found in measured.items() if key[1:] == (OURS, FEW) for one in found]
+    # What is held after the first call of a kind is a cache, not a leak.
+    late = calls[len(calls) // 2 :]
+    figures["bytes per served call"] = {
+        "bytes": max(0, sum(one.grown for one in late)) / sum(one.requests for one in late)
+    }
+
+
+def _measure_stdio(figures: Figures, rounds: int, seconds: float, ours: str) -> None:
+    measured: dict[tuple[str, int], list[Piped]] = defaultdict(list)
+    with contextlib.ExitStack() as held:
+        children = {name: held.enter_context(Child(script, _python_of(name, ours))) for name, script in PIPED.items()}
+        for child in children.values():
+            child.check()
+            child.measure(64, min(seconds, 0.5))
+        for _ in _rounds("stdio", rounds):
+            for in_flight in (1, 64):
+                for name, child in children.items():
+                    measured[name, in_flight].append(child.measure(in_flight, seconds))
+    print(f"\n{'stdio 2026-07-28':32} one at a time · CPU µs    64 in flight · CPU µs")
+    for name in PIPED:
+        told = []
+        for in_flight in (1, 64):
+            found = measured[name, in_flight]
+            rate, cpu = median(one.rate for one in found), median(one.cpu_us for one in found)
+            figures[f"stdio {in_flight}: {name}"] = {"rate": rate, "cpu": cpu}
+            told.append(f"{rate:12,.0f} {cpu:10,.1f}")
+        print(f"  {name:28} {'    '.join(told)}")
+
+
+def _measure_inside(figures: Figures, rounds: int, seconds: float, ours: str) -> None:
+    found: dict[str, list[dict[str, float]]] = defaultdict(list)
+    for _ in _rounds("in process", rounds):
+        for name in ("ours", "official", "fastmcp"):
+            words = [ours if name == "ours" else sys.executable, str(HERE / "inside.py"), name, str(seconds)]
+            done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120, cwd=ROOT)
+            found[name].append(json.loads(done.stdout.strip().splitlines()[-1]))
+    print("\nin process                       CPU µs a call")
+    for name, told in found.items():
+        for kind in told[0]:
+            cost = median(one[kind] for one in told)
+            figures[f"in process {kind}: {name}"] = {"cpu": cost}
+            print(f"  {name + ('' if kind == 'call' else ', ' + kind):28} {cost:12,.1f}")
+
+
+def _measure_starts(figures: Figures, rounds: int, ours: str) -> None:
+    found: dict[str, list[starts.Start]] = defaultdict(list)
+    for _ in _rounds("starts", rounds):
+        for name, words in starts.commands(ours).items():
+            found[name].append(starts.run(words))
+        for name, script in PIPED.items():
+            found[f"stdio child: {name}"].append(starts.answer(script, _python_of(name, ours)))
+    print("\nstart                            wall ms   CPU ms   resident MB")
+    for name, told in found.items():
+        wall, cpu = median(one.wall for one in told) * 1e3, median(one.cpu for one in told) * 1e3
+        figures[f"start {name}"] = {"wall": wall, "cpu": cpu}
+        held = [one.resident for one in told if one.resident is not None]
+        if held:
+            figures[f"start {name}"]["resident"] = median(held) / 1e6
+        print(f"  {name:30} {wall:8,.0f} {cpu:8,.0f}" + (f" {median(held) / 1e6:13,.1f}" if held else ""))
+
+
+def _measure_memory(figures: Figures, sessions: int, ours: str) -> None:
+    print("\nmemory per session                    kB")
+    for name, count in ((OURS, sessions), (OFFICIAL, sessions // 10), (FASTMCP, sessions // 10)):
+        with Server(*SCRIPTS[name], FEW, _python_of(name, ours)) as server:
+            server.wait()
+            for _ in range(20):
+                server.open_session()
+            before = server.memory()
+            for _ in range(count):
+                server.open_session()
+            held = (server.memory() - before) / count / 1000
+        figures[f"kB per session: {name}"] = {"kB": held}
+        print(f"  {name:28} {held:12,.2f}")
+
+
+def _rounds(what: str, count: int) -> Iterator[int]:
+    """Count the rounds, and tell somebody who waits how far we are."""
+    for number in range(count):
+        print(f"{what}: round {number + 1} of {count}", file=sys.stderr, flush=True)
+        yield number
+
+
+if __name__ == "__main__":
+    main()

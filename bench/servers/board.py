@@ -1,0 +1,37 @@
+"""Our own server: `board.py http|asgi|stdio PORT TOOLS`."""
+
+import sys
+
+from pegboard import Board, Context
+
+board = Board("bench", version="1.0.0")
+
+
+@board.tool
+async def add(a: float, b: float) -> float:
+    """Adds two numbers."""
+    return a + b
+
+
+@board.tool
+async def steps(count: int, ctx: Context) -> int:
+    """Tells of each of its steps."""
+    for step in range(1, count + 1):
+        await ctx.progress(step, count, f"step {step}")
+    return count
+
+
+for number in range(int(sys.argv[3]) - 2):
+    board.add(add, name=f"add_{number}")
+
+
+if __name__ == "__main__":
+    match sys.argv[1]:
+        case "http":
+            board.run(transport="http", port=int(sys.argv[2]))
+        case "asgi":
+            import uvicorn
+
+            uvicorn.run(board.asgi(), port=int(sys.argv[2]), loop="uvloop", http="httptools", log_level="error")
+        case _:
+            board.run(transport="stdio")

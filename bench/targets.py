@@ -1,0 +1,118 @@
+"""The targets, and how a run's figures compare with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Figures: TypeAlias = dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One figure to reach: `at least` or `at most` a bound, computed from the figures of one run."""
+
+    what: str
+    bound: float
+    value: Callable[[Figures], float]
+    at_most: bool = False
+    unit: str = "×"
+
+
+def _cheaper(workload: str, peer: str) -> Callable[[Figures], float]:
+    """How many times less CPU ours takes than a peer."""
+    return lambda figures: figures[f"{workload}: {peer}"]["cpu"] / figures[f"{workload}: ours"]["cpu"]
+
+
+def _faster(workload: str, peer: str) -> Callable[[Figures], float]:
+    """How many times more requests a second ours serves than a peer."""
+    return lambda figures: figures[f"{workload}: ours"]["rate"] / figures[f"{workload}: {peer}"]["rate"]
+
+
+def _start(name: str, kind: str) -> Callable[[Figures], float]:
+    return lambda figures: figures[f"start {name}"][kind] / figures["start a bare interpreter with asyncio"][kind]
+
+
+def _figure(name: str, kind: str) -> Callable[[Figures], float]:
+    return lambda figures: figures[name][kind]
+
+
+def _both(workload: str, peer: str, bound: float) -> list[Target]:
+    return [
+        Target(f"{workload}: CPU against {peer}", bound, _cheaper(workload, peer)),
+        Target(f"{workload}: requests/s against {peer}", bound, _faster(workload, peer)),
+    ]
+
+
+def _calls(workload: str) -> list[Target]:
+    return [
+        *_both(workload, "raw uvicorn", 1.3),
+        *_both(workload, "raw node", 1.2),
+        *_both(workload, "official SDK", 15),
+        *_both(workload, "FastMCP", 35),
+        Target(
+            f"{workload}: raw uvicorn's CPU against ours under uvicorn",
+            0.75,
+            lambda figures: (
+                figures[f"{workload}: raw uvicorn"]["cpu"] / figures[f"{workload}: ours under uvicorn"]["cpu"]
+            ),
+        ),
+        Target(
+            f"{workload}: 1,000 tools against 2, CPU",
+            1.1,
+            lambda figures: figures[f"{workload}: ours, 1000 tools"]["cpu"] / figures[f"{workload}: ours"]["cpu"],
+            at_most=True,
+        ),
+    ]
+
+
+_CHILD = "stdio child: ours"
+
+TARGETS: tuple[Target, ...] = (
+    *_calls("call 2025-11-25"),
+    *_calls("call 2026-07-28"),
+    *_both("list of 100", "raw uvicorn", 1.5),
+    *_both("list of 100", "official SDK", 100),
+    *_both("list of 100", "FastMCP", 100),
+    *_both("10 progress events", "raw uvicorn", 1.0),
+    *_both("stdio 1", "TypeScript SDK", 12),
+    *_both("stdio 64", "TypeScript SDK", 18),
+    *_both("stdio 1", "official SDK", 30),
+    *_both("stdio 64", "official SDK", 30),
+    Target("in process, a call", 10, _figure("in process call: ours", "cpu"), at_most=True, unit="µs"),
+    Target(
+        "in process, a repaired argument adds",
+        20,
+        lambda figures: figures["in process repaired: ours"]["cpu"] - figures["in process call: ours"]["cpu"],
+        at_most=True,
+        unit="µs",
+    ),
+    Target(
+        "in process, a repaired call against one that fits",
+        10,
+        lambda figures: figures["in process repaired: ours"]["cpu"] / figures["in process call: ours"]["cpu"],
+        at_most=True,
+    ),
+    Target("import pegboard against bare", 2.5, _start("import pegboard", "cpu"), at_most=True),
+    Target("from pegboard import Board against bare", 2.5, _start("from pegboard import Board", "cpu"), at_most=True),
+    Target("pegboard --help against bare", 2.5, _start("pegboard --help", "cpu"), at_most=True),
+    Target("stdio child's first answer against bare", 2.5, _start(_CHILD, "wall"), at_most=True),
+    Target("stdio child, resident", 35, _figure(f"start {_CHILD}", "resident"), at_most=True, unit="MB"),
+    Target("memory per session", 1.0, _figure("kB per session: ours", "kB"), at_most=True, unit="kB"),
+    Target("memory per served call", 100, _figure("bytes per served call", "bytes"), at_most=True, unit="B"),
+)
+
+
+def judge(figures: Figures) -> str:
+    """A line a target: what is wanted, what was got, whether that is enough; unmeasured ones are left out."""
+    lines = [f"  {'':58} {'target':>10} {'got':>9}"]
+    for target in TARGETS:
+        try:
+            got = target.value(figures)
+        except KeyError:
+            continue
+        enough = got <= target.bound if target.at_most else got >= target.bound
+        bound = f"{'≤' if target.at_most else '≥'} {target.bound:g} {target.unit}"
+        lines.append(f"  {target.what:58} {bound:>10} {got:9.2f}  {'ok' if enough else 'short'}")
+    return "\n".join(lines)
