@@ -634,6 +634,21 @@ def test_a_declaration_that_cannot_work_names_its_line_and_the_fix(function: Cal
         tool_from_function(function)
 
 
+@pytest.mark.parametrize(
+    ("thing", "says"),
+    [
+        (Calculator, "Calculator is a class; hand over an instance or a method"),
+        (MemorySearch, "MemorySearch is a class; hand over an instance"),
+        (Calculator.add, r"add is a method without its object; hand over instance\.add"),
+        (5, "5 cannot be called"),
+        (lambda: None, "a lambda has no name of its own"),
+    ],
+)
+def test_what_is_no_function_is_refused(thing: Any, says: str) -> None:
+    with pytest.raises(DeclarationError, match=says):
+        tool_from_function(thing)
+
+
 @pytest.mark.parametrize("schema", [{}, {"type": "array"}, {"type": "object", "properties": {"a": {"type": "strin"}}}])
 def test_an_explicit_schema_is_checked_when_the_tool_is_made(schema: dict[str, Any]) -> None:
     def f(request: JsonRpcMessage) -> None: ...

@@ -69,6 +69,7 @@ class Inferred(Struct, frozen=True, kw_only=True):
 
 def infer(function: Callable[..., Any], is_injected: IsInjected, *, of_the_call: type | None = None) -> Inferred:
     """Read a function, method, callable object or partial; its first parameter is an `of_the_call`, annotated or not."""
+    _refuse_uncallable(function)
     inner = unwrap(function)
     source = source_of(function)
     hints = _hints_of_callable(function, inner)
@@ -191,6 +192,21 @@ def _says_nothing(shape: Shape) -> bool:
 
 def _is_union(annotation: Any) -> bool:
     return get_origin(annotation) is Union or type(annotation).__name__ == "UnionType"
+
+
+def _refuse_uncallable(function: Any) -> None:
+    if isinstance(function, type):
+        raise DeclarationError(
+            f"{function.__module__}.{function.__qualname__} is a class; hand over an instance or a method"
+        )
+    if not callable(function):
+        raise DeclarationError(f"{function!r:.80} cannot be called; a tool is a function or an object with __call__")
+    holder = getattr(function, "__qualname__", "").rpartition(".")[0]
+    if inspect.isfunction(function) and holder and not holder.endswith("<locals>"):
+        name, first = function.__name__, function.__code__.co_varnames[:1]
+        if first == ("self",):
+            where = source_of(function)
+            raise DeclarationError(f"{where}: {name} is a method without its object; hand over instance.{name}")
 
 
 def _read_parameter(parameter: inspect.Parameter, annotation: Any, docs: Docs, reader: Reader) -> Field:

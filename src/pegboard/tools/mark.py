@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from pegboard.errors import DeclarationError
 from pegboard.tools.infer import source_of
-from pegboard.tools.tool import Tool, ToolOptions
+from pegboard.tools.tool import ToolOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,7 +52,7 @@ def mark_of(function: Any) -> Mark | None:
     return mark if isinstance(mark, Mark) else None
 
 
-def find_marked(owner: Any) -> Iterator[tuple[Callable[..., Any] | Tool, Mark]]:
+def find_marked(owner: Any) -> Iterator[tuple[Callable[..., Any], Mark]]:
     """Every marked function of a module, or method of an object, in the order of definition."""
     names = vars(owner) if inspect.ismodule(owner) else _names_of(owner)
     for name in names:
