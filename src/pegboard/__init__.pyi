@@ -1,8 +1,35 @@
 from pegboard.board import Board as Board
+from pegboard.catalog.catalog import ToolCatalog as ToolCatalog
 from pegboard.client.client import Client as Client
+from pegboard.errors import InvalidArguments as InvalidArguments
 from pegboard.errors import ToolError as ToolError
 from pegboard.execution.context import CancellationToken as CancellationToken
 from pegboard.execution.context import Context as Context
+from pegboard.execution.hooks import Middleware as Middleware
 from pegboard.limits import Limits as Limits
+from pegboard.tools.constraints import Description as Description
+from pegboard.tools.constraints import EnumConstraint as EnumConstraint
+from pegboard.tools.constraints import Header as Header
+from pegboard.tools.constraints import MaxLength as MaxLength
+from pegboard.tools.constraints import MinLength as MinLength
+from pegboard.tools.constraints import Pattern as Pattern
+from pegboard.tools.constraints import Range as Range
+from pegboard.tools.infer import schema_of as schema_of
+from pegboard.tools.mark import tool as tool
+from pegboard.tools.media import Audio as Audio
+from pegboard.tools.media import File as File
+from pegboard.tools.media import Image as Image
+from pegboard.tools.media import Link as Link
+from pegboard.tools.message import JsonRpcMessage as JsonRpcMessage
+from pegboard.tools.message import ToolResponse as ToolResponse
+from pegboard.tools.parameters import Cardinality as Cardinality
+from pegboard.tools.parameters import Parameter as Parameter
+from pegboard.tools.parameters import ToolCallRequest as ToolCallRequest
+from pegboard.tools.parameters import ToolExecutionContext as ToolExecutionContext
+from pegboard.tools.parameters import ValueKind as ValueKind
+from pegboard.tools.problems import ParseError as ParseError
+from pegboard.tools.problems import ParseWarning as ParseWarning
+from pegboard.tools.result import ToolResult as ToolResult
+from pegboard.tools.tool import Tool as Tool
 
 __version__: str

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import pkgutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypeVar, overload
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Literal, TypeVar, Unpack, overload
 
-from pegboard.call import Handler, Json
+from pegboard.call import Around, Handler, Json
 from pegboard.catalog.catalog import ToolCatalog
+from pegboard.errors import DeclarationError
 from pegboard.execution.dispatch import Dispatcher
+from pegboard.execution.hooks import Middleware
+from pegboard.execution.pipeline import Attachment, Scope, check_middleware, compose
 from pegboard.execution.run import SPECIAL, Runner, settle
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
 from pegboard.limits import Limits
 from pegboard.serve import Settings, run
-from pegboard.tools.tool import Tool, tool_from_function
+from pegboard.tools.mark import find_marked
+from pegboard.tools.naming import check_name, snake_case
+from pegboard.tools.tool import Tool, ToolOptions, name_of, tool_from_function
 from pegboard.transports.asgi import AsgiApp
 from pegboard.transports.guard import Guard
 from pegboard.transports.http import HttpEndpoint
@@ -21,7 +30,38 @@ from pegboard.transports.http import HttpEndpoint
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Board:
+class NamedOptions(ToolOptions, total=False):
+    """The options of a tool, its name among them."""
+
+    name: str
+
+
+class Hanger(ABC):
+    """Whatever tools can be hung on."""
+
+    @abstractmethod
+    def add(self, tool: Tool | Callable[..., Any], **options: Unpack[NamedOptions]) -> Tool:
+        """Hang a Tool, or any callable with the options of `@board.tool`."""
+
+    @overload
+    def tool(self, name: F, /) -> F: ...
+    @overload
+    def tool(self, name: str | None = None, /, **options: Unpack[NamedOptions]) -> Callable[[F], F]: ...
+    def tool(self, name: Any = None, /, **options: Any) -> Any:
+        """Hang a function, which stays the function it is: `@board.tool` or `@board.tool("name", title=…)`."""
+        if name is not None and not isinstance(name, str):
+            return self.tool()(name)
+        if name is not None:
+            options["name"] = name
+
+        def hang(function: F) -> F:
+            self.add(function, **options)
+            return function
+
+        return hang
+
+
+class Board(Hanger):
     """One board of tools, reached by every agent through one endpoint."""
 
     def __init__(
@@ -40,10 +80,10 @@ class Board:
         self.services = Services()
         self.tools = ToolCatalog()
         self._title = title
-        self._arguments: Literal["lenient", "strict"] = arguments
         self._threads = Threads(self.limits.threads, self.limits.thread_queue)
-        self._runner = Runner(self.services, self._threads)
-        self._dispatcher = Dispatcher(self.tools, self._chain, instructions)
+        self._attached: list[Attachment] = []
+        self._runner = Runner(self.services, self._threads, arguments)
+        self._dispatcher = Dispatcher(self.tools, self._runner.handler, self._surround, instructions)
 
     @property
     def info(self) -> Mapping[str, Json]:
@@ -58,43 +98,16 @@ class Board:
 
     # -- hanging tools -----------------------------------------------------------------------------------------------
 
-    @overload
-    def tool(self, name: F, /) -> F: ...
-
-    @overload
-    def tool(
-        self,
-        name: str | None = None,
-        /,
-        *,
-        title: str | None = None,
-        description: str | None = None,
-        input_schema: Mapping[str, Json] | None = None,
-        output_schema: Mapping[str, Json] | None = None,
-        **options: Any,
-    ) -> Callable[[F], F]: ...
-
-    def tool(self, name: Any = None, /, **options: Any) -> Any:
-        """Hang a function on the board, as it is: `@board.tool` or `@board.tool("name", title=…, input_schema=…)`."""
-        if callable(name):
-            self.add(name)
-            return name
-        if name is not None:
-            options["name"] = name
-
-        def hang(function: F) -> F:
-            self.add(function, **options)
-            return function
-
-        return hang
-
-    def add(self, tool: Any, **options: Any) -> Tool:
+    def add(self, tool: Tool | Callable[..., Any], **options: Unpack[NamedOptions]) -> Tool:
         """Hang a Tool, or any callable with the options of `@board.tool`."""
         if isinstance(tool, Tool):
             made = tool.prepare(self._is_injected)
         else:
-            options.setdefault("arguments", self._arguments)
             made = tool_from_function(tool, is_injected=self._is_injected, **options)
+        for one in made.middleware:
+            check_middleware(one)
+            if isinstance(one, Middleware):
+                one.watch(self.tools.touch)
         self.tools.add(made)
         return made
 
@@ -102,11 +115,58 @@ class Board:
         """Take a tool down."""
         return self.tools.remove(name)
 
+    def discover(self, package: str | ModuleType | object) -> list[Tool]:
+        """Hang whatever is marked with `@tool` in a module, in every module of a package, or on an object."""
+        owner = import_module(package) if isinstance(package, str) else package
+        owners = [owner]
+        if isinstance(owner, ModuleType):
+            below = pkgutil.walk_packages(getattr(owner, "__path__", ()), owner.__name__ + ".")
+            owners += [import_module(found.name) for found in below]
+        made = [
+            self.add(function, **({"name": mark.name} if mark.name else {}), **mark.options)
+            for one in owners
+            for function, mark in find_marked(one)
+        ]
+        if not made:
+            raise DeclarationError(f"Nothing in {getattr(owner, '__name__', owner)!r} is marked with @tool")
+        return made
+
+    def group(self, name: str) -> Group:
+        """Tools under a common first name: `board.group("a").group("b")` hangs `c` as `a.b.c`."""
+        return Group(self, name)
+
+    def use(
+        self,
+        *middleware: Middleware | Around,
+        group: str | None = None,
+        category: str | None = None,
+        tag: str | None = None,
+        tool: str | Iterable[str] | None = None,
+        order: int | None = None,
+    ) -> None:
+        """Put middleware around the calls of all tools, or of a group, a category, a tag or named tools."""
+        targets: list[tuple[Scope, str]] = [
+            ("tool", name) for name in ([tool] if isinstance(tool, str) else tool or ())
+        ]
+        if group is not None:
+            targets.append(("group", group))
+        if category is not None:
+            targets.append(("category", category))
+        if tag is not None:
+            targets.append(("tag", tag))
+        for one in middleware:
+            check_middleware(one)
+            for scope, target in targets or [("board", "")]:
+                self._attached.append(Attachment(one, scope, target, order, len(self._attached)))
+            if isinstance(one, Middleware):
+                one.watch(self.tools.touch)
+        self.tools.touch()
+
     def _is_injected(self, annotation: object) -> bool:
         return annotation in SPECIAL or annotation in self.services
 
-    def _chain(self, tool: Tool) -> Handler:
-        return settle(tool, self._runner.handler(tool))
+    def _surround(self, tool: Tool | None, inner: Handler) -> Handler:
+        return settle(compose(self._attached, tool, inner))
 
     # -- serving -----------------------------------------------------------------------------------------------------
 
@@ -129,3 +189,27 @@ class Board:
         guard = Guard(hosts=hosts, origins=origins)
         endpoint = HttpEndpoint(self.handler, self.info, limits=self.limits, guard=guard)
         return AsgiApp(endpoint, self.limits, path=path)
+
+
+class Group(Hanger):
+    """Tools of a board under a common first name."""
+
+    def __init__(self, board: Board, name: str) -> None:
+        check_name(name, "group")
+        self.board = board
+        self.name = name
+
+    def group(self, name: str) -> Group:
+        return Group(self.board, f"{self.name}.{name}")
+
+    def add(self, tool: Tool | Callable[..., Any], **options: Unpack[NamedOptions]) -> Tool:
+        """As `board.add`, under the group's name."""
+        if isinstance(tool, Tool):
+            tool.name = f"{self.name}.{tool.name}"
+        else:
+            options["name"] = f"{self.name}.{options.get('name') or snake_case(name_of(tool))}"
+        return self.board.add(tool, **options)
+
+    def use(self, *middleware: Middleware | Around, order: int | None = None) -> None:
+        """Put middleware around the calls of this group's tools."""
+        self.board.use(*middleware, group=self.name, order=order)

@@ -6,10 +6,12 @@ speaks revision 2026-07-28; older clients are translated before a Call exists an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from msgspec import Raw, Struct, field
+import msgspec
+from msgspec import UNSET, Raw, Struct, field, structs
 
 Json: TypeAlias = Any
 RequestId: TypeAlias = str | int
@@ -45,16 +47,75 @@ class Channel(Protocol):
 
 
 class Call(Struct, kw_only=True):
-    """One request on its walk: what was asked, by whom, and what the walk has found out so far."""
+    """One request on its walk: what was asked, by whom, and what the walk has found out so far.
+
+    `raw` are the arguments as the bytes that came, `tool` what the call is for once that is known, `parsed` its
+    arguments once they have been read, `failed` whether its result is an error for the model.
+    """
 
     method: str
     caller: Caller
     channel: Channel
     id: RequestId | None = None
     name: str = ""
-    arguments: Raw = EMPTY_OBJECT
+    raw: Raw = EMPTY_OBJECT
     params: Raw = EMPTY_OBJECT
     token: ProgressToken | None = None
+    tool: Any = None
+    parsed: Any = None
+    failed: bool = False
+    _sent: Json = UNSET
+    _state: dict[str, Any] | None = None
+    _task: asyncio.Task[Any] | None = None
+
+    @property
+    def arguments(self) -> Json:
+        """The arguments as sent, before any repair; decoded when first looked at."""
+        if self._sent is UNSET:
+            self._sent = msgspec.json.decode(self.raw)
+        return self._sent
+
+    @property
+    def warnings(self) -> Sequence[Any]:
+        """The repairs that the arguments needed, once they have been read."""
+        return () if self.parsed is None else self.parsed.warnings
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """A place for hooks to keep things for the time of this call."""
+        if self._state is None:
+            self._state = {}
+        return self._state
+
+    @property
+    def principal(self) -> str:
+        return self.caller.principal
+
+    @property
+    def client(self) -> Mapping[str, Json]:
+        return self.caller.client
+
+    @property
+    def session(self) -> str:
+        return self.caller.session
+
+    @property
+    def transport(self) -> str:
+        return self.caller.transport
+
+    @property
+    def version(self) -> str:
+        """The revision that the caller speaks."""
+        return self.caller.version
+
+    def with_arguments(self, arguments: Json) -> Call:
+        """The same call with other arguments, for an `around` to hand on."""
+        return structs.replace(self, raw=Raw(msgspec.json.encode(arguments)), parsed=None, _sent=UNSET)
+
+    def cancel(self) -> None:
+        """Stop the call from within one of its hooks, or from a task that one of them started."""
+        if self._task is not None:
+            self._task.cancel()
 
 
 class Kept(Struct, frozen=True):

@@ -39,10 +39,14 @@ class ToolCatalog:
         """The tool of exactly that name; UnknownTool with the closest ones if there is none."""
         tool = self._tools.get(name)
         if tool is None:
-            close = self.suggest(name)
-            hint = f", did you mean {' or '.join(map(repr, close))}?" if close else ""
-            raise UnknownTool(f"Unknown tool: {name[:128]!r}{hint}", {"suggestions": close} if close else None)
+            raise self.unknown(name)
         return tool
+
+    def unknown(self, name: str) -> UnknownTool:
+        """The refusal of a name we do not have."""
+        close = self.suggest(name)
+        hint = f", did you mean {' or '.join(map(repr, close))}?" if close else ""
+        return UnknownTool(f"Unknown tool: {name[:128]!r}{hint}", {"suggestions": close} if close else None)
 
     def suggest(self, name: str) -> list[str]:
         """Up to three names that are close to one we do not have."""
@@ -71,6 +75,10 @@ class ToolCatalog:
         del self._folded[fold(name)]
         self._changed()
         return tool
+
+    def touch(self) -> None:
+        """Something about the tools changed that their list does not show: chains are made anew."""
+        self.generation += 1
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Be called after each change."""

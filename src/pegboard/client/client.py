@@ -104,7 +104,7 @@ class Client:
             channel=_Direct(progress),
             id=self._ids,
             name=name,
-            arguments=arguments,
+            raw=arguments,
             token=None if progress is None else self._ids,
         )
         reply: Done = await self._board.handler(call)

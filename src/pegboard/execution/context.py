@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Awaitable, Coroutine, Generator, Mapping
 from typing import Any, TypeVar
@@ -102,3 +103,9 @@ class Context:
         if threading.get_ident() == self._thread:
             return work
         return _Settled(asyncio.run_coroutine_threadsafe(work, self._loop).result())
+
+
+def tell_step(context: Context, message: str) -> Awaitable[None]:
+    """Tell the caller that the work has come one step further than it last heard, and what the step was."""
+    reached = context._reached
+    return context.progress(1 if reached is None else math.floor(reached) + 1, None, message)

@@ -15,10 +15,17 @@ from pegboard.tools.tool import Tool
 class Dispatcher:
     """A Handler for all methods of a board; the chain of each tool is made at its first call after a change."""
 
-    def __init__(self, catalog: ToolCatalog, chain: Callable[[Tool], Handler], instructions: str | None) -> None:
+    def __init__(
+        self,
+        catalog: ToolCatalog,
+        run: Callable[[Tool], Handler],
+        surround: Callable[[Tool | None, Handler], Handler],
+        instructions: str | None,
+    ) -> None:
         self._catalog = catalog
-        self._chain = chain
-        self._chains: dict[str, Handler] = {}
+        self._run = run
+        self._surround = surround
+        self._chains: dict[str, tuple[Tool, Handler]] = {}
         self._generation = catalog.generation
         self._discovered = Kept(_discovery(instructions))
         self._methods: Mapping[str, Handler] = {
@@ -47,10 +54,18 @@ class Dispatcher:
         if self._generation != self._catalog.generation:
             self._chains.clear()
             self._generation = self._catalog.generation
-        chain = self._chains.get(call.name)
-        if chain is None:
-            chain = self._chains[call.name] = self._chain(self._catalog.find(call.name))
+        found = self._chains.get(call.name)
+        if found is None:
+            tool = self._catalog.get(call.name)
+            if tool is None:
+                return await self._surround(None, self._unknown)(call)
+            found = self._chains[call.name] = tool, self._surround(tool, self._run(tool))
+        call.tool, chain = found
         return await chain(call)
+
+    async def _unknown(self, call: Call) -> Reply:
+        """What the board's middleware goes around when nobody knows the tool."""
+        raise self._catalog.unknown(call.name)
 
 
 def _discovery(instructions: str | None) -> Mapping[str, Json]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import aclosing, closing
+from typing import Any, TypeAlias
 
-from pegboard.call import Call, Done, Handler, Notice, Reply
+from pegboard.call import Call, Done, Handler, Reply
 from pegboard.errors import InvalidArguments, Refusal, ToolError
-from pegboard.execution.context import CancellationToken, Context
+from pegboard.execution.context import CancellationToken, Context, tell_step
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
 from pegboard.tools.message import JsonRpcMessage
@@ -18,10 +19,13 @@ from pegboard.tools.parameters import ToolCallRequest, ToolExecutionContext
 from pegboard.tools.problems import render
 from pegboard.tools.result import Teller, tell_error, tell_parse_errors, with_warnings
 from pegboard.tools.tool import Tool
-from pegboard.tools.work import Parsed
+from pegboard.tools.work import Mode, Parsed
 
 _log = logging.getLogger("pegboard.tools")
 _NOTHING: Mapping[str, Any] = {}
+
+OnLeave: TypeAlias = Callable[["asyncio.Future[None]"], None] | None
+Begin: TypeAlias = Callable[[Call, Any, Mapping[str, Any], OnLeave], Coroutine[Any, Any, Any]]
 
 SPECIAL = frozenset({Context, CancellationToken, JsonRpcMessage, ToolExecutionContext})
 """Types that a tool's parameter may have to be given the call itself, in one of its forms."""
@@ -30,18 +34,20 @@ SPECIAL = frozenset({Context, CancellationToken, JsonRpcMessage, ToolExecutionCo
 class Runner:
     """Makes the innermost Handler of each tool of a board."""
 
-    def __init__(self, services: Services, threads: Threads) -> None:
+    def __init__(self, services: Services, threads: Threads, arguments: Mode = "lenient") -> None:
         self._services = services
         self._threads = threads
+        self._arguments: Mode = arguments
 
     def handler(self, tool: Tool) -> Handler:
         """The walk from raw arguments to a result; it raises what the tool raises."""
         parse, tell = tool.parse, Teller(tool.output_schema, name=tool.name).tell
         perform = self._performer(tool)
         passes = tool.on_parse_error == "pass"
+        mode = self._arguments
 
         async def run(call: Call) -> Reply:
-            parsed = parse(call.arguments)
+            parsed = call.parsed = parse(call.raw, mode)
             if parsed.errors and not passes:
                 raise InvalidArguments(render(parsed.errors, tool.name), parsed.errors)
             done = tell(await perform(call, parsed), call.id)
@@ -71,7 +77,7 @@ class Runner:
         if not wanted:
 
             async def perform(call: Call, parsed: Parsed) -> Any:
-                return await begin(call, parsed.value, _NOTHING)
+                return await begin(call, parsed.value, _NOTHING, None)
 
             # The commonest tool of all: a coroutine function of plain arguments.
             return (lambda call, parsed: invoke(parsed.value, _NOTHING)) if tool.kind == "async" else perform
@@ -86,59 +92,59 @@ class Runner:
                 supplied[name] = _special(kind, call, parsed, token, tool)
             try:
                 if not asked:
-                    return await begin(call, parsed.value, supplied)
+                    return await begin(call, parsed.value, supplied, None)
                 async with self._services.scope() as scope:
                     for name, kind in asked.items():
                         supplied[name] = await scope.get(kind)
-                    return await begin(call, parsed.value, supplied)
+                    return await begin(call, parsed.value, supplied, scope.outlast)
             except asyncio.CancelledError:
                 token.cancel()
                 raise
 
         return perform_supplied
 
-    def _begin(self, tool: Tool) -> Callable[[Call, Any, Mapping[str, Any]], Any]:
+    def _begin(self, tool: Tool) -> Begin:
         invoke, threads = tool.invoke, self._threads
         match tool.kind:
             case "async":
 
-                async def begin(call: Call, value: Any, supplied: Mapping[str, Any]) -> Any:
+                async def begin(call: Call, value: Any, supplied: Mapping[str, Any], on_leave: OnLeave) -> Any:
                     return await invoke(value, supplied)
 
             case "async_generator":
 
-                async def begin(call: Call, value: Any, supplied: Mapping[str, Any]) -> Any:
-                    return [await _said(call, index, item) async for index, item in _numbered(invoke(value, supplied))]
+                async def begin(call: Call, value: Any, supplied: Mapping[str, Any], on_leave: OnLeave) -> Any:
+                    return await _exhaust_async(invoke(value, supplied), call, _context(call, supplied))
 
             case "generator":
 
-                async def begin(call: Call, value: Any, supplied: Mapping[str, Any]) -> Any:
-                    loop = asyncio.get_running_loop()
+                async def begin(call: Call, value: Any, supplied: Mapping[str, Any], on_leave: OnLeave) -> Any:
+                    context = _context(call, supplied)
+                    left: list[asyncio.Future[None]] = []
 
-                    def drain() -> list[Any]:
-                        return [
-                            asyncio.run_coroutine_threadsafe(_said(call, index, item), loop).result()
-                            if call.token is not None
-                            else item
-                            for index, item in enumerate(invoke(value, supplied), 1)
-                        ]
+                    def leave(returned: asyncio.Future[None]) -> None:
+                        left.append(returned)
+                        if on_leave is not None:
+                            on_leave(returned)
 
-                    return await threads.run(drain)
+                    return await threads.run(
+                        lambda: _exhaust(invoke(value, supplied), call, context, left), on_leave=leave
+                    )
 
             case _ if tool.inline:
 
-                async def begin(call: Call, value: Any, supplied: Mapping[str, Any]) -> Any:
+                async def begin(call: Call, value: Any, supplied: Mapping[str, Any], on_leave: OnLeave) -> Any:
                     return invoke(value, supplied)
 
             case _:
 
-                async def begin(call: Call, value: Any, supplied: Mapping[str, Any]) -> Any:
-                    return await threads.run(invoke, value, supplied)
+                async def begin(call: Call, value: Any, supplied: Mapping[str, Any], on_leave: OnLeave) -> Any:
+                    return await threads.run(invoke, value, supplied, on_leave=on_leave)
 
         return begin
 
 
-def settle(tool: Tool, inner: Handler) -> Handler:
+def settle(inner: Handler) -> Handler:
     """Turn whatever a tool or a hook raised into a result for the model; only Refusals and cancellation pass."""
 
     async def settled(call: Call) -> Reply:
@@ -150,23 +156,21 @@ def settle(tool: Tool, inner: Handler) -> Handler:
             return tell_parse_errors(refused.message, refused.errors)
         except ToolError as error:
             return tell_error(error.message, error.meta)
-        except GeneratorExit:
-            raise
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            return _failed(tool, "it cancelled itself")
+            return _failed(call.name, "it cancelled itself")
         except BaseException as exception:  # noqa: BLE001 — SystemExit of a tool ends its call and nothing else
-            return _failed(tool, type(exception).__name__, exception)
+            return _failed(call.name, type(exception).__name__, exception)
 
     return settled
 
 
-def _failed(tool: Tool, how: str, exception: BaseException | None = None) -> Done:
+def _failed(name: str, how: str, exception: BaseException | None = None) -> Done:
     error_id = secrets.token_hex(4)
-    _log.error("tool %s failed (%s), error id %s", tool.name, how, error_id, exc_info=exception)
-    return tell_error(f"{tool.name} failed, error id {error_id}")
+    _log.error("tool %s failed (%s), error id %s", name, how, error_id, exc_info=exception)
+    return tell_error(f"{name} failed, error id {error_id}")
 
 
 def _special(kind: Any, call: Call, parsed: Parsed, token: CancellationToken, tool: Tool) -> Any:
@@ -181,24 +185,42 @@ def _special(kind: Any, call: Call, parsed: Parsed, token: CancellationToken, to
             tool_name=tool.name,
             tool_call_id="" if call.id is None else str(call.id),
             arguments=parsed.arguments,
-            raw_arguments=bytes(call.arguments).decode(),
+            raw_arguments=bytes(call.raw).decode(),
             warnings=parsed.warnings,
             errors=parsed.errors,
         )
     )
 
 
-async def _numbered(items: Any) -> Any:
-    index = 0
-    async for item in items:
-        index += 1
-        yield index, item
+def _context(call: Call, supplied: Mapping[str, Any]) -> Context:
+    """The tool's own Context if it asked for one, so that what both tell goes on increasing."""
+    own = next((value for value in supplied.values() if isinstance(value, Context)), None)
+    return Context(call, CancellationToken(), asyncio.get_running_loop()) if own is None else own
 
 
-async def _said(call: Call, index: int, item: Any) -> Any:
-    """Tell the caller of a yielded value, if it asked for progress."""
-    if call.token is not None:
-        message = item if isinstance(item, str) else repr(item)[:200]
-        params = {"progressToken": call.token, "progress": index, "message": message}
-        await call.channel.emit(Notice("notifications/progress", params))
-    return item
+async def _exhaust_async(yielded: AsyncGenerator[Any, None], call: Call, context: Context) -> list[Any]:
+    """All that a generator yields, each told to a caller that asked for progress."""
+    items = []
+    async with aclosing(yielded):
+        async for item in yielded:
+            items.append(item)
+            if call.token is not None:
+                await tell_step(context, _text(item))
+    return items
+
+
+def _exhaust(yielded: Generator[Any, None, None], call: Call, context: Context, left: Sequence[object]) -> list[Any]:
+    """The same in a thread, which stops at the next value once its caller has left."""
+    items = []
+    with closing(yielded):
+        for item in yielded:
+            if left:
+                break
+            items.append(item)
+            if call.token is not None:
+                tell_step(context, _text(item))
+    return items
+
+
+def _text(item: Any) -> str:
+    return item if isinstance(item, str) else repr(item)[:200]

@@ -17,6 +17,8 @@ from msgspec import Struct
 
 from pegboard.errors import DeclarationError
 
+_log = logging.getLogger("pegboard.tools")
+
 Lifetime = Literal["call", "app"]
 
 
@@ -36,6 +38,7 @@ class Services:
         self._instances: dict[Any, Any] = {}
         self._making: dict[Any, asyncio.Lock] = {}
         self._clean_up = AsyncExitStack()
+        self._lingering: set[asyncio.Task[None]] = set()
         self.value(logging.Logger, logging.getLogger("pegboard.tools"))
 
     def __contains__(self, kind: object) -> bool:
@@ -55,8 +58,23 @@ class Services:
             raise DeclarationError(f"The factory for {_name(kind)} must be callable, got {type(make).__name__}")
         if lifetime not in ("call", "app"):
             raise DeclarationError(f"lifetime must be 'call' or 'app', got {lifetime!r}")
-        self._recipes[kind] = Recipe(make, _needs(kind, make), lifetime)
+        needs = _needs(kind, make)
+        self._check_circle(kind, needs)
+        self._recipes[kind] = Recipe(make, needs, lifetime)
         self._instances.pop(kind, None)
+
+    def _check_circle(self, kind: object, needs: Mapping[str, Any]) -> None:
+        """Whichever factory closes a circle is refused: none of those in it could ever be made."""
+        ways: list[tuple[Any, ...]] = [(kind, need) for need in needs.values()]
+        while ways:
+            way = ways.pop()
+            if way[-1] == kind:
+                raise DeclarationError(
+                    f"The factory for {_name(kind)} needs itself: {' → '.join(map(_name, way))}; break the circle"
+                )
+            recipe = self._recipes.get(way[-1])
+            if recipe is not None:
+                ways.extend((*way, need) for need in recipe.needs.values())
 
     @contextmanager
     def override(self, kind: object, instance: object) -> Iterator[None]:
@@ -78,7 +96,16 @@ class Services:
     async def scope(self) -> AsyncIterator[Scope]:
         """The instances of one call; what they have to clean up is cleaned up when the call ends."""
         async with AsyncExitStack() as stack:
-            yield Scope(self, stack)
+            scope = Scope(self, stack)
+            try:
+                yield scope
+            except asyncio.CancelledError:
+                if scope.user is not None:
+                    # The thread still uses what it was given: nothing of it may go to another call before.
+                    task = asyncio.ensure_future(_clean_up_after(scope.user, stack.pop_all()))
+                    self._lingering.add(task)
+                    task.add_done_callback(self._lingering.discard)
+                raise
 
     async def close(self) -> None:
         """Clean up what lived with the application, the newest first."""
@@ -87,9 +114,15 @@ class Services:
         await stack.aclose()
 
     def recipe(self, kind: object) -> Recipe:
-        return self._recipes[kind]
+        """How to come by an instance of `kind`."""
+        recipe = self._recipes.get(kind)
+        if recipe is None:
+            raise DeclarationError(
+                f"Nothing supplies {_name(kind)}, which a factory needs; register it with board.services.value or factory"
+            )
+        return recipe
 
-    async def shared(self, kind: object, recipe: Recipe, scope: Scope) -> Any:
+    async def shared(self, kind: object, recipe: Recipe) -> Any:
         """The application's instance, made by whoever asks first while the others wait."""
         if kind in self._instances:
             return self._instances[kind]
@@ -98,24 +131,31 @@ class Services:
             if kind not in self._instances:
                 whole = Scope(self, self._clean_up)
                 self._instances[kind] = await whole.make(recipe)
-        return self._instances[kind]
+                # A lock belongs to the loop it was waited for on; the next application may run on another.
+                self._making.pop(kind, None)
+            return self._instances[kind]
 
 
 class Scope:
     """Instances for one call."""
 
-    __slots__ = ("_made", "_services", "_stack")
+    __slots__ = ("_made", "_services", "_stack", "user")
 
     def __init__(self, services: Services, stack: AsyncExitStack) -> None:
         self._services = services
         self._stack = stack
         self._made: dict[Any, Any] = {}
+        self.user: asyncio.Future[None] | None = None
+
+    def outlast(self, user: asyncio.Future[None]) -> None:
+        """Keep the instances for one who goes on using them after the call is cancelled, until this is done."""
+        self.user = user
 
     async def get(self, kind: object) -> Any:
         """The instance for `kind`; the same one each time within a call."""
         recipe = self._services.recipe(kind)
         if recipe.lifetime == "app":
-            return await self._services.shared(kind, recipe, self)
+            return await self._services.shared(kind, recipe)
         if kind not in self._made:
             self._made[kind] = await self.make(recipe)
         return self._made[kind]
@@ -130,6 +170,17 @@ class Scope:
         if inspect.isgenerator(made):
             return self._stack.enter_context(contextmanager(lambda: made)())
         return made
+
+
+async def _clean_up_after(user: asyncio.Future[None], stack: AsyncExitStack) -> None:
+    try:
+        async with stack:
+            await user
+            raise asyncio.CancelledError
+    except asyncio.CancelledError:
+        pass
+    except Exception:  # noqa: BLE001 — the call it belongs to is over, the log is all that is left to tell
+        _log.exception("a service failed to clean up after a cancelled call")
 
 
 def _needs(kind: object, make: Callable[..., Any]) -> Mapping[str, Any]:

@@ -1,10 +1,10 @@
 """Threads for synchronous tools: bounded, daemonic, with one wake-up of the loop for all that finished meanwhile.
 
 Theory of operation. Jobs wait in one queue; a thread is started when a job comes and none is idle, up to the limit.
-A finished job goes onto a deque, and the first to put one there since the loop last looked wakes the loop: however
-many finish together, the loop is woken once. A caller that is cancelled leaves at once; its thread cannot be stopped
-and keeps its place until the function returns. The threads are daemons, so a function that never returns does not
-keep the process from ending.
+A finished job goes into the tray of the loop it came from, and the first to put one there since that loop last looked
+wakes it: however many finish together, the loop is woken once. A caller that is cancelled leaves at once; its thread
+cannot be stopped and keeps its place until the function returns. The threads are daemons, so a function that never
+returns does not keep the process from ending.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, TypeAlias
+from typing import Any
 
 from pegboard.errors import ToolError
-
-_Job: TypeAlias = tuple["asyncio.Future[Any]", contextvars.Context, Callable[..., Any], tuple[Any, ...]]
 
 
 class Raised:
@@ -31,82 +29,25 @@ class Raised:
         self.exception = exception
 
 
-class Threads:
-    """A pool of threads for one event loop, started when first needed."""
+class Tray:
+    """The finished jobs of one event loop, until it collects them."""
 
-    def __init__(self, limit: int, waiting: int) -> None:
-        self._limit = limit
-        self._waiting = waiting
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+    __slots__ = ("_finished", "_woken", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
         self._finished: deque[tuple[asyncio.Future[Any], Any]] = deque()
-        self._lock = threading.Lock()
-        self._started = 0
-        self._unfinished = 0
         self._woken = False
-        self._loop: asyncio.AbstractEventLoop | None = None
 
-    @property
-    def busy(self) -> int:
-        """How many threads are at work, those whose caller has left included."""
-        return min(self._unfinished, self._started)
-
-    async def run(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Run the function in a thread, in a copy of this call's context; raises what it raises."""
-        loop = self._loop
-        if loop is None:
-            loop = self._loop = asyncio.get_running_loop()
-        with self._lock:
-            spare = self._started - self._unfinished
-            if spare <= 0 and self._started < self._limit:
-                self._started += 1
-                threading.Thread(target=self._work, name=f"pegboard-{self._started}", daemon=True).start()
-            elif -spare >= self._waiting:
-                raise ToolError(
-                    f"busy: all {self._limit} threads are at work and {self._waiting} calls wait; try again later"
-                )
-            self._unfinished += 1
-        future: asyncio.Future[Any] = loop.create_future()
-        self._jobs.put((future, contextvars.copy_context(), function, args))
-        outcome = await future
-        if type(outcome) is Raised:
-            raise outcome.exception
-        return outcome
-
-    def close(self) -> None:
-        """Let the threads end as they become idle."""
-        for _ in range(self._started):
-            self._jobs.put(None)
-
-    def _work(self) -> None:
-        while True:
-            job = self._jobs.get()
-            if job is None:
-                return
-            future, context, function, args = job
-            outcome: Any = None
-            # A caller that left while its job waited has nobody to tell: the function is not begun.
-            if not future.cancelled():
-                try:
-                    outcome = context.run(function, *args)
-                except BaseException as exception:  # noqa: BLE001 — an author's SystemExit ends the call, not the thread
-                    outcome = Raised(exception)
-            del job, context, function, args
-            # Counted before told: whoever is told may come back at once and shall find this thread free.
-            with self._lock:
-                self._unfinished -= 1
-            self._tell(future, outcome)
-            del future, outcome
-
-    def _tell(self, future: asyncio.Future[Any], outcome: Any) -> None:
+    def put(self, future: asyncio.Future[Any], outcome: Any) -> None:
+        """Lay an outcome there, from any thread."""
         self._finished.append((future, outcome))
         if not self._woken:
             self._woken = True
-            loop = self._loop
-            if loop is not None and not loop.is_closed():
-                try:
-                    loop.call_soon_threadsafe(self._collect)
-                except RuntimeError:
-                    return  # the loop closed between the two lines
+            try:
+                self.loop.call_soon_threadsafe(self._collect)
+            except RuntimeError:
+                return  # the loop is closed: nobody waits any more
 
     def _collect(self) -> None:
         # Lowered before the deque is read: what is put there after our last look wakes the loop again.
@@ -116,3 +57,117 @@ class Threads:
             future, outcome = finished.popleft()
             if not future.done():
                 future.set_result(outcome)
+
+
+class Job:
+    """One function on its way through a thread; what changes is changed under the pool's lock."""
+
+    __slots__ = ("args", "begun", "context", "function", "future", "left", "returned", "tray")
+
+    def __init__(
+        self, future: asyncio.Future[Any], tray: Tray, function: Callable[..., Any], args: tuple[Any, ...]
+    ) -> None:
+        self.future = future
+        self.tray = tray
+        self.context = contextvars.copy_context()
+        self.function = function
+        self.args = args
+        self.begun = False
+        self.returned = False
+        self.left: asyncio.Future[None] | None = None
+
+
+class Threads:
+    """A pool of threads, started when first needed, for whichever event loop asks."""
+
+    def __init__(self, limit: int, waiting: int) -> None:
+        self._limit = limit
+        self._waiting = waiting
+        self._jobs: SimpleQueue[Job] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._started = 0
+        self._unfinished = 0
+        self._abandoned = 0
+        self._tray: Tray | None = None
+
+    @property
+    def busy(self) -> int:
+        """How many threads are at work, those whose caller has left included."""
+        return min(self._unfinished, self._started)
+
+    @property
+    def abandoned(self) -> int:
+        """How many threads are at work for a caller that has left."""
+        return self._abandoned
+
+    async def run(
+        self, function: Callable[..., Any], *args: Any, on_leave: Callable[[asyncio.Future[None]], None] | None = None
+    ) -> Any:
+        """Run the function in a thread, in a copy of this call's context; raises what it raises.
+
+        Cancelled while the function runs, it calls `on_leave` with a future that is done once the function has returned.
+        """
+        loop = asyncio.get_running_loop()
+        tray = self._tray
+        if tray is None or tray.loop is not loop:
+            tray = self._tray = Tray(loop)
+        with self._lock:
+            self._make_room()
+            self._unfinished += 1
+        job = Job(loop.create_future(), tray, function, args)
+        self._jobs.put(job)
+        try:
+            outcome = await job.future
+        except asyncio.CancelledError:
+            left = self._leave(job)
+            if left is not None and on_leave is not None:
+                on_leave(left)
+            raise
+        if type(outcome) is Raised:
+            raise outcome.exception
+        return outcome
+
+    def _make_room(self) -> None:
+        if self._abandoned >= self._limit:
+            raise ToolError(f"busy: all {self._limit} threads are held by calls nobody waits for; try again later")
+        spare = self._started - self._unfinished
+        if spare <= 0 and self._started < self._limit:
+            threading.Thread(target=self._work, name=f"pegboard-{self._started + 1}", daemon=True).start()
+            self._started += 1
+        elif -spare >= self._waiting:
+            raise ToolError(
+                f"busy: all {self._limit} threads are at work and {self._waiting} calls wait; try again later"
+            )
+
+    def _leave(self, job: Job) -> asyncio.Future[None] | None:
+        with self._lock:
+            if not job.begun or job.returned:
+                return None
+            job.left = job.tray.loop.create_future()
+            self._abandoned += 1
+            return job.left
+
+    def _work(self) -> None:
+        while True:
+            job = self._jobs.get()
+            with self._lock:
+                # A caller that left while its job waited has nobody to tell: the function is not begun.
+                job.begun = not job.future.cancelled()
+            outcome: Any = None
+            if job.begun:
+                try:
+                    outcome = job.context.run(job.function, *job.args)
+                except BaseException as exception:  # noqa: BLE001 — an author's SystemExit ends the call, not the thread
+                    outcome = Raised(exception)
+            # Counted before told: whoever is told may come back at once and shall find this thread free.
+            with self._lock:
+                job.returned = True
+                self._unfinished -= 1
+                if job.left is not None:
+                    self._abandoned -= 1
+            if job.left is None:
+                job.tray.put(job.future, outcome)
+            else:
+                job.tray.put(job.left, None)
+            # Nothing of a call lives on in a thread that waits for the next.
+            del job, outcome

@@ -130,7 +130,7 @@ def _children(value: Any) -> Iterator[tuple[str | int, Any]] | None:
     if isinstance(value, dict):
         return ((_readable(key), child) for key, child in value.items())
     if isinstance(value, list | tuple | set | frozenset):
-        return enumerate(value)  # type: ignore[return-value]  # an int is one of the two kinds of step
+        return enumerate(value)
     if isinstance(value, type):
         return None
     if isinstance(value, msgspec.Struct):

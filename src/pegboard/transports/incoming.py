@@ -22,7 +22,9 @@ _REMEMBERED_BYTES: Final = 2048
 
 def is_modern(params: Params) -> bool:
     """Whether a request carries the modern envelope."""
-    return _MODERN_MARK in bytes(params.meta)
+    meta = bytes(params.meta)
+    # Some write the slash of the name as an escape.
+    return _MODERN_MARK in meta or (b"\\" in meta and read_meta(meta).version is not UNSET)
 
 
 class ModernCallers:
@@ -97,7 +99,7 @@ def make_call(
         channel=channel,
         id=request_id,
         name=about,
-        arguments=EMPTY_OBJECT if params.arguments is NOTHING else params.arguments,
+        raw=EMPTY_OBJECT if params.arguments is NOTHING else params.arguments,
         params=message.params,
         token=token,
     )
