@@ -65,7 +65,7 @@ class Reader:
     """Bytes go in by `feed`; whole requests line up in `ready`, and `refusal` is what to say after the last of them."""
 
     __slots__ = (
-        "_chunks", "_dropped", "_feed", "_head", "_headers", "_held", "_keep", "_limits", "_modern", "_parser", "_peer",
+        "_chunks", "_dropped", "_feed", "_head", "_headers", "_held", "_keep", "_limits", "_modern", "_owed", "_parser", "_peer",
         "_raw", "_repeated", "_secure", "_server", "_target", "_unweighed", "completed", "continues", "ready", "received", "refusal",
         "stage",
     )  # fmt: skip
@@ -93,6 +93,7 @@ class Reader:
         self._unweighed = False
         self._held = 0
         self._raw = -1
+        self._owed = 0
         self._parser = HttpRequestParser(self)
         self._feed = self._parser.feed_data
 
@@ -102,12 +103,15 @@ class Reader:
             return
         self.completed = False
         self._unweighed = self.stage == HEAD or len(data) > self._limits.head_bytes
-        try:
-            self._feed(data)
-        except HttpParserUpgrade as upgrade:
-            self._pass_over_upgrade(data, upgrade)
-        except HttpParserError as error:
-            self._end_with(error)
+        if self._owed:
+            self._pass_over_upgrade(memoryview(data))
+        else:
+            try:
+                self._feed(data)
+            except HttpParserUpgrade as upgrade:
+                self._pass_over_upgrade(memoryview(data)[upgrade.args[0] :])
+            except HttpParserError as error:
+                self._end_with(error)
         if self.stage:
             self._weigh_part(len(data))
 
@@ -180,6 +184,8 @@ class Reader:
             raise Unfit(refuse_large_body(self._limits.body_bytes))
 
     def on_message_complete(self) -> None:
+        if self._owed:
+            return
         body = b""
         chunks = self._chunks
         if chunks:
@@ -225,29 +231,35 @@ class Reader:
 
     def _check_wishes(self) -> None:
         headers = self._headers
-        if self._parser.should_upgrade() and (
-            headers.get(b"content-length", b"0").strip(b"0") or b"transfer-encoding" in headers
-        ):
-            raise Unfit(refuse(400, "A request to upgrade the connection has no body."))
+        if self._parser.should_upgrade():
+            if b"transfer-encoding" in headers:
+                raise Unfit(refuse(400, "A request to upgrade the connection has a body of known length, or none."))
+            self._owed = int(headers.get(b"content-length", b"0"))
         expected = headers.get(b"expect")
         if expected is not None and self._modern:
             if expected.lower() != b"100-continue":
                 raise Unfit(refuse(417, "The only expectation met is 100-continue."))
             self.continues = True
 
-    def _pass_over_upgrade(self, data: bytes, upgrade: HttpParserUpgrade) -> None:
-        """Upgrades are declined by answering in HTTP/1.1: what follows is the next request."""
-        rest = memoryview(data)
-        while True:
-            rest = rest[upgrade.args[0] :]
+    def _pass_over_upgrade(self, rest: memoryview) -> None:
+        """Decline upgrades by reading on in HTTP/1.1; llhttp believes that such a request has no body, but some clients send one."""
+        while self.stage != ENDED:
+            if self._owed:
+                body = bytes(rest[: self._owed])
+                rest = rest[len(body) :]
+                self._owed -= len(body)
+                if body:
+                    self.on_body(body)
+                if self._owed:
+                    return
+                self.on_message_complete()
             try:
                 self._feed(rest)
                 return
-            except HttpParserUpgrade as another:
-                upgrade = another
+            except HttpParserUpgrade as upgrade:
+                rest = rest[upgrade.args[0] :]
             except HttpParserError as error:
                 self._end_with(error)
-                return
 
     def _end_with(self, error: HttpParserError) -> None:
         cause = error.__context__
