@@ -12,8 +12,7 @@ import pytest
 from pegboard import Board, Client
 from pegboard.client.client import CallResult
 from pegboard.errors import DeclarationError, ToolError
-
-SOON = 20.0
+from tests.waiting import SOON, until
 
 
 class Settings:
@@ -337,9 +336,7 @@ async def test_a_service_in_use_by_an_abandoned_thread_is_cleaned_up_after_the_t
             await calling
         assert events == []
         go.set()
-        async with asyncio.timeout(SOON):
-            while len(events) < 2:
-                await asyncio.sleep(0.001)
+        await until(lambda: len(events) == 2)
     assert events == ["used to the end", "closed"]
 
 

@@ -7,15 +7,13 @@ import contextvars
 import random
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
 
 import pytest
 
 from pegboard.errors import ToolError
 from pegboard.execution.threads import Threads
-
-SOON = 20.0
+from tests.waiting import SOON, until
 
 
 class Held:
@@ -31,12 +29,6 @@ class Held:
         self.go.wait(SOON)
         self.ended.set()
         return value
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SOON):
-        while not true():
-            await asyncio.sleep(0.001)
 
 
 async def test_a_function_runs_in_another_thread_and_its_value_comes_back() -> None:
@@ -191,8 +183,9 @@ def test_a_function_that_returns_after_its_loop_has_closed_harms_nobody() -> Non
     threads, held = Threads(1, 4), Held()
 
     async def begin_and_go() -> None:
-        asyncio.ensure_future(threads.run(held))
+        running = asyncio.ensure_future(threads.run(held))
         await until(held.begun.is_set)
+        assert not running.done()
 
     asyncio.run(begin_and_go())
     held.go.set()
@@ -215,10 +208,8 @@ async def test_thousands_of_calls_with_random_cancels_balance_and_mix_nothing_up
         try:
             value = await threads.run(work, number, dice.choice((0, 0, 0, 0.0005)))
         except ValueError as error:
-            assert error.args == (number,)
-            return "raised"
-        assert value == number
-        return "returned"
+            return f"raised {error}"
+        return f"returned {value}"
 
     tasks = [asyncio.ensure_future(call(number)) for number in range(4000)]
     cancelled = set(dice.sample(range(4000), 1000))
@@ -229,9 +220,9 @@ async def test_thousands_of_calls_with_random_cancels_balance_and_mix_nothing_up
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     for number, outcome in enumerate(outcomes):
         if number not in cancelled:
-            assert outcome == ("raised" if number % 13 == 0 else "returned")
+            assert outcome == f"{'raised' if number % 13 == 0 else 'returned'} {number}"
         else:
-            assert outcome in ("raised", "returned") or isinstance(outcome, asyncio.CancelledError)
+            assert isinstance(outcome, asyncio.CancelledError) or str(outcome).endswith(f" {number}")
     await until(lambda: threads._unfinished == 0)
     assert (threads.busy, threads.abandoned) == (0, 0)
     assert threads._started <= 8

@@ -1,0 +1,92 @@
+"""Methods find their handlers, and tools their chains."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pegboard import Board, Client
+from pegboard.errors import InvalidParams, MethodNotFound, UnknownTool
+
+
+def hello() -> str:
+    return "hello"
+
+
+async def test_discovery_says_what_is_spoken_and_can_be_done() -> None:
+    board = Board("named", version="3", instructions="Use wisely.")
+    async with Client(board) as client:
+        found = await client.discover()
+    assert found["supportedVersions"][0] == "2026-07-28"
+    assert set(found["supportedVersions"]) >= {"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
+    assert "tools" in found["capabilities"]
+    assert found["instructions"] == "Use wisely."
+
+
+async def test_an_unknown_method_is_refused() -> None:
+    async with Client(Board()) as client:
+        with pytest.raises(MethodNotFound, match="'tools/dance'"):
+            await client.request("tools/dance")
+
+
+async def test_an_unknown_tool_is_refused_with_the_closest_names() -> None:
+    board = Board()
+    board.add(hello)
+    async with Client(board) as client:
+        with pytest.raises(UnknownTool, match="did you mean 'hello'") as refused:
+            await client.call("helo")
+        assert (refused.value.code, refused.value.data) == (-32602, {"suggestions": ["hello"]})
+        with pytest.raises(UnknownTool) as refused:
+            await client.call("x" * 10_000_000)
+    assert len(refused.value.message) < 300
+
+
+async def test_a_tool_hung_or_taken_down_while_serving_is_found_or_gone_at_once() -> None:
+    board = Board()
+    async with Client(board) as client:
+        with pytest.raises(UnknownTool):
+            await client.call("hello")
+        board.add(hello)
+        assert (await client.call("hello")).text == "hello"
+        board.remove("hello")
+        with pytest.raises(UnknownTool):
+            await client.call("hello")
+        board.add(lambda: "another", name="hello")
+        assert (await client.call("hello")).text == "another"
+
+
+async def test_a_call_that_runs_is_not_disturbed_when_its_tool_is_taken_down() -> None:
+    board, begun, go = Board(), asyncio.Event(), asyncio.Event()
+
+    @board.tool
+    async def wait() -> str:
+        begun.set()
+        await go.wait()
+        return "to the end"
+
+    async with Client(board) as client:
+        calling = asyncio.ensure_future(client.call("wait"))
+        await begun.wait()
+        board.remove("wait")
+        go.set()
+        assert (await calling).text == "to the end"
+
+
+async def test_a_cursor_we_did_not_give_is_refused() -> None:
+    from msgspec import Raw
+
+    from pegboard.call import Call, Caller, Notice
+
+    class Nowhere:
+        async def emit(self, notice: Notice) -> None: ...
+
+    board = Board()
+    asked = Call(
+        method="tools/list",
+        caller=Caller(version="2026-07-28", transport="test"),
+        channel=Nowhere(),
+        params=Raw(b'{"cursor":"page-2"}'),
+    )
+    with pytest.raises(InvalidParams, match="one page"):
+        await board.handler(asked)
