@@ -41,9 +41,10 @@ DIALECTS: Final = {
 SCHEMA_DEPTH = 64
 SCHEMA_PARTS = 10_000
 PATTERN_LENGTH = 1_000
-# An error costs microseconds to make, and a union makes one a branch: large values are taken apart by the caller.
+# An error costs ten microseconds to make: large values are taken apart by the caller.
 DETAILED_PARTS = 1_000
 DETAILED_ERRORS = 100
+DETAILED_COST = 2_000
 
 STRICT: Final = frozenset({"date-time", "date", "time", "duration", "uuid", "uri"})
 LENIENT: Final = STRICT - {"uri"}
@@ -52,6 +53,7 @@ SOFT: Final = frozenset({"date-time", "uri"})
 
 MAPS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _VALUES: Final = frozenset({"enum", "const", "default", "examples", "example"})
+_CONTAINERS: Final = (dict, list)
 _ROOT: Final = "urn:pegboard:schema"
 _LINEAR = jsonschema_rs.RegexOptions()
 _BOUNDED = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)
@@ -61,17 +63,13 @@ _TIMESTAMP = re.compile(
 
 
 class Problem(Struct, frozen=True):
-    """One keyword of a schema that a part of a value does not satisfy.
-
-    `branches` holds what each branch of an anyOf or oneOf had against the value.
-    """
+    """One keyword of a schema that a part of a value does not satisfy."""
 
     path: tuple[str | int, ...]
     keyword: str
     schema: Mapping[str, Json]
     got: Json
     names: tuple[str, ...] = ()
-    branches: tuple[tuple[Problem, ...], ...] = ()
 
 
 def lookup(document: Json, pointer: str) -> Json:
@@ -97,21 +95,26 @@ def count(value: Json, most: int) -> int:
     """How many values a JSON value is made of, counted not much further than `most`."""
     total, queue = 1, [value]
     for part in queue:
-        if not isinstance(part, dict | list):
+        if not isinstance(part, _CONTAINERS):
             continue
         total += len(part)
         if total > most:
             break
         queue += [
-            inner for inner in (part.values() if isinstance(part, dict) else part) if isinstance(inner, dict | list)
+            inner for inner in (part.values() if isinstance(part, dict) else part) if isinstance(inner, _CONTAINERS)
         ]
     return total
 
 
 class Validator:
-    """A compiled schema, or the part of one that a pointer names."""
+    """A compiled schema, or the part of one that a pointer names.
 
-    __slots__ = ("_formats", "_judge", "_registry", "_schema")
+    `is_valid` takes time proportional to the value. Listing problems does not by itself: for a union the library
+    gathers the problems of every branch, of every union in every branch and so on, which a small value can drive to
+    exhaust the memory. So unions are judged by `is_valid` alone, and gone into only where one branch was meant.
+    """
+
+    __slots__ = ("_formats", "_judge", "_parts", "_pointer", "_registry", "_schema", "_teller", "_whole")
 
     def __init__(
         self,
@@ -121,22 +124,22 @@ class Validator:
         formats: frozenset[str] = LENIENT,
         of: Validator | None = None,
     ) -> None:
+        self._pointer, self._whole = pointer, of
+        self._teller: jsonschema_rs.Validator | None = None
+        self._registry: jsonschema_rs.Registry | None = None
         if of is None:
-            self._schema, self._formats = _assert_only(schema, formats), formats
-            self._registry: jsonschema_rs.Registry | None = None
-            self._judge = _compile(self._schema, formats)
+            self._schema, self._formats = _prepare(schema, formats), formats
+            self._parts: dict[str, Validator] = {"": self}
         else:
-            self._schema, self._formats, self._registry = of._schema, of._formats, of._resources()
-            self._judge = _compile({"$ref": f"{_ROOT}#{quote(pointer)}"}, of._formats, self._registry)
-
-    def _resources(self) -> jsonschema_rs.Registry:
-        if self._registry is None:
-            self._registry = jsonschema_rs.Registry([(_ROOT, self._schema)], retriever=_refuse)
-        return self._registry
+            self._schema, self._formats, self._parts = of._schema, of._formats, of._parts
+        self._judge = self._build({})
 
     def part(self, pointer: str) -> Validator:
         """The validator of one subschema, which may refer to the rest of the document."""
-        return Validator(self._schema, pointer, of=self)
+        found = self._parts.get(pointer)
+        if found is None:
+            found = self._parts[pointer] = Validator(self._schema, pointer, of=self._whole or self)
+        return found
 
     def is_valid(self, value: Json) -> bool:
         try:
@@ -149,12 +152,50 @@ class Validator:
         """Every problem of a small value; of a large one, only that it has one."""
         if count(value, DETAILED_PARTS) > DETAILED_PARTS:
             return () if self.is_valid(value) else (Problem((), "", self._schema, value),)
-        try:
-            return [self._tell(error) for error in islice(self._judge.iter_errors(value), DETAILED_ERRORS)]
-        except (ValueError, RecursionError):
-            return (Problem((), "encoding", {}, value),)
+        return self._list(value, (), _Purse(DETAILED_COST))
 
-    def _tell(self, error: jsonschema_rs.ValidationError) -> Problem:
+    def _list(self, value: Json, above: tuple[str | int, ...], purse: _Purse) -> list[Problem]:
+        if self._teller is None:
+            union = _union_keyword(self)
+            self._teller = self._build({"anyOf": union, "oneOf": union})
+        try:
+            errors = list(islice(self._teller.iter_errors(value), DETAILED_ERRORS))
+        except (ValueError, RecursionError):
+            return [Problem(above, "encoding", {}, value)]
+        purse.left -= len(errors)
+        problems = [self._tell(error, above) for error in errors]
+        return [
+            settled
+            for error, problem in zip(errors, problems, strict=True)
+            for settled in self._settle(error, problem, purse)
+        ]
+
+    def _settle(self, error: jsonschema_rs.ValidationError, union: Problem, purse: _Purse) -> list[Problem]:
+        """Instead of a union's problem those of the one branch the value was meant for, if that can be said."""
+        branches = union.schema.get(union.keyword) if union.keyword in ("anyOf", "oneOf") else None
+        if not isinstance(branches, list):
+            return [union]
+        near: list[list[Problem]] = []
+        for index in range(len(branches)):
+            if purse.left <= 0 or len(near) > 1:
+                return [union]
+            found = self.part(join("", *error.schema_path, index))._list(union.got, union.path, purse)
+            if found and not any(_speaks_of_another(problem, union) for problem in found):
+                near.append(found)
+        return near[0] if len(near) == 1 else [union]
+
+    def _build(self, keywords: dict[str, type]) -> jsonschema_rs.Validator:
+        if self._whole is None:
+            return _compile(self._schema, self._formats, None, keywords)
+        reference = {"$ref": f"{_ROOT}#{quote(self._pointer)}"}
+        return _compile(reference, self._formats, self._whole._resources(), keywords)
+
+    def _resources(self) -> jsonschema_rs.Registry:
+        if self._registry is None:
+            self._registry = jsonschema_rs.Registry([(_ROOT, self._schema)], retriever=_refuse)
+        return self._registry
+
+    def _tell(self, error: jsonschema_rs.ValidationError, above: tuple[str | int, ...]) -> Problem:
         detail = error.kind.as_dict()
         keyword = error.kind.name
         schema: Json = {}
@@ -164,14 +205,48 @@ class Validator:
             except LookupError:
                 pass
         names = detail.get("unexpected", ()) if keyword.endswith("Properties") else (detail.get("property"),)
+        if keyword == "propertyNames":
+            names = (detail["error"].instance,)
         return Problem(
-            tuple(error.instance_path),
+            (*above, *error.instance_path),
             keyword,
             schema if isinstance(schema, Mapping) else {},
             error.instance,
             tuple(name for name in names if isinstance(name, str)),
-            tuple(tuple(map(self._tell, branch)) for branch in detail.get("context", ())),
         )
+
+
+class _Purse:
+    """How many errors may still be made."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
+def _union_keyword(whole: Validator) -> type:
+    """anyOf and oneOf as the library should check them while it lists problems: in one word."""
+
+    class Union:
+        def __init__(self, parent: Json, branches: list[Json], path: list[str | int]) -> None:
+            del parent
+            self._pointers = [join("", *path, index) for index in range(len(branches))]
+            self._once = path[-1] == "oneOf"
+
+        def validate(self, value: Json) -> None:
+            hits = sum(whole.part(pointer).is_valid(value) for pointer in self._pointers)
+            if not hits or (self._once and hits > 1):
+                raise ValueError(f"{hits} branches take it")
+
+    return Union
+
+
+def _speaks_of_another(problem: Problem, union: Problem) -> bool:
+    """A branch that wants another type, or another value where branches are told apart, was not meant."""
+    if problem.path == union.path:
+        return problem.keyword in ("type", "const", "enum")
+    return len(problem.path) == len(union.path) + 1 and problem.keyword == "const"
 
 
 def has_soft_formats(schema: Mapping[str, Json]) -> bool:
@@ -191,7 +266,7 @@ def check_schema(schema: Mapping[str, Json], where: str) -> None:
         refuse("/type", f"is {schema.get('type')!r:.40}", 'arguments are an object: write "type": "object"')
     _measure(schema, refuse)
     try:
-        _compile(_assert_only(schema, LENIENT), LENIENT)
+        _compile(_prepare(schema, LENIENT), LENIENT)
     except jsonschema_rs.ValidationError as error:
         pointer = join("", *error.instance_path)
         refuse(pointer, error.message[:200], "see the JSON Schema keyword named there")
@@ -264,13 +339,22 @@ def _refuse(uri: str) -> Json:
 
 
 def _compile(
-    schema: Json, formats: frozenset[str], registry: jsonschema_rs.Registry | None = None
+    schema: Json,
+    formats: frozenset[str],
+    registry: jsonschema_rs.Registry | None = None,
+    keywords: dict[str, type] | None = None,
 ) -> jsonschema_rs.Validator:
     checks: dict[str, Callable[[str], bool]] = {"time": is_time}
     if "uri" not in formats:
         checks["date-time"] = is_timestamp
     build: Callable[..., jsonschema_rs.Validator] = partial(
-        jsonschema_rs.validator_for, schema, formats=checks, validate_formats=True, retriever=_refuse, registry=registry
+        jsonschema_rs.validator_for,
+        schema,
+        formats=checks,
+        validate_formats=True,
+        retriever=_refuse,
+        registry=registry,
+        keywords=keywords or None,
     )
     try:
         return build(pattern_options=_LINEAR)
@@ -295,10 +379,13 @@ def is_time(text: str) -> bool:
     return is_timestamp(f"2026-01-31T{text}")
 
 
-def _assert_only(part: Json, formats: frozenset[str]) -> Any:
-    """A copy of a schema in which only these formats are left to be asserted."""
+def _prepare(part: Json, formats: frozenset[str]) -> Any:
+    """A copy of a schema in which only these formats are left to be asserted, and closed objects list their names.
+
+    Without the latter the library says of a name too many only that nothing is allowed.
+    """
     if isinstance(part, list):
-        return [_assert_only(inner, formats) for inner in part]
+        return [_prepare(inner, formats) for inner in part]
     if not isinstance(part, Mapping):
         return part
     kept: dict[str, Json] = {}
@@ -306,7 +393,9 @@ def _assert_only(part: Json, formats: frozenset[str]) -> Any:
         if key in _VALUES:
             kept[key] = inner
         elif key in MAPS and isinstance(inner, Mapping):
-            kept[key] = {name: _assert_only(below, formats) for name, below in inner.items()}
+            kept[key] = {name: _prepare(below, formats) for name, below in inner.items()}
         elif key != "format" or not isinstance(inner, str) or inner in formats:
-            kept[key] = _assert_only(inner, formats)
+            kept[key] = _prepare(inner, formats)
+    if kept.get("additionalProperties") is False:
+        kept.setdefault("properties", {})
     return kept

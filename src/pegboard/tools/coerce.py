@@ -24,6 +24,7 @@ inside JSON text twice. It is deterministic and reads no clock.
     scalar_coerced_to_list                   a value became a list of one
     enum_token_matched                       by case, space, separators, or the name of the choice
     property_name_matched                    by case and separators, onto a declared, absent name
+    null_arguments                           null for the arguments as a whole
     null_left_out                            null for something optional
     null_replaced_by_default                 null for something required that has a default
     fields_gathered_into_object              the fields of the one object argument were sent beside it
@@ -40,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import Literal
 
 from msgspec import Struct
@@ -47,12 +49,14 @@ from msgspec import Struct
 from pegboard.call import Json
 from pegboard.tools.check import LENIENT, STRICT, Validator, has_soft_formats
 from pegboard.tools.nodes import Graph
-from pegboard.tools.problems import ParseError, ParseWarning, fit, unknown, unknown_parts
+from pegboard.tools.problems import ParseError, ParseWarning, fit, suggest, unknown
 from pegboard.tools.walk import Walk
 
 __all__ = ["ParseError", "ParseWarning", "Repair", "Repairer"]
 
 WARM = 256
+# Of more names than these that nobody declared, the first are told.
+EXTRAS = 20
 
 
 class Repair(Struct, frozen=True):
@@ -67,14 +71,13 @@ class Repairer:
     """Everything that reads one tool's arguments by its schema.
 
     The schema is one that `check_schema` accepts. `extras` says what becomes of arguments it neither declares nor
-    forbids. A warm repairer keeps a graph of its schema; the least used go cold again.
+    forbids. What only a repair needs is compiled at the first one, and kept for the WARM tools used last.
     """
 
-    __slots__ = ("_extras", "_is_valid", "_judges", "_names", "_schema")
+    __slots__ = ("_extras", "_is_valid", "_names", "_schema")
 
     def __init__(self, schema: Mapping[str, Json], *, extras: Literal["refuse", "warn"]) -> None:
         self._schema, self._extras = schema, extras
-        self._judges: tuple[Validator, Validator] | None = None
         # None: the schema itself says what becomes of other names.
         self._names: frozenset[str] | None = None
         self._is_valid: Callable[[Json], bool] = self._compile
@@ -101,41 +104,40 @@ class Repairer:
 
     def report(self, value: Json) -> tuple[ParseError, ...]:
         """Every problem of a value, nothing forgiven and nothing changed."""
+        self.fits(value)
         graph = _warm(self)
         errors = [] if graph.root.accepts(value) else Walk(graph, value).errors(value)
         self._judge_extras(value, [], errors)
         return tuple(errors)
 
     def _compile(self, value: Json) -> bool:
-        strict, _ = self._validators()
-        self._is_valid = strict.is_valid
-        return strict.is_valid(value)
-
-    def _validators(self) -> tuple[Validator, Validator]:
-        if self._judges is None:
-            lenient = strict = Validator(self._schema, formats=LENIENT)
-            if has_soft_formats(self._schema):
-                strict = Validator(self._schema, formats=STRICT)
-            self._judges = strict, lenient
-            self._names = Graph(self._schema, strict, lenient).declared()
-        return self._judges
+        graph = _draw(self._schema)
+        self._names = graph.declared()
+        self._is_valid = graph.root.fits
+        return self._is_valid(value)
 
     def _judge_extras(self, value: Json, warnings: list[ParseWarning], errors: list[ParseError]) -> None:
         if self._names is None or not isinstance(value, dict):
             return
         told = {error.path for error in errors}
-        absent = sorted(self._names - value.keys())
-        for name, got in value.items():
-            if name in self._names or name in told:
-                continue
+        declared = self._names
+        names = sorted(declared)
+        strange = (item for item in value.items() if item[0] not in declared and item[0] not in told)
+        for name, got in islice(strange, EXTRAS):
             if self._extras == "refuse":
-                errors.append(unknown(name, name, absent, got, at_top=True))
+                errors.append(unknown(name, name, names, value, at_top=True))
             else:
-                said, *near = unknown_parts(name, absent, at_top=True)
-                message = fit(name, f"{said}, passed on", *near)
+                message = fit(name, "unknown argument, passed on", suggest(name, names, value))
                 warnings.append(ParseWarning(name, "unknown_parameter", message, got, got))
 
 
 @lru_cache(maxsize=WARM)
 def _warm(repairer: Repairer) -> Graph:
-    return Graph(repairer._schema, *repairer._validators())
+    return _draw(repairer._schema)
+
+
+def _draw(schema: Mapping[str, Json]) -> Graph:
+    lenient = strict = Validator(schema, formats=LENIENT)
+    if has_soft_formats(schema):
+        strict = Validator(schema, formats=STRICT)
+    return Graph(schema, strict, lenient)

@@ -56,14 +56,9 @@ class Graph:
         self.schema = schema
         self._strict, self._lenient = strict, lenient
         self._nodes: dict[tuple[tuple[str, ...], frozenset[str]], Node] = {}
-        self._judges: dict[tuple[str, bool], Validator] = {("", True): strict, ("", False): lenient}
         self._surfaces: dict[str, Surface] = {}
         self._patterns: dict[str, Validator] = {}
         self.root = self.node(("",))
-
-    @property
-    def two_judges(self) -> bool:
-        return self._strict is not self._lenient
 
     def node(self, pointers: tuple[str, ...], spent: frozenset[str] = frozenset()) -> Node:
         key = (pointers, spent)
@@ -75,12 +70,7 @@ class Graph:
         return found
 
     def judge(self, pointer: str, *, strict: bool) -> Validator:
-        strict = strict and self.two_judges
-        found = self._judges.get((pointer, strict))
-        if found is None:
-            whole = self._strict if strict else self._lenient
-            found = self._judges[pointer, strict] = whole.part(pointer)
-        return found
+        return (self._strict if strict else self._lenient).part(pointer)
 
     def target(self, pointer: str, reference: str) -> str | None:
         """Where a reference written at a pointer leads; None for one that we leave to the validator."""
@@ -194,6 +184,7 @@ class Node:
         self.fits = _all([graph.judge(pointer, strict=True).is_valid for pointer in pointers])
         self.accepts = _all([graph.judge(pointer, strict=False).is_valid for pointer in pointers])
         self._children: dict[str, Node | None] = {}
+        self._items: dict[int, Node | None] = {}
         self.facets: list[tuple[str, Mapping[str, Json]]] = []
         self.groups: list[Group] = []
         self.conditions: list[Condition] = []
@@ -344,18 +335,17 @@ class Node:
 
     def item(self, index: int) -> Node | None:
         """The node of a list's item; None where nothing is said about it."""
-        found: list[str] = []
-        for pointer, part in self.facets:
-            items, first = part.get("items"), part.get("prefixItems")
-            key = "prefixItems" if isinstance(first, list) else "items"
-            first = items if isinstance(items, list) else first
-            if isinstance(first, list) and index < len(first):
-                found.append(join(pointer, key, index))
-            elif isinstance(items, Mapping):
-                found.append(join(pointer, "items"))
-            elif isinstance(items, list) and isinstance(part.get("additionalItems"), Mapping):
-                found.append(join(pointer, "additionalItems"))
-        return self._graph.node(tuple(dict.fromkeys(found))) if found else None
+        index = min(index, self._first_items)
+        if index not in self._items:
+            found = [pointer for facet, part in self.facets for pointer in _item_pointers(index, facet, part)]
+            self._items[index] = self._graph.node(tuple(dict.fromkeys(found))) if found else None
+        return self._items[index]
+
+    @cached_property
+    def _first_items(self) -> int:
+        """How many items have a place of their own; the rest are alike."""
+        tuples = (part.get(key) for _, part in self.facets for key in ("prefixItems", "items"))
+        return max((len(each) for each in tuples if isinstance(each, list)), default=0)
 
     def default(self) -> tuple[Json] | None:
         """The default written here, if there is one."""
@@ -370,6 +360,17 @@ class Node:
             and not match_names(value[name], node.names)
             for name, node in self.properties.items()
         )
+
+
+def _item_pointers(index: int, pointer: str, part: Mapping[str, Json]) -> Iterator[str]:
+    items = part.get("items")
+    # Before 2020-12 a list of items is what prefixItems are now, and additionalItems what items are.
+    key, rest = ("items", "additionalItems") if isinstance(items, list) else ("prefixItems", "items")
+    first = part.get(key)
+    if isinstance(first, list) and index < len(first):
+        yield join(pointer, key, index)
+    elif isinstance(part.get(rest), Mapping):
+        yield join(pointer, rest)
 
 
 def _all(judges: list[Callable[[Json], bool]]) -> Callable[[Json], bool]:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from pegboard.call import Json
 from pegboard.tools.check import Problem
-from pegboard.tools.literals import kind_of
+from pegboard.tools.literals import fold, kind_of
 from pegboard.tools.wording import closest, describe, describe_size, example, show
 
 LENGTH = 119
@@ -127,9 +127,8 @@ def tell(problems: Iterable[Problem], root: Mapping[str, Json], above: Path = No
     errors: dict[tuple[str, str], ParseError] = {}
     keys = _keys(above)
     for problem in problems:
-        for settled in _settle(problem):
-            for error in _tell_one(settled, root, keys):
-                errors.setdefault((error.path, error.code), error)
+        for error in _tell_one(problem, root, keys):
+            errors.setdefault((error.path, error.code), error)
     return list(errors.values())
 
 
@@ -141,22 +140,6 @@ def _keys(path: Path) -> tuple[str | int, ...]:
     return tuple(reversed(keys))
 
 
-def _settle(problem: Problem, depth: int = 0) -> list[Problem]:
-    """Of a union, the problems of the one branch the value was meant for, if that can be said."""
-    if not problem.branches or depth > 8:
-        return [problem]
-    near = [branch for branch in problem.branches if branch and not any(_is_other(inner, problem) for inner in branch)]
-    if len(near) != 1:
-        return [problem]
-    return [settled for inner in near[0] for settled in _settle(inner, depth + 1)]
-
-
-def _is_other(inner: Problem, union: Problem) -> bool:
-    if inner.path == union.path:
-        return inner.keyword in ("type", "const", "enum")
-    return len(inner.path) == len(union.path) + 1 and inner.keyword == "const"
-
-
 def _tell_one(problem: Problem, root: Mapping[str, Json], above: tuple[str | int, ...]) -> list[ParseError]:
     path = spell_keys((*above, *problem.path))
     match problem.keyword:
@@ -164,9 +147,9 @@ def _tell_one(problem: Problem, root: Mapping[str, Json], above: tuple[str | int
             return [missing(spell_keys((*above, *problem.path, name)), name, problem, root) for name in problem.names]
         case "additionalProperties" | "unevaluatedProperties" if problem.names:
             declared = problem.schema.get("properties")
-            names = [name for name in declared if name not in problem.got] if isinstance(declared, Mapping) else []
+            known = list(declared) if isinstance(declared, Mapping) else []
             return [
-                unknown(spell_keys((*above, *problem.path, name)), name, names, problem.got.get(name), at_top=not path)
+                unknown(spell_keys((*above, *problem.path, name)), name, known, problem.got, at_top=not path)
                 for name in problem.names[:SHOWN]
             ]
         case "falseSchema":
@@ -192,21 +175,21 @@ def missing(path: str, name: str, problem: Problem, root: Mapping[str, Json]) ->
     return ParseError(path, "missing_required", fit(path, *parts), None)
 
 
-def unknown(path: str, name: str, names: Sequence[str], got: Json, *, at_top: bool) -> ParseError:
-    code = "unknown_parameter" if at_top else "unknown_property"
-    return ParseError(path, code, fit(path, *unknown_parts(name, names, at_top=at_top)), got)
+def unknown(path: str, name: str, names: Sequence[str], given: Mapping[str, Json], *, at_top: bool) -> ParseError:
+    """A name the schema has no place for, among what else was given."""
+    code, word = ("unknown_parameter", "argument") if at_top else ("unknown_property", "property")
+    absent = [each for each in names if each not in given]
+    hint = suggest(name, names, given) or (f", not given: {', '.join(absent[:8])}" if absent else ", leave it out")
+    return ParseError(path, code, fit(path, f"unknown {word}", hint), given.get(name))
 
 
-def unknown_parts(name: str, names: Sequence[str], *, at_top: bool) -> list[str]:
-    parts = [f"unknown {'argument' if at_top else 'property'}"]
-    near = closest(name, names)
+def suggest(name: str, names: Sequence[str], given: Mapping[str, Json]) -> str:
+    """The known name that was probably meant, or nothing."""
+    near = closest(name, [each for each in names if each not in given])
     if near is not None:
-        parts.append(f', did you mean "{near}"?')
-    elif names:
-        parts.append(f", not given yet: {', '.join(names[:8])}")
-    else:
-        parts.append(", leave it out")
-    return parts
+        return f', did you mean "{near}"?'
+    twin = next((each for each in names if each in given and fold(each) == fold(name)), None)
+    return f', "{twin}" is given already' if twin is not None else ""
 
 
 def _code(problem: Problem) -> str:
@@ -238,8 +221,10 @@ def _mismatch(path: str, problem: Problem, root: Mapping[str, Json]) -> str:
             allowed = f"an object{describe_size(schema, 'minProperties', 'maxProperties', 'properties')}"
         case "not":
             allowed = "another value (this one is ruled out)"
-        case "dependentRequired" | "dependencies" | "contains" | "propertyNames" | "if":
-            allowed = f"a value that satisfies its {problem.keyword} rule"
+        case "propertyNames":
+            return fit(path, f"got the name {show(problem.names[0])}", f", expected {describe(schema, root)}")
+        case "contains":
+            allowed = "a list with another item in it"
         case _:
             allowed = describe(schema, root)
     parts = [f"got {show(got)}", f", expected {allowed}"]
@@ -249,7 +234,11 @@ def _mismatch(path: str, problem: Problem, root: Mapping[str, Json]) -> str:
         if near is not None:
             parts.insert(1, f', did you mean "{near}"?')
             parts[2] = f" {allowed[:1].upper()}{allowed[1:]}"
-    elif "const" not in schema and problem.keyword != "pattern" and (sample := example(schema, root)) is not None:
+    elif (
+        not schema.keys() & {"const", "enum"}
+        and problem.keyword != "pattern"
+        and (sample := example(schema, root)) is not None
+    ):
         parts.append(f", e.g. {show(sample[0])}")
     return fit(path, *parts)
 

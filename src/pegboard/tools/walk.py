@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, ParamSpec
 
 from pegboard.call import Json
 from pegboard.tools.check import DETAILED_PARTS, Problem, count
-from pegboard.tools.literals import Reading, encode, fold, kind_of, match_names, readings
+from pegboard.tools.literals import CONTAINERS, Reading, encode, fold, kind_of, match_names, readings
 from pegboard.tools.nodes import Graph, Node
 from pegboard.tools.problems import SHOWN, ParseError, ParseWarning, Path, fit, spell, tell
 from pegboard.tools.wording import show
@@ -37,6 +38,7 @@ _SAYINGS: Final = {
     "scalar_coerced_to_list": "single value {got} read as list of one",
     "enum_token_matched": "{got} read as {became}",
     "property_name_matched": "name {got} read as {became}",
+    "null_arguments": "null read as no arguments",
     "null_left_out": "null for an optional value left out",
     "null_replaced_by_default": "null replaced by the default {became}",
     "fields_gathered_into_object": "fields sent beside it gathered: {became}",
@@ -61,13 +63,14 @@ class Walk:
     when there is nothing to change. `wrap` says whether a list may be made of a single value there.
     """
 
-    __slots__ = ("_ambiguous", "_graph", "_price", "_texts", "_visits", "warnings")
+    __slots__ = ("_ambiguous", "_chosen", "_graph", "_price", "_texts", "_visits", "warnings")
 
     def __init__(self, graph: Graph, value: Json) -> None:
         self._graph = graph
         self._visits = 0
         self._texts = 0
         self._price = 1 + count(value, MOST_PARTS) // PARTS_A_VISIT
+        self._chosen: dict[tuple[int, int, bool], tuple[Attempt, object]] = {}
         self._ambiguous: list[ParseError] = []
         self.warnings: list[ParseWarning] = []
 
@@ -76,10 +79,14 @@ class Walk:
         root = self._graph.root
         if value is None:
             value = {}
-            self._warn(None, "null_left_out", None, value)
-        if isinstance(value, dict) and not root.groups:
-            return self._mend_object(root, value, None, 0)
-        return self._visit(root, value, None, 0, wrap=False)
+            self._warn(None, "null_arguments", None, value)
+        return self._mend_whole(root, value, None, 0)
+
+    def _mend_whole(self, node: Node, value: Json, path: Path, depth: int) -> Json:
+        """Mend a value; of the arguments also the names, for there a name nobody declared does not fit."""
+        if path is None and isinstance(value, dict) and not node.groups:
+            return self._mend_object(node, value, path, depth)
+        return self._visit(node, value, path, depth, wrap=False)
 
     def errors(self, value: Json) -> list[ParseError]:
         """What is still wrong with a value; of several problems at one place the first, which says what is wanted."""
@@ -96,9 +103,11 @@ class Walk:
             return
         found = 0
         for key, inner, below in _children(node, value):
-            if found < SHOWN and below is not None and not below.accepts(inner):
+            if below is not None and not below.accepts(inner):
                 found += 1
                 yield from self._blame(below, inner, (path, key), depth + 1)
+                if found == SHOWN:
+                    break
         if not found:
             yield from tell([Problem((), "", node.facets[0][1] if node.facets else {}, value)], schema, path)
 
@@ -133,9 +142,11 @@ class Walk:
         return value
 
     def _visit(self, node: Node, value: Json, path: Path, depth: int, *, wrap: bool = True) -> Json:
-        container = isinstance(value, dict | list)
+        if self._visits > VISITS or depth > DEPTH:
+            return value
+        container = isinstance(value, CONTAINERS)
         self._visits += self._price if container else 1
-        if self._visits > VISITS or depth > DEPTH or node.fits(value):
+        if node.fits(value):
             return value
         if node.groups:
             return self._choose(node, value, path, depth, wrap=wrap)
@@ -156,6 +167,9 @@ class Walk:
                 return self._become(value, code, value, path)
             if node.plain:
                 return value
+        elif kind_of(value) in node.types:
+            # Of the right type and yet refused: another type would only get round the rule that refused it.
+            return value
         types = node.types if self._texts < TEXTS else node.types - {"object", "array"}
         attempts = [
             self._attempt(self._read, node, reading, value, path, depth)
@@ -166,7 +180,7 @@ class Walk:
             return self._agree(taken, value, path)
         if wrap and "array" in node.types and (made := self._wrap(node, value, path, depth)) is not None:
             return made
-        if len(attempts) == 1 and isinstance(attempts[0].value, dict | list):
+        if len(attempts) == 1 and isinstance(attempts[0].value, CONTAINERS):
             # Still wrong inside: the errors then speak of what is wrong there.
             return self._take(attempts[0])
         return value
@@ -179,10 +193,10 @@ class Walk:
         read, code = reading
         is_map = code == "empty_object_string" and not node.properties
         self._warn(path, "empty_map_string" if is_map else code, value, read)
-        if not isinstance(read, dict | list):
+        if not isinstance(read, CONTAINERS):
             return read
         self._texts += 1
-        mended = self._visit(node, read, path, depth + 1, wrap=False)
+        mended = self._mend_whole(node, read, path, depth + 1)
         self._texts -= 1
         return mended
 
@@ -203,10 +217,28 @@ class Walk:
         return self._mend_list(node, [value], path, depth)
 
     def _choose(self, node: Node, value: Json, path: Path, depth: int, *, wrap: bool) -> Json:
-        """Mend a value under each branch of a union, and take what then validates."""
+        """Mend a value under a union, once: branches that share a part would each go into it again."""
+        if not isinstance(value, CONTAINERS):
+            return self._try_branches(node, value, path, depth, wrap=wrap)
+        key = (id(node), id(value), wrap)
+        known = self._chosen.get(key)
+        if known is None:
+            # Held beside the outcome, node and value keep their identities.
+            known = self._chosen[key] = (
+                self._attempt(self._try_branches, node, value, path, depth, wrap=wrap),
+                (node, value),
+            )
+        return self._take(known[0])
+
+    def _try_branches(self, node: Node, value: Json, path: Path, depth: int, *, wrap: bool) -> Json:
+        """Mend a value under each branch, and take what then validates."""
         if isinstance(value, str) and node.plain and not node.accepts(value):
             return value
         options = [option for option in node.options if not (isinstance(value, dict) and option.excludes(value))]
+        if not isinstance(value, str):
+            # A branch of the value's own type that refuses it is not got round by another.
+            kind = kind_of(value)
+            options = [option for option in options if kind in option.types] or options
         near: list[Attempt] = []
         # A branch that takes the value itself goes before one that takes a list of it.
         for wrapping in (False, True) if wrap else (False,):
@@ -217,7 +249,7 @@ class Walk:
             near = near or [
                 attempt
                 for attempt, option in zip(attempts, options, strict=True)
-                if isinstance(attempt.value, dict | list) and kind_of(attempt.value) in option.types
+                if isinstance(attempt.value, CONTAINERS) and kind_of(attempt.value) in option.types
             ]
         return self._take(near[0]) if len(near) == 1 else value
 
@@ -227,26 +259,37 @@ class Walk:
             below = node.item(index)
             if below is None:
                 continue
+            if self._visits > VISITS:
+                break
             became = self._visit(below, inner, (path, index), depth + 1, wrap=False)
             if became is not inner:
                 made = list(value) if made is value else made
                 made[index] = became
         if node.unique and not node.accepts(made):
-            once = list({encode(inner): inner for inner in reversed(made)}.values())[::-1]
+            once: dict[str | None, Json] = {}
+            for inner in made:
+                once.setdefault(encode(inner), inner)
             if len(once) < len(made):
-                self._warn(path, "duplicate_items_dropped", made, once)
-                return once
+                self._warn(path, "duplicate_items_dropped", made, list(once.values()))
+                return list(once.values())
         return made
 
     def _mend_object(self, node: Node, value: dict[str, Json], path: Path, depth: int) -> dict[str, Json]:
-        made = self._rename(node, value, path)
+        made = value
+        if None in value.values():
+            # Before the names: what is null is as good as absent, and may be meant under another spelling.
+            for name in [name for name, inner in value.items() if inner is None]:
+                made = self._without_null(node, name, made, path)
+        made = self._rename(node, made, path)
         if path is None:
             made = self._gather(node, made, depth)
         for name, inner in list(made.items()):
             below = node.child(name)
             if below is None:
                 continue
-            if inner is None and not below.accepts(None):
+            if self._visits > VISITS:
+                break
+            if inner is None:
                 made = self._without_null(node, name, made, path)
                 continue
             became = self._visit(below, inner, (path, name), depth + 1)
@@ -258,11 +301,13 @@ class Walk:
 
     def _without_null(self, node: Node, name: str, value: dict[str, Json], path: Path) -> dict[str, Json]:
         """Null where it is not admitted: something optional is left out, something required takes its default."""
+        below = node.child(name)
+        if below is None or below.accepts(None):
+            return value
         if name not in node.required:
             self._warn((path, name), "null_left_out", None, None)
             return {other: inner for other, inner in value.items() if other != name}
-        below = node.child(name)
-        default = below.default() if below is not None else None
+        default = below.default()
         if default is None:
             return value
         self._warn((path, name), "null_replaced_by_default", None, default[0])
@@ -326,8 +371,8 @@ def _pair(strange: Iterable[str], known: Iterable[str]) -> dict[str, str]:
         for name in strange
         if len(found := by_spelling.get(fold(name), [])) == 1 or name in found
     }
-    targets = list(pairs.values())
-    return {old: new for old, new in pairs.items() if targets.count(new) == 1}
+    uses = Counter(pairs.values())
+    return {old: new for old, new in pairs.items() if uses[new] == 1}
 
 
 def _children(node: Node, value: Json) -> Iterator[tuple[str | int, Json, Node | None]]:

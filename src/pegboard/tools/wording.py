@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from pegboard.call import Json
 from pegboard.tools.check import lookup
-from pegboard.tools.literals import encode
+from pegboard.tools.literals import CONTAINERS, encode
 
 _ARTICLES: Final = {
     "string": "a string",
@@ -41,7 +41,7 @@ _FORMATS: Final = {
 
 def show(value: Json, most: int = 40) -> str:
     """A value as JSON, cut."""
-    text = encode(_head(value, most))
+    text = encode(_head(value, most) if isinstance(value, (str, *CONTAINERS)) else value)
     if text is None:
         text = ascii(value[:most]) if isinstance(value, str) else "…"
     if len(text) <= most:
@@ -172,7 +172,7 @@ def example(schema: Mapping[str, Json], root: Mapping[str, Json], depth: int = 0
     if isinstance(given, list) and given:
         return (given[0],)
     for key in ("example", "default", "const"):
-        if schema.get(key) is not None:
+        if schema.get(key) is not None and schema.get("type") != "boolean":
             return (schema[key],)
     listed = schema.get("enum")
     if isinstance(listed, list) and listed:
@@ -194,7 +194,23 @@ def example(schema: Mapping[str, Json], root: Mapping[str, Json], depth: int = 0
         if inner is None and isinstance(items, Mapping) and items.get("type") == "string":
             return (["a", "b"],)
         return ([inner[0]],) if inner else None
-    return None
+    return _example_object(schema, root, depth) if kind == "object" and depth < 3 else None
+
+
+def _example_object(schema: Mapping[str, Json], root: Mapping[str, Json], depth: int) -> tuple[Json] | None:
+    declared, required = schema.get("properties"), schema.get("required")
+    if not isinstance(declared, Mapping) or not isinstance(required, list) or len(required) > 4:
+        return None
+    made: dict[str, Json] = {}
+    for name in required:
+        inner = declared.get(name)
+        if not isinstance(inner, Mapping):
+            return None
+        sample = example(inner, root, depth + 1)
+        if sample is None and inner.get("type") != "string":
+            return None
+        made[name] = sample[0] if sample is not None else "…"
+    return (made,)
 
 
 def _example_number(kind: Json, schema: Mapping[str, Json]) -> tuple[Json] | None:
