@@ -19,6 +19,7 @@ Meta: TypeAlias = Mapping[str, Json]
 
 # The first revision that knows a block type; what is not listed has been there from the start.
 BLOCK_SINCE: dict[str, str] = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
+_ALL_BLOCKS_SINCE = max(BLOCK_SINCE.values())  # revisions are ISO dates, so their order is the order of their text
 
 TYPE_BY_SUFFIX: dict[str, str] = {
     "aac": "audio/aac",
@@ -214,9 +215,10 @@ def blocks_for(version: str, blocks: Sequence[Block]) -> Sequence[Block]:
     The very same sequence comes back when nothing has to change. Kinds we do not know pass untouched: they are a
     downstream's, and the client may know them.
     """
-    # Revisions are ISO dates, so their order is the order of their text.
+    if version >= _ALL_BLOCKS_SINCE:
+        return blocks
     too_new = {kind for kind, since in BLOCK_SINCE.items() if version < since}
-    if not too_new or not any(block.get("type") in too_new for block in blocks):
+    if not any(block.get("type") in too_new for block in blocks):
         return blocks
     return [_as_text(block) if block.get("type") in too_new else block for block in blocks]
 

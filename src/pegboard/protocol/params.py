@@ -52,12 +52,16 @@ def read_params(body: bytes, message: Message) -> Params:
         except msgspec.MsgspecError:
             raise _wrong_member(raw) from None
         count = 0
-        for text in (params.name, params.uri, params.cursor):
-            if text is not UNSET:
-                count += 4
-        for part in (params.arguments, params.meta):
-            if part is not NOTHING:
-                count += 2 + bytes(part).count(QUOTE)
+        if params.name is not UNSET:
+            count += 4
+        if params.uri is not UNSET:
+            count += 4
+        if params.cursor is not UNSET:
+            count += 4
+        if params.arguments is not NOTHING:
+            count += 2 + bytes(params.arguments).count(QUOTE)
+        if params.meta is not NOTHING:
+            count += 2 + bytes(params.meta).count(QUOTE)
     if body.count(QUOTE) != marks(message) + count:
         key = repeated_member(body, "params", "_meta")
         if key is not None:

@@ -58,6 +58,14 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """By kind of object: the first revision that has the field; a field that is not listed is as old as its object."""
 
+_TOO_NEW: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
+    kind: {
+        revision: frozenset(name for name, first in since.items() if _AGE[first] > _AGE[revision])
+        for revision in REVISIONS
+    }
+    for kind, since in FIELDS.items()
+}
+
 
 def knows(table: Mapping[str, tuple[str, str]], name: str, version: str) -> bool:
     """Whether the revision has this method or notice."""
@@ -67,10 +75,9 @@ def knows(table: Mapping[str, tuple[str, str]], name: str, version: str) -> bool
 
 def trim(kind: str, value: Mapping[str, Json], version: str) -> Mapping[str, Json]:
     """The object without the fields that the revision does not know; the same object where nothing is to be left out."""
-    since = FIELDS.get(kind)
-    if since is None or version == MODERN:
+    if kind not in _TOO_NEW:
         return value
-    age = _AGE[version]
-    if all(_AGE[since[key]] <= age for key in value.keys() & since.keys()):
+    unknown = _TOO_NEW[kind][version]
+    if unknown.isdisjoint(value):
         return value
-    return {key: item for key, item in value.items() if key not in since or _AGE[since[key]] <= age}
+    return {key: item for key, item in value.items() if key not in unknown}

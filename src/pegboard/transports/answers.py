@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from functools import lru_cache
 
 from pegboard.transports.door import Answer, Headers
 
@@ -27,6 +28,8 @@ def apologize(error: BaseException) -> Answer:
     return Answer(500, b'{"jsonrpc":"2.0","error":{"code":-32603,"message":"Internal error, id %b"}}' % mark.encode())
 
 
+# A client's responses carry the same fields each time: those of its session.
+@lru_cache(maxsize=1024)
 def encode_headers(headers: Headers) -> bytes:
     """The lines of these fields; a line break inside one would let a value write the rest of the response."""
     lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])

@@ -86,6 +86,7 @@ class AsgiApp:
                 encode_headers(answer.headers)
         except Exception as error:  # noqa: BLE001 - whatever a request raises ends that request alone
             answer = apologize(error)
+        courier.forget()
         if answer is not None and not courier.started and not courier.gone:
             await send_answer(send, head, answer)
 

@@ -99,6 +99,10 @@ class Courier:
             self._room.set()
         self.wake()
 
+    def forget(self) -> None:
+        """The response has ended: nobody is called back, and no circle waits for the garbage collector."""
+        self._callbacks = ()
+
     def wake(self) -> None:
         """End the rest: there is something to look at."""
         if self._waker is not None and not self._waker.done():

@@ -369,6 +369,8 @@ class Http1(asyncio.Protocol):
     def finish(self, stream: Stream) -> None:
         """The response is complete: on with the next request, or close."""
         self._stream = None
+        # What is called back may hold the stream: such a circle would wait for the garbage collector.
+        stream.callbacks = ()
         self._served = True
         self._since = self._connections.now
         if not stream.request.keep:
