@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pegboard.board import Board
 from pegboard.cli.flags import add_flags, read_settings, set_up_logging
-from pegboard.cli.run import announce
+from pegboard.cli.run import announce, command
 from pegboard.errors import ToolError
 from pegboard.execution.context import Context
 from pegboard.serve import PORT, run
@@ -119,7 +119,7 @@ def _welcome(url: str, began: float) -> None:
     announce(board, url, began)
     sloppy = """'{"city": "Oslo", "days": "3", "travellers": "Ada", "flexible": "yes"}'"""
     print(
-        f"  sloppy   pegboard call {url} plan_trip {sloppy}\n  list     pegboard list {url}\n  stop     Ctrl+C",
+        f"  sloppy   {command()} call {url} plan_trip {sloppy}\n  list     {command()} list {url}\n  stop     Ctrl+C",
         file=sys.stderr,
         flush=True,
     )

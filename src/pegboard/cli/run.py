@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import time
+from pathlib import Path
 
 from pegboard import __version__
 from pegboard.board import Board
@@ -38,9 +40,17 @@ def announce(board: Board, url: str, began: float) -> None:
     lines.append(f"  MCP      {url}")
     first = next(iter(board.tools), None)
     if url.startswith("http") and first is not None:
-        lines.append(f"  try      pegboard call {url} {first.name} {_sample(first.input_schema)}".rstrip())
+        lines.append(f"  try      {command()} call {url} {first.name} {_sample(first.input_schema)}".rstrip())
         lines.append(f"  add to   claude mcp add --transport http {board.name} {url}")
     print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+def command() -> str:
+    """How to type this program's name so that the shell finds it."""
+    own = Path(sys.argv[0])
+    if shutil.which("pegboard") is not None or own.name != "pegboard":
+        return "pegboard"
+    return str(own.relative_to(Path.cwd()) if own.is_relative_to(Path.cwd()) else own)
 
 
 def _sample(schema: object) -> str:
