@@ -330,3 +330,42 @@ def test_any_bytes_give_requests_or_a_refusal_however_they_are_cut(data: bytes, 
     assert seen(pieces) == seen(whole)
     assert (pieces.refusal and pieces.refusal.status) == (whole.refusal and whole.refusal.status)
     assert pieces.stage == whole.stage
+
+
+@given(
+    st.lists(requests(), min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from([b"", b"\r\n"])), max_size=8),
+)
+def test_a_head_that_comes_again_is_read_as_it_was_the_first_time(
+    pool: list[bytes], order: list[tuple[int, bytes]]
+) -> None:
+    one_by_one = Reader(Limits())
+    alone = []
+    for number, tail in order:
+        data = pool[number % len(pool)] + tail
+        one_by_one.feed(data)
+        alone += seen(read(data))
+    assert seen(one_by_one) == alone
+
+
+def test_a_head_that_comes_again_is_a_value_of_its_own() -> None:
+    reader = Reader(Limits())
+    for body in (b"abc", b"def", b"ghi"):
+        reader.feed(post_of(body))
+        one = reader.ready.popleft()
+        assert one.body == body
+        assert one.head.peer == ""
+        assert one.head.headers == {b"host": b"x", b"content-length": b"3"}
+        one.head.headers[b"mine"] = b"x"
+        one.head.peer = "somebody else"
+
+
+def test_a_known_head_with_a_longer_tail_goes_through_the_parser() -> None:
+    reader = read(post_of(b"abc"))
+    reader.ready.clear()
+    reader.feed(post_of(b"abc") + b"GET /2 HTTP/1.1\r\nHost: x\r\n\r\n")
+    reader.feed(post_of(b"abc")[:-1])
+    reader.feed(b"c")
+    reader.feed(post_of(b"\r\n\r") + b"\n")
+    reader.feed(post_of(b"\r\n\r") + b"\n")
+    assert [one.body for one in reader.ready] == [b"abc", b"", b"abc", b"\r\n\r", b"\r\n\r"]

@@ -9,8 +9,9 @@ from typing import Any
 import h11
 
 from pegboard.limits import Limits
+from pegboard.transports.connections import Connections
 from pegboard.transports.door import Answer, Head, Sink
-from pegboard.transports.http1 import Connections, Http1
+from pegboard.transports.http1 import Http1
 
 Script = Callable[[Head, bytes, Sink], Answer | Coroutine[Any, Any, Answer | None]]
 

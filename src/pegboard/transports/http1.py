@@ -18,9 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
-from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final, cast
 
@@ -28,6 +26,7 @@ from msgspec import Struct
 
 from pegboard.limits import Limits
 from pegboard.transports.answers import apologize, encode_headers, refuse
+from pegboard.transports.connections import Connections
 from pegboard.transports.door import Answer, Endpoint, Headers
 from pegboard.transports.requests import BODY, ENDED, HEAD, Reader, Request
 from pegboard.transports.turns import start
@@ -44,51 +43,6 @@ KEEP: Final = b"connection: keep-alive\r\n"
 CLOSE: Final = b"connection: close\r\n"
 
 
-class Connections:
-    """What the connections of one server share: their limits, the clock they are judged by, the date they state."""
-
-    __slots__ = ("_clock", "_wall", "changed", "date", "keep", "limits", "live", "now", "quiet")
-
-    def __init__(
-        self,
-        limits: Limits,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-        changed: Callable[[], object] | None = None,
-    ) -> None:
-        self.limits = limits
-        self.live: set[Http1] = set()
-        self.keep = True
-        self.quiet: asyncio.Event | None = None
-        self.changed = changed
-        self._clock = clock
-        self._wall = wall
-        self.tick()
-
-    @property
-    def busy(self) -> int:
-        """How many connections owe an answer."""
-        return sum(connection.busy for connection in self.live)
-
-    def tick(self) -> None:
-        """Let time pass."""
-        self.now = self._clock()
-        self.date = b"date: " + formatdate(self._wall(), usegmt=True).encode() + b"\r\n"
-
-    def sweep(self) -> None:
-        """Let time pass, and hold every connection to its limits."""
-        self.tick()
-        now = self.now
-        for connection in tuple(self.live):
-            connection.check(now)
-
-    def settle(self) -> None:
-        """Tell whoever waits for quiet, if it is quiet."""
-        if self.quiet is not None and not self.busy:
-            self.quiet.set()
-
-
 class Stream(Struct, eq=False):
     """The response to one request, which the endpoint may stream through as its Sink."""
 
@@ -98,6 +52,7 @@ class Stream(Struct, eq=False):
     ended: bool = False
     gone: bool = False
     callbacks: tuple[Callable[[], object], ...] = ()
+    task: asyncio.Task[Answer | None] | None = None
 
     def start(self, status: int, headers: Headers) -> None:
         if self.started or self.ended:
@@ -154,6 +109,7 @@ class Stream(Struct, eq=False):
 
     def settle(self, task: asyncio.Task[Answer | None]) -> None:
         """The endpoint's coroutine ended after it had been suspended."""
+        self.task = None
         if task.cancelled():
             self.connection.fail(self, asyncio.CancelledError())
         elif (error := task.exception()) is not None:
@@ -300,6 +256,8 @@ class Http1(asyncio.Protocol):
                 else:
                     task = start(self.loop, outcome)
                     if not task.done():
+                        # The loop holds tasks weakly; this one lives as long as its connection at least.
+                        stream.task = task
                         task.add_done_callback(stream.settle)
                         continue
                     answer = task.result()

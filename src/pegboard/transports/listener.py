@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import socket
 import ssl as tls
@@ -16,13 +17,15 @@ from typing import Final
 
 from pegboard.errors import SetupError
 from pegboard.limits import Limits
+from pegboard.transports.connections import Connections
 from pegboard.transports.door import Endpoint
-from pegboard.transports.http1 import Connections, Http1
+from pegboard.transports.http1 import Http1
 
 log = logging.getLogger("pegboard.http")
 
 SWEEP_SECONDS: Final = 1.0
 CLOSE_SECONDS: Final = 1.0
+WARNING_SECONDS: Final = 60.0
 BACKLOG: Final = 1024
 
 
@@ -112,6 +115,7 @@ class Http1Server:
         self._servers: list[asyncio.Server] = []
         self._opening: asyncio.Task[None] | None = None
         self._accepting = False
+        self._warned = -math.inf
         self._empty = asyncio.Event()
         self._sweeping: asyncio.TimerHandle | None = None
 
@@ -203,7 +207,9 @@ class Http1Server:
         count = len(self.connections.live)
         full = count >= self._limits.connections
         if full and self._servers:
-            log.warning("%d connections are open: no more are accepted until one closes", count)
+            if self.connections.now - self._warned > WARNING_SECONDS:
+                self._warned = self.connections.now
+                log.warning("%d connections are open: no more are accepted until one closes", count)
             self._shut()
         elif not full and not self._servers and self._accepting and self._opening is None:
             self._opening = self._loop.create_task(self._open())
