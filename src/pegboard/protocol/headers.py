@@ -38,10 +38,15 @@ def encode_value(value: str) -> bytes:
 def decode_value(name: str, raw: bytes) -> str:
     """The value that a header carries; HeaderMismatch where it cannot have been written by the rules."""
     if raw.startswith(_OPEN) and raw.endswith(_CLOSE) and len(raw) >= len(_OPEN) + len(_CLOSE):
+        inner = raw[len(_OPEN) : -len(_CLOSE)]
         try:
-            return base64.b64decode(raw[len(_OPEN) : -len(_CLOSE)], validate=True).decode()
+            value = base64.b64decode(inner, validate=True)
+            # A value has one spelling: spare bits or padding could be read differently by a proxy before us.
+            if base64.b64encode(value) == inner:
+                return value.decode()
         except (binascii.Error, UnicodeDecodeError):
-            raise HeaderMismatch(f"Header mismatch: {name} is not valid Base64 of UTF-8 text") from None
+            pass
+        raise HeaderMismatch(f"Header mismatch: {name} is not valid Base64 of UTF-8 text")
     if not all(32 <= byte < 127 or byte == 9 for byte in raw):
         raise HeaderMismatch(f"Header mismatch: {name} has characters a header cannot carry; send it as =?base64?…?=")
     return raw.decode("ascii")
@@ -51,18 +56,18 @@ def check_mirror(headers: Mapping[bytes, bytes], method: str, about: str) -> Non
     """Refuse a modern request whose Mcp-Method or Mcp-Name differs from its body."""
     sent = headers.get(METHOD)
     # Names and methods are nearly always plain ASCII: equal bytes need no decoding.
-    if sent != method.encode():
+    if sent != method.encode() or not sent.isascii():
         _differ("Mcp-Method", sent, method)
     if method in NAMED:
         sent = headers.get(NAME)
-        if sent != about.encode():
+        if sent != about.encode() or not sent.isascii() or sent.startswith(_OPEN):
             _differ("Mcp-Name", sent, about)
 
 
 def _differ(name: str, sent: bytes | None, wanted: str) -> None:
     if sent is None:
         raise HeaderMismatch(f"Header mismatch: the {name} header is missing, the body says {_cut(wanted)}")
-    value = sent.decode("latin-1") if name == "Mcp-Method" else decode_value(name, sent)
+    value = sent.decode("ascii", "replace") if name == "Mcp-Method" else decode_value(name, sent)
     if value != wanted:
         raise HeaderMismatch(f"Header mismatch: {name} is {_cut(value)}, the body says {_cut(wanted)}")
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import accumulate
 from typing import Any, Literal
 
 import msgspec
@@ -155,23 +156,21 @@ class _Pairs(list[tuple[str, Any]]):
     """A JSON object as the pairs it was written in."""
 
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_BRACKETS = re.compile(rb"[\[\]{}]")
+# What these patterns look at is whatever a stranger sent: each must take time in proportion to it. Hence nothing that
+# backtracks, a string that never ends is one match to the end, and a run of digits is tried at its first digit alone.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_STEPS = bytes.maketrans(b"[]{}", b"\x01\xff\x01\xff")
+_NO_STEP = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def _depth(body: bytes) -> int:
-    depth = deepest = 0
-    for bracket in _BRACKETS.findall(_STRING.sub(b"", body)):
-        if bracket in b"[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        else:
-            depth -= 1
-    return deepest
+    # A bracket that opens becomes the byte of 1, one that closes the byte of -1: the depth is their running sum.
+    steps = _STRING.sub(b"", body).translate(_STEPS, _NO_STEP)
+    return max(accumulate(memoryview(steps).cast("b")), default=0)
 
 
 def _has_long_number(body: bytes, digits: int) -> bool:
-    long = re.compile(rb"[0-9]{%d}" % (digits + 1))
+    long = re.compile(rb"(?<![0-9])[0-9]{%d}" % (digits + 1))
     return long.search(body) is not None and long.search(_STRING.sub(b"", body)) is not None
 
 

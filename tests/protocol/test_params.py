@@ -1,0 +1,205 @@
+"""Members that come twice are found without looking at each of them; everything else passes untouched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from pegboard.errors import InvalidParams, InvalidRequest
+from pegboard.limits import Limits
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.params import PREFIX, Meta, Params, read_meta, read_params
+
+LIMITS = Limits()
+
+
+def take(body: bytes) -> tuple[Params, Meta]:
+    message = jsonrpc.read(body, LIMITS)
+    params = read_params(body, message)
+    return params, read_meta(bytes(params.meta))
+
+
+def message(params: str, more: str = "") -> bytes:
+    return f'{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}{more}}}'.encode()
+
+
+def test_what_we_read_is_read_and_the_rest_stays_raw() -> None:
+    params, meta = take(
+        message('{"name":"a\\"b","arguments":{"x":[1, 2]},"later":{},"_meta":{"progressToken":7,"com.x/y":null}}')
+    )
+    assert params.name == 'a"b'
+    assert bytes(params.arguments) == b'{"x":[1, 2]}'
+    assert meta.token == 7
+    assert meta.version is UNSET
+
+
+def test_no_params_are_params_without_members() -> None:
+    params, meta = take(b'{"jsonrpc":"2.0","id":1,"method":"m"}')
+    assert (params.name, params.uri, params.cursor, meta.token) == (UNSET, UNSET, UNSET, UNSET)
+
+
+WRONG = {
+    '{"name":5}': "params.name must be a string",
+    '{"name":null}': "params.name must be a string",
+    '{"uri":[]}': "params.uri must be a string",
+    '{"cursor":1}': "params.cursor must be a string",
+    '{"_meta":[]}': "params._meta must be an object",
+    '{"_meta":null}': "params._meta must be an object",
+    '{"_meta":{"progressToken":1.5}}': "progressToken must be a string or an integer",
+    '{"_meta":{"progressToken":null}}': "progressToken must be a string or an integer",
+    f'{{"_meta":{{"{PREFIX}protocolVersion":2026}}}}': "protocolVersion'] must be a string",
+    f'{{"_meta":{{"{PREFIX}logLevel":[]}}}}': "logLevel'] must be a string",
+}
+
+
+@pytest.mark.parametrize(("params", "text"), WRONG.items())
+def test_a_member_of_the_wrong_type_is_named(params: str, text: str) -> None:
+    with pytest.raises(InvalidParams) as caught:
+        take(message(params))
+    assert text in caught.value.message
+
+
+TWICE = {
+    "id": b'{"jsonrpc":"2.0","id":1,"id":1,"method":"m"}',
+    "id, of two types": b'{"jsonrpc":"2.0","id":1,"id":"1","method":"m"}',
+    "id, once escaped": b'{"jsonrpc":"2.0","id":1,"\\u0069d":2,"method":"m"}',
+    "method": b'{"jsonrpc":"2.0","id":1,"method":"tools/list","method":"tools/call"}',
+    "jsonrpc": b'{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"m"}',
+    "params": b'{"jsonrpc":"2.0","id":1,"method":"m","params":{},"params":{"name":"x"}}',
+    "name": message('{"name":"a","name":"b"}'),
+    "name, once escaped": message('{"name":"a","n\\u0061me":"b"}'),
+    "arguments": message('{"name":"a","arguments":{"x":"y"},"arguments":{}}'),
+    "_meta": message('{"name":"a","_meta":{},"_meta":{}}'),
+    "a member we do not know, in params": message('{"name":"a","x":1,"x":2}'),
+    "a member we do not know, in the envelope": message("{}", ',"x":1,"x":2'),
+    "progressToken": message('{"_meta":{"progressToken":1,"progressToken":2}}'),
+    "the version": message(f'{{"_meta":{{"{PREFIX}protocolVersion":"a","{PREFIX}protocolVersion":"b"}}}}'),
+    "the version, once escaped": message(
+        f'{{"_meta":{{"{PREFIX}protocolVersion":"a","io.modelcontextprotocol\\/protocolVersion":"b"}}}}'
+    ),
+    "the capabilities": message(
+        f'{{"_meta":{{"{PREFIX}clientCapabilities":{{}},"{PREFIX}clientCapabilities":{{"sampling":{{}}}}}}}}'
+    ),
+    "id in a notification": b'{"jsonrpc":"2.0","method":"m","method":"n"}',
+    "result": b'{"jsonrpc":"2.0","id":1,"result":{},"result":{"a":1}}',
+}
+
+
+@pytest.mark.parametrize("body", TWICE.values(), ids=TWICE.keys())
+def test_a_member_that_comes_twice_is_refused(body: bytes) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        take(body)
+    assert "comes twice" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        '{"name":"a","arguments":{"x":1,"x":2}}',
+        '{"name":"a","arguments":{"name":"b","_meta":{"a":1,"a":2}}}',
+        f'{{"_meta":{{"{PREFIX}clientInfo":{{"name":"a","name":"b"}}}}}}',
+        f'{{"_meta":{{"{PREFIX}clientCapabilities":{{"a":{{"b":1,"b":2}}}}}}}}',
+        '{"inputResponses":{"a":1,"a":2}}',
+    ],
+)
+def test_further_down_the_last_one_wins(params: str) -> None:
+    take(message(params))
+
+
+# -- the arithmetic of quotation marks, against a reading of every member -----------------------------------------------
+
+STRING = st.sampled_from(['""', '"a"', '"\\""', '"\\\\"', '"\\u0022"', '"{\\"id\\":1}"', '"é"', '"[,:]"'])
+BLANK = st.sampled_from(["", " ", "\n", "\t \r"])
+SCALAR = STRING | st.sampled_from(["1", "-2.5e3", "true", "null"])
+NAMES = ["name", "uri", "cursor", "arguments", "_meta", "x", "na\\u006de", "inputResponses"]
+METAS = [
+    "progressToken",
+    PREFIX + "protocolVersion",
+    PREFIX + "clientInfo",
+    "io.modelcontextprotocol\\/clientInfo",
+    PREFIX + "clientCapabilities",
+    PREFIX + "logLevel",
+    "y",
+]
+
+
+def written(pairs: Sequence[tuple[str, str]], blank: str) -> str:
+    return "{" + f"{blank},{blank}".join(f'{blank}"{key}"{blank}:{blank}{value}' for key, value in pairs) + blank + "}"
+
+
+def objects(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.builds(written, st.lists(st.tuples(st.sampled_from(["a", "id", "b\\u0062"]), values), max_size=3), BLANK)
+
+
+ANY = st.recursive(SCALAR, lambda inner: objects(inner) | inner.map(lambda one: f"[{one}]"), max_leaves=4)
+
+
+def value_of(key: str) -> st.SearchStrategy[str]:
+    """Mostly what the member is meant to hold, so that what is tried is the arithmetic and not the types."""
+    match json.loads(f'"{key}"'):
+        case "name" | "uri" | "cursor":
+            return STRING
+        case "arguments":
+            return objects(ANY)
+        case "progressToken":
+            return STRING | st.just("12")
+        case text if text.endswith(("protocolVersion", "logLevel")):
+            return STRING
+        case text if text.startswith(PREFIX):
+            return objects(ANY)
+    return ANY
+
+
+def members(names: list[str]) -> st.SearchStrategy[list[tuple[str, str]]]:
+    one = st.sampled_from(names).flatmap(lambda key: st.tuples(st.just(key), value_of(key)))
+    return st.lists(one, max_size=4)
+
+
+META_TEXT = st.builds(written, members(METAS), BLANK)
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> bytes:
+    params = [(key, draw(META_TEXT) if key == "_meta" else value) for key, value in draw(members(NAMES))]
+    envelope = [("jsonrpc", '"2.0"'), ("method", '"tools/call"'), ("id", draw(st.sampled_from(["1", '"1"', '"\\""'])))]
+    envelope.append(("params", written(params, draw(BLANK))))
+    envelope += draw(st.lists(st.sampled_from([("id", "2"), ("x", '"y"'), ("m\\u0065thod", '"z"')]), max_size=1))
+    return written(draw(st.permutations(envelope)), draw(BLANK)).encode()
+
+
+def comes_twice(body: bytes) -> bool:
+    """The rule itself: no member twice in the message, in its params or in their _meta."""
+
+    def keep(pairs: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        return [("", pairs)]
+
+    node: Any = json.loads(body, object_pairs_hook=keep)
+    for step in ("params", "_meta", None):
+        pairs = node[0][1]
+        names = [name for name, _ in pairs]
+        if len(names) != len(set(names)):
+            return True
+        node = dict(pairs).get(step)
+        if node is None:
+            return False
+    return False
+
+
+@settings(deadline=None, max_examples=500)
+@given(messages())
+def test_a_repeated_member_is_never_missed_and_nothing_else_is_taken_for_one(body: bytes) -> None:
+    try:
+        take(body)
+        found = False
+    except InvalidParams:
+        # Another rule came first.
+        return
+    except InvalidRequest as refusal:
+        found = "comes twice" in refusal.message
+    assert found == comes_twice(body)
