@@ -15,7 +15,8 @@ PegboardError
 │   ├── SessionRequired      -32602  a legacy request that names no session
 │   └── SessionNotFound      -32001  a session that ended, expired or belongs to somebody else
 ├── ToolError                what a tool's author says to the model: an `isError` result
-│   └── InvalidArguments     the same, with the problems of each argument for programs to read
+│   ├── InvalidArguments     the same, with the problems of each argument for programs to read
+│   └── LimitReached         a limit, budget or deadline said no; the text says when to come back
 ├── DeclarationError         a tool, resource or prompt was declared wrongly: the author's to fix
 └── SetupError               a command line, file or environment is wrong: the operator's to fix
 
@@ -27,6 +28,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
+
+REFUSED = "dev.pegboard/refused"
 
 
 class PegboardError(Exception):
@@ -120,6 +123,22 @@ class InvalidArguments(ToolError):
     def __init__(self, message: str, errors: Sequence[Any] = ()) -> None:
         super().__init__(message)
         self.errors = errors
+
+
+class LimitReached(ToolError):
+    """A call refused by a limit, a budget, a deadline or a breaker.
+
+    `_meta["dev.pegboard/refused"]` of the result carries the reason, `retryAfter` in seconds where that is known, and
+    the figures of the limit.
+    """
+
+    def __init__(self, message: str, reason: str, *, retry_after: float | None = None, **figures: Any) -> None:
+        refused: dict[str, Any] = {"reason": reason, **figures}
+        if retry_after is not None:
+            refused["retryAfter"] = retry_after
+        super().__init__(message, meta={REFUSED: refused})
+        self.reason = reason
+        self.retry_after = retry_after
 
 
 class DeclarationError(PegboardError):

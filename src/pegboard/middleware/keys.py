@@ -1,0 +1,71 @@
+"""Whose calls are counted together: the key that a limit keeps its account under."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TypeAlias
+
+from pegboard.call import Call
+from pegboard.errors import DeclarationError
+
+Part: TypeAlias = Literal["tool", "category", "principal", "client", "session"]
+Key: TypeAlias = Part | Iterable[Part] | Callable[[Call], str]
+
+UNKNOWN = "(unknown)"
+OTHERS = "(others)"
+
+
+def tool_of(call: Call) -> str:
+    """The tool's name; all names that nobody knows are one, so that a caller cannot invent accounts."""
+    return UNKNOWN if call.tool is None else call.name
+
+
+def category_of(call: Call) -> str:
+    return "" if call.tool is None else call.tool.category or ""
+
+
+def client_of(call: Call) -> str:
+    """What the client says its name is: for accounts, never for trust."""
+    name = call.caller.client.get("name")
+    return name[:128] if isinstance(name, str) else ""
+
+
+_PARTS: dict[str, Callable[[Call], str]] = {
+    "tool": tool_of,
+    "category": category_of,
+    "principal": lambda call: call.caller.principal,
+    "client": client_of,
+    "session": lambda call: call.caller.session,
+}
+
+
+def key_function(by: Key) -> Callable[[Call], str]:
+    """Compile `by` into the function that names the account of a call."""
+    if callable(by):
+        return by
+    parts = (by,) if isinstance(by, str) else tuple(by)
+    for part in parts:
+        if part not in _PARTS:
+            raise DeclarationError(f"by={part!r}: use {', '.join(map(repr, _PARTS))}, several of them, or a function")
+    readers = [_PARTS[part] for part in parts]
+    if len(readers) == 1:
+        return readers[0]
+    # The separator cannot be part of a tool's name, so that two accounts never fall together by how they are cut.
+    return lambda call: "\x1f".join([read(call) for read in readers])
+
+
+def describe_key(by: Key) -> str:
+    """`by` as a word or two, the same in every process."""
+    if callable(by):
+        return str(getattr(by, "__qualname__", type(by).__name__))
+    return by if isinstance(by, str) else "+".join(by)
+
+
+def resolve(call: Call, tools: Any, categories: Any, default: Any) -> Any:
+    """What holds for a call: said for its tool, else for its category, else for all."""
+    tool = call.tool
+    if tool is None:
+        return default
+    if tool.name in tools:
+        return tools[tool.name]
+    return categories.get(tool.category, default)

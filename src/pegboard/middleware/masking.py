@@ -1,0 +1,68 @@
+"""Hides what looks like a secret before values are written down."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+MASK = "***"
+
+# A key is secret by one of its words: `apiKey`, `api_key` and `X-API-Key` are the words "api key"; `max_tokens` is not
+# a token.
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SECRET_WORDS = frozenset(
+    {"password", "passwd", "passphrase", "passcode", "pwd", "secret", "secrets", "token", "authorization", "auth"}
+    | {"credential", "credentials", "cookie", "apikey", "jwt", "bearer", "otp", "cvv", "ssn"}
+)
+_SECRET_PAIRS = frozenset({("api", "key"), ("private", "key"), ("access", "key"), ("signing", "key")})
+
+# Secrets inside texts: a header's value, an address with a password, a token of a known form, `key=value`. Every
+# repetition that can fail late is bounded: a text of megabytes takes time in proportion to its length.
+_INSIDE = re.compile(
+    r"""(?ix)
+    \b(?P<scheme>bearer)\s{1,4}(?!\*)[\w.~+/=-]{6,}
+    | (?P<address>://[^\s:/@]{0,256}:)[^\s/@]{1,256}(?=@)
+    | \b(?P<form>eyJ|sk-|gh[pousr]_|github_pat_|xox[abprs]-|AKIA|glpat-)[\w.-]{12,}
+    | (?P<key>(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|authorization)
+        ["'\\]{0,4}\s{0,4}[:=]\s{0,4}["'\\]{0,4}(?:basic\s{1,4}|bearer\s{1,4})?)(?!\*)[^\s"',;&}\\]+
+    """
+)
+# Looked for first: most texts hold none of these, and the long expression is not run over them.
+_HINT = re.compile(r"(?i)bearer|://|eyJ|sk-|gh[pousr]_|hub_pat|xox|AKIA|glpat-|pass|secret|token|api[_-]?key|authori")
+
+
+@lru_cache(maxsize=1024)
+def is_secret(key: str) -> bool:
+    """Whether the value of this key is nobody's business."""
+    words = [word.lower() for word in _WORDS.findall(key[:200])]
+    return not _SECRET_WORDS.isdisjoint(words) or not _SECRET_PAIRS.isdisjoint(pairwise(words))
+
+
+def mask(value: Any) -> Any:
+    """The same JSON value with secrets hidden, at any depth; what holds none may come back as it is."""
+    if isinstance(value, str):
+        return mask_text(value)
+    if isinstance(value, Mapping):
+        return {
+            mask_text(key) if isinstance(key, str) else key: MASK
+            if isinstance(key, str) and is_secret(key) and item is not None
+            else mask(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [mask(item) for item in value]
+    return value
+
+
+def mask_text(text: str) -> str:
+    """The same text with the secrets in it hidden."""
+    return _INSIDE.sub(_hide, text) if _HINT.search(text) else text
+
+
+def _hide(found: re.Match[str]) -> str:
+    if found["scheme"]:
+        return f"{found['scheme']} {MASK}"
+    return f"{found['address'] or found['key'] or found['form']}{MASK}"
