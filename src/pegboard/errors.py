@@ -4,9 +4,11 @@ PegboardError
 ├── Refusal                  a request that is answered with a JSON-RPC error
 │   ├── ParseFailure         -32700  the peer's bytes are not JSON we accept
 │   ├── InvalidRequest       -32600  JSON, but not a message of this protocol
+│   │   └── IdInFlight       -32600  an id whose first use is not answered yet
 │   ├── MethodNotFound       -32601  a method this revision or server does not have
 │   ├── InvalidParams        -32602  a method's parameters are wrong or name nothing we know
-│   │   └── UnknownTool      -32602  with the closest names we do have
+│   │   ├── UnknownTool      -32602  with the closest names we do have
+│   │   └── ResourceNotFound -32602  no resource answers to the URI (-32002 before 2026-07-28)
 │   ├── InternalFailure      -32603  our fault; the text is in the log under an id
 │   │   └── Busy             -32603  a limit is reached; come back later
 │   ├── HeaderMismatch       -32020  the HTTP headers and the body disagree
@@ -58,6 +60,10 @@ class InvalidRequest(Refusal):
     code, status = -32600, 400
 
 
+class IdInFlight(InvalidRequest):
+    status = 409
+
+
 class MethodNotFound(Refusal):
     code, status = -32601, 404
 
@@ -68,6 +74,11 @@ class InvalidParams(Refusal):
 
 class UnknownTool(InvalidParams):
     pass
+
+
+class ResourceNotFound(InvalidParams):
+    def __init__(self, uri: str) -> None:
+        super().__init__(f"Resource not found: {uri[:200]}", {"uri": uri})
 
 
 class InternalFailure(Refusal):

@@ -1,0 +1,130 @@
+"""Prompts: messages that a client asks for by name, made from a few text arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.call import Json
+from pegboard.errors import DeclarationError, InvalidParams
+from pegboard.protocol.content import text_block
+from pegboard.tools.media import Content
+from pegboard.tools.naming import suggest
+from pegboard.tools.plain import as_plain
+from pegboard.tools.tool import Tool
+
+Role = Literal["user", "assistant"]
+
+
+class PromptMessage(Struct, frozen=True):
+    """One message of a prompt: who says it, and text or any content."""
+
+    content: Any
+    role: Role = "user"
+
+
+class Prompt:
+    """A prompt; `tool` is the function behind it, which returns text, content, messages, or a list of these."""
+
+    def __init__(self, tool: Tool) -> None:
+        self.tool = tool
+        self.name = tool.name
+
+    def definition(self) -> dict[str, Json]:
+        """The prompt as a list shows it."""
+        schema = self.tool.input_schema
+        required = schema.get("required", ())
+        arguments = [
+            {
+                key: value
+                for key, value in (
+                    ("name", name),
+                    ("description", part.get("description") if isinstance(part, Mapping) else None),
+                    ("required", name in required),
+                )
+                if value is not None
+            }
+            for name, part in schema.get("properties", {}).items()
+        ]
+        shown: dict[str, Json] = {
+            "name": self.name,
+            "title": self.tool.title,
+            "description": self.tool.description,
+            "arguments": arguments,
+            "icons": list(self.tool.icons),
+            "_meta": self.tool.meta,
+        }
+        return {key: value for key, value in shown.items() if value or key == "name"}
+
+    def messages(self, value: Any) -> dict[str, Json]:
+        """What the function returned, as the result of prompts/get."""
+        items: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
+        told: dict[str, Json] = {"messages": [_message(item) for item in items]}
+        if self.tool.description:
+            told = {"description": self.tool.description, **told}
+        return told
+
+
+def _message(item: Any) -> dict[str, Json]:
+    if isinstance(item, PromptMessage):
+        return {"role": item.role, "content": _content(item.content)}
+    if isinstance(item, Mapping) and "role" in item and "content" in item:
+        return {"role": item["role"], "content": _content(item["content"])}
+    return {"role": "user", "content": _content(item)}
+
+
+def _content(value: Any) -> Mapping[str, Json]:
+    if isinstance(value, Content):
+        return value.to_block()
+    if isinstance(value, str):
+        return text_block(value)
+    plain = as_plain(value)
+    if isinstance(plain, dict) and isinstance(plain.get("type"), str):
+        return plain
+    return text_block(msgspec.json.encode(plain).decode())
+
+
+class PromptCatalog:
+    """Prompts by name, in the order they were hung."""
+
+    def __init__(self) -> None:
+        self._prompts: dict[str, Prompt] = {}
+        self._watchers: list[Callable[[], None]] = []
+
+    def __len__(self) -> int:
+        return len(self._prompts)
+
+    @property
+    def all(self) -> Iterable[Prompt]:
+        return self._prompts.values()
+
+    def add(self, prompt: Prompt) -> None:
+        if prompt.name in self._prompts:
+            raise DeclarationError(f"{prompt.tool.source}: the prompt {prompt.name!r} is there already")
+        self._prompts[prompt.name] = prompt
+        self._changed()
+
+    def remove(self, name: str) -> Prompt:
+        prompt = self.find(name)
+        del self._prompts[name]
+        self._changed()
+        return prompt
+
+    def find(self, name: str) -> Prompt:
+        """The prompt of exactly that name."""
+        prompt = self._prompts.get(name)
+        if prompt is None:
+            close = suggest(name, self._prompts)
+            hint = f", did you mean {close[0]!r}?" if close else ""
+            raise InvalidParams(f"Unknown prompt: {name[:128]!r}{hint}")
+        return prompt
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        self._watchers.append(watcher)
+
+    def _changed(self) -> None:
+        for watcher in self._watchers:
+            watcher()

@@ -1,0 +1,184 @@
+"""Resources: what a client may read by its URI, one fixed or a whole family by a template."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pegboard.call import Json
+from pegboard.catalog.template import Template, is_template
+from pegboard.errors import DeclarationError, ResourceNotFound
+from pegboard.protocol.content import guess_by_suffix, name_of, resource_block
+from pegboard.tools.media import File
+from pegboard.tools.naming import humanise
+from pegboard.tools.plain import as_plain
+from pegboard.tools.tool import Tool
+
+_TEXT, _BYTES, _JSON = "text/plain", "application/octet-stream", "application/json"
+
+
+class Resource:
+    """A resource or a template of resources; `tool` is the function behind it, its arguments the template's variables."""
+
+    def __init__(
+        self,
+        uri: str,
+        tool: Tool,
+        *,
+        name: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: Mapping[str, Json] | None = None,
+        icons: Sequence[Mapping[str, Json]] = (),
+        meta: Mapping[str, Json] | None = None,
+    ) -> None:
+        if ":" not in uri.partition("{")[0] and not uri.startswith("{"):
+            raise DeclarationError(f"{tool.source}: {uri!r} is not a URI; begin it with a scheme, like notes://{uri}")
+        self.uri = uri
+        self.tool = tool
+        self.template = Template(uri, tool.source) if is_template(uri) else None
+        self.name = name or tool.name
+        self.mime_type = mime_type
+        self._size = size
+        self._annotations = annotations
+        self._icons = list(icons)
+        self._meta = meta
+        self._check_parameters()
+
+    def definition(self) -> dict[str, Json]:
+        """The resource as a list shows it."""
+        shown: dict[str, Json] = {
+            "uri" if self.template is None else "uriTemplate": self.uri,
+            "name": self.name,
+            "title": self.tool.title or humanise(self.name),
+            "description": self.tool.description,
+            "mimeType": self.mime_type or guess_by_suffix(self.uri),
+            "size": self._size if self.template is None else None,
+            "annotations": self._annotations,
+            "icons": self._icons,
+            "_meta": self._meta,
+        }
+        return {key: value for key, value in shown.items() if value or key == "name"}
+
+    def match(self, uri: str) -> Mapping[str, str] | None:
+        """The variables with which this resource answers to a URI; None if it does not."""
+        if self.template is None:
+            return {} if uri == self.uri else None
+        return self.template.match(uri)
+
+    def contents(self, uri: str, value: Any) -> list[dict[str, Json]]:
+        """What the function returned, as the contents of this URI."""
+        if value is None:
+            raise ResourceNotFound(uri)
+        items = value if isinstance(value, list) and value and all(isinstance(one, File) for one in value) else [value]
+        return [self._content(uri, item) for item in items]
+
+    def _content(self, uri: str, value: Any) -> dict[str, Json]:
+        if isinstance(value, File):
+            block = value.to_block()
+            content: dict[str, Json] = block["resource"]
+            return content
+        if isinstance(value, Path):
+            return self._content(uri, File(value, uri=uri, mime_type=self.mime_type))
+        guessed = self.mime_type or guess_by_suffix(uri)
+        written: str | bytes
+        if isinstance(value, str):
+            kind, written = guessed or _TEXT, value
+        elif isinstance(value, bytes | bytearray):
+            kind, written = guessed or _BYTES, bytes(value)
+        else:
+            kind, written = guessed or _JSON, msgspec.json.encode(as_plain(value)).decode()
+        made: dict[str, Json] = resource_block(uri, written, kind)["resource"]
+        return made
+
+    def _check_parameters(self) -> None:
+        names = set(self.tool.input_schema.get("properties", {}))
+        required = set(self.tool.input_schema.get("required", ()))
+        given = set() if self.template is None else set(self.template.names)
+        if not required <= given:
+            missing = ", ".join(sorted(required - given))
+            raise DeclarationError(
+                f"{self.tool.source}: {self.uri!r} gives no value for {missing}; add {{{missing}}} to it"
+            )
+        if not given <= names:
+            extra = ", ".join(sorted(given - names))
+            raise DeclarationError(
+                f"{self.tool.source}: the function has no parameter {extra}, which {self.uri!r} gives"
+            )
+
+
+class ResourceCatalog:
+    """Resources by URI, and templates in the order they were hung."""
+
+    def __init__(self) -> None:
+        self._fixed: dict[str, Resource] = {}
+        self._templates: dict[str, Resource] = {}
+        self._watchers: list[Callable[[], None]] = []
+
+    def __len__(self) -> int:
+        return len(self._fixed) + len(self._templates)
+
+    @property
+    def fixed(self) -> Iterable[Resource]:
+        return self._fixed.values()
+
+    @property
+    def templates(self) -> Iterable[Resource]:
+        return self._templates.values()
+
+    def add(self, resource: Resource) -> None:
+        """Hang a resource; a URI that is taken is refused."""
+        home = self._fixed if resource.template is None else self._templates
+        if resource.uri in home:
+            raise DeclarationError(f"{resource.tool.source}: the resource {resource.uri!r} is there already")
+        home[resource.uri] = resource
+        self._changed()
+
+    def remove(self, uri: str) -> Resource:
+        """Take a resource or a template down."""
+        home = self._fixed if uri in self._fixed else self._templates
+        if uri not in home:
+            raise ResourceNotFound(uri)
+        resource = home.pop(uri)
+        self._changed()
+        return resource
+
+    def find(self, uri: str) -> tuple[Resource, Mapping[str, str]]:
+        """The resource that answers to a URI and the variables it fills in; the exact one before any template."""
+        fixed = self._fixed.get(uri)
+        if fixed is not None:
+            return fixed, {}
+        for resource in self._templates.values():
+            variables = resource.match(uri)
+            if variables is not None:
+                return resource, variables
+        raise ResourceNotFound(uri)
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        self._watchers.append(watcher)
+
+    def _changed(self) -> None:
+        for watcher in self._watchers:
+            watcher()
+
+
+def read_folder(folder: Path) -> Callable[[str], File]:
+    """A function that reads files below a folder, and none outside it, whatever the path says."""
+    root = folder.resolve()
+    if not root.is_dir():
+        raise DeclarationError(f"{folder} is not a folder")
+
+    def read(path: str) -> File:
+        try:
+            # Resolved before it is compared: neither `..` nor a link leads out.
+            found = (root / path).resolve()
+            if "\0" in path or not found.is_relative_to(root) or not found.is_file():
+                raise ResourceNotFound(path)
+        except (OSError, ValueError):
+            raise ResourceNotFound(path) from None
+        return File(found, uri=None, name=name_of(path))
+
+    return read
