@@ -5,6 +5,10 @@ from pegboard.errors import InvalidArguments as InvalidArguments
 from pegboard.errors import ToolError as ToolError
 from pegboard.execution.context import CancellationToken as CancellationToken
 from pegboard.execution.context import Context as Context
+from pegboard.execution.context import ToolConnector as ToolConnector
+from pegboard.execution.executor import ToolExecutionBatch as ToolExecutionBatch
+from pegboard.execution.executor import ToolExecutionRecord as ToolExecutionRecord
+from pegboard.execution.executor import ToolExecutor as ToolExecutor
 from pegboard.execution.hooks import Middleware as Middleware
 from pegboard.limits import Limits as Limits
 from pegboard.tools.constraints import Description as Description

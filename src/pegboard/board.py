@@ -15,7 +15,7 @@ from pegboard.errors import DeclarationError
 from pegboard.execution.dispatch import Dispatcher
 from pegboard.execution.hooks import Middleware
 from pegboard.execution.pipeline import Attachment, Scope, check_middleware, compose
-from pegboard.execution.run import SPECIAL, Runner, settle
+from pegboard.execution.run import Runner, settle
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
 from pegboard.limits import Limits
@@ -101,9 +101,9 @@ class Board(Hanger):
     def add(self, tool: Tool | Callable[..., Any], **options: Unpack[NamedOptions]) -> Tool:
         """Hang a Tool, or any callable with the options of `@board.tool`."""
         if isinstance(tool, Tool):
-            made = tool.prepare(self._is_injected)
+            made = tool.prepare(self.services.__contains__)
         else:
-            made = tool_from_function(tool, is_injected=self._is_injected, **options)
+            made = tool_from_function(tool, is_injected=self.services.__contains__, **options)
         for one in made.middleware:
             check_middleware(one)
             if isinstance(one, Middleware):
@@ -135,6 +135,12 @@ class Board(Hanger):
         """Tools under a common first name: `board.group("a").group("b")` hangs `c` as `a.b.c`."""
         return Group(self, name)
 
+    def export(
+        self, form: str, *, strict: bool = True, description_tokens: int | None = None
+    ) -> list[dict[str, Json]] | str:
+        """The tools as a provider of models takes them (openai, anthropic, gemini, …), or as text for `markdown`."""
+        return self.tools.export(form, strict=strict, description_tokens=description_tokens)
+
     def use(
         self,
         *middleware: Middleware | Around,
@@ -161,9 +167,6 @@ class Board(Hanger):
             if isinstance(one, Middleware):
                 one.watch(self.tools.touch)
         self.tools.touch()
-
-    def _is_injected(self, annotation: object) -> bool:
-        return annotation in SPECIAL or annotation in self.services
 
     def _surround(self, tool: Tool | None, inner: Handler) -> Handler:
         return settle(compose(self._attached, tool, inner))

@@ -20,6 +20,12 @@ ProgressToken: TypeAlias = str | int
 EMPTY_OBJECT = Raw(b"{}")
 
 
+class OfTheCall:
+    """A parameter annotated with a kind of this is given the call itself, in one of its forms; no caller sends it."""
+
+    __slots__ = ()
+
+
 class Caller(Struct, frozen=True, kw_only=True):
     """Who calls, by which road and in which revision; the same for all requests of one client that say the same."""
 
@@ -50,7 +56,8 @@ class Call(Struct, kw_only=True):
     """One request on its walk: what was asked, by whom, and what the walk has found out so far.
 
     `raw` are the arguments as the bytes that came, `tool` what the call is for once that is known, `parsed` its
-    arguments once they have been read, `failed` whether its result is an error for the model.
+    arguments once they have been read, `failed` whether its result is an error for the model, `environment` what the
+    program that embeds us hands to its declared tools.
     """
 
     method: str
@@ -61,12 +68,15 @@ class Call(Struct, kw_only=True):
     raw: Raw = EMPTY_OBJECT
     params: Raw = EMPTY_OBJECT
     token: ProgressToken | None = None
+    environment: Mapping[str, Any] | None = None
     tool: Any = None
     parsed: Any = None
     failed: bool = False
     _sent: Json = UNSET
     _state: dict[str, Any] | None = None
+    _origin: Call | None = None
     _task: asyncio.Task[Any] | None = None
+    _stopped: bool = False
 
     @property
     def arguments(self) -> Json:
@@ -82,9 +92,9 @@ class Call(Struct, kw_only=True):
 
     @property
     def state(self) -> dict[str, Any]:
-        """A place for hooks to keep things for the time of this call."""
+        """A place for hooks to keep things for the time of this call, whatever becomes of its arguments."""
         if self._state is None:
-            self._state = {}
+            self._state = {} if self._origin is None else self._origin.state
         return self._state
 
     @property
@@ -109,13 +119,38 @@ class Call(Struct, kw_only=True):
         return self.caller.version
 
     def with_arguments(self, arguments: Json) -> Call:
-        """The same call with other arguments, for an `around` to hand on."""
-        return structs.replace(self, raw=Raw(msgspec.json.encode(arguments)), parsed=None, _sent=UNSET)
+        """The same call with other arguments, for an `around` to hand on; who called it keeps what was sent."""
+        raw = Raw(msgspec.json.encode(arguments))
+        return structs.replace(self, raw=raw, parsed=None, _sent=UNSET, _origin=self)
+
+    def note_parsed(self, parsed: Any) -> None:
+        """Keep the arguments as read, here and where this call got its own arguments from."""
+        call: Call | None = self
+        while call is not None:
+            call.parsed = parsed
+            call = call._origin
+
+    def is_current(self) -> bool:
+        """Whether this is asked by the task that the call runs in, and not while its coroutine is thrown away."""
+        call = self
+        while call._origin is not None:
+            call = call._origin
+        try:
+            return asyncio.current_task() is call._task
+        except RuntimeError:
+            return False
 
     def cancel(self) -> None:
-        """Stop the call from within one of its hooks, or from a task that one of them started."""
-        if self._task is not None:
-            self._task.cancel()
+        """Stop the call, from one of its hooks or from a task that one of them started: an error for the model.
+
+        Its error hooks run. Once the call has ended this does nothing.
+        """
+        call = self
+        while call._origin is not None:
+            call = call._origin
+        if call._task is not None and not call._stopped:
+            call._stopped = True
+            call._task.cancel()
 
 
 class Kept(Struct, frozen=True):
@@ -129,11 +164,12 @@ class Done(Struct, frozen=True):
     """The call ended with a result.
 
     `boxed` says that structuredContent is not an object by its schema, so revisions that want an object there
-    carry it as {"result": …}.
+    carry it as {"result": …}. `metadata` is for the program that embeds us; it is never sent.
     """
 
     result: Mapping[str, Json] | Kept
     boxed: bool = False
+    metadata: Mapping[str, Any] | None = None
 
 
 Reply: TypeAlias = Done

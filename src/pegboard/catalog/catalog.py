@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-from pegboard.call import Kept
+from pegboard.call import Json, Kept
 from pegboard.errors import DeclarationError, UnknownTool
+from pegboard.tools.export import Wish, export
 from pegboard.tools.naming import fold, suggest
-from pegboard.tools.tool import Tool
+from pegboard.tools.tool import Tool, tool_from_function
 
 
 class ToolCatalog:
-    """Looks tools up by exact name; every change moves `generation` and is told to those who watch."""
+    """Looks tools up by exact name; every change moves `generation` and is told to those who watch.
 
-    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+    It works without a board too: `ToolCatalog([search, MemorySearch()])`, of functions and declared tools alike.
+    """
+
+    def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
         self._tools: dict[str, Tool] = {}
         self._folded: dict[str, str] = {}
         self._listed: Kept | None = None
@@ -52,8 +57,9 @@ class ToolCatalog:
         """Up to three names that are close to one we do not have."""
         return suggest(name, self._tools)
 
-    def add(self, tool: Tool) -> None:
+    def add(self, tool: Tool | Callable[..., Any]) -> Tool:
         """Hang a tool; a name that is taken, or differs from one only by case or punctuation, is refused."""
+        tool = tool.prepare() if isinstance(tool, Tool) else tool_from_function(tool)
         folded = fold(tool.name)
         taken = self._folded.get(folded)
         if taken is not None:
@@ -67,6 +73,7 @@ class ToolCatalog:
         self._tools[tool.name] = tool
         self._folded[folded] = tool.name
         self._changed()
+        return tool
 
     def remove(self, name: str) -> Tool:
         """Take a tool down."""
@@ -90,6 +97,16 @@ class ToolCatalog:
             tools = [tool.definition() for tool in self._tools.values()]
             self._listed = Kept({"tools": tools, "ttlMs": 0, "cacheScope": "public"})
         return self._listed
+
+    def export(
+        self, form: str, *, strict: bool = True, description_tokens: int | None = None
+    ) -> list[dict[str, Json]] | str:
+        """The definitions in one of the forms of `pegboard.providers`, or the text for `markdown`.
+
+        `strict` asks OpenAI's strict subset of every tool that can be said in it; `description_tokens` is the most
+        each description may cost.
+        """
+        return export(self, form, Wish(strict=strict, description_tokens=description_tokens))
 
     def _changed(self) -> None:
         self._listed = None

@@ -1,25 +1,27 @@
-"""What a running tool may ask and say: progress to its caller, who the caller is, whether it still waits."""
+"""What a running tool may ask and say: progress and chunks to its caller, who that is, whether it still waits."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import threading
-from collections.abc import Awaitable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import Any, TypeVar
 
-from pegboard.call import Call, Caller, Json, Notice
+from pegboard.call import Call, Caller, Json, Notice, OfTheCall
+from pegboard.errors import ToolError
 
 T = TypeVar("T")
 
 
-class CancellationToken:
+class CancellationToken(OfTheCall):
     """Says whether the caller has given up; a tool in a thread looks at it, since a thread cannot be stopped."""
 
-    __slots__ = ("_event",)
+    __slots__ = ("_event", "_watchers")
 
     def __init__(self) -> None:
         self._event = threading.Event()
+        self._watchers: tuple[Callable[[], object], ...] = ()
 
     @property
     def cancelled(self) -> bool:
@@ -27,6 +29,19 @@ class CancellationToken:
 
     def cancel(self) -> None:
         self._event.set()
+        for watcher in self._watchers:
+            watcher()
+
+    def watch(self, watcher: Callable[[], object]) -> Callable[[], None]:
+        """Be called, in whichever thread cancels, at once if that has happened; returns what ends the watch."""
+        self._watchers += (watcher,)
+        if self.cancelled:
+            watcher()
+
+        def end() -> None:
+            self._watchers = tuple(other for other in self._watchers if other is not watcher)
+
+        return end
 
     def wait(self, seconds: float) -> bool:
         """Sleep in a thread, but no longer than the caller waits; True once it has given up."""
@@ -46,7 +61,7 @@ class _Settled:
         return self._value
 
 
-class Context:
+class Context(OfTheCall):
     """One call as its tool sees it.
 
     The methods are awaited in a coroutine. In a synchronous tool, which runs in a thread, the same calls block until
@@ -103,6 +118,38 @@ class Context:
         if threading.get_ident() == self._thread:
             return work
         return _Settled(asyncio.run_coroutine_threadsafe(work, self._loop).result())
+
+
+class ToolConnector(OfTheCall):
+    """Hands a tool's output to its caller piece by piece, before the result; like Context, it blocks in a thread.
+
+    On HTTP and stdio a piece of text becomes a progress notice, for callers that asked for progress; what the tool
+    returns is still the whole result. These transports have no binary streams, which need `/ws`: there, bytes that
+    are no text are refused.
+    """
+
+    __slots__ = ("context",)
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody reads any more."""
+        return self.context.cancelled
+
+    def write(self, chunk: str | bytes) -> Awaitable[None]:
+        """Send one piece; waits only while the caller reads too slowly, and sends nothing once it has left."""
+        if isinstance(chunk, bytes):
+            try:
+                chunk = chunk.decode("utf-8")
+            except UnicodeDecodeError as problem:
+                raise ToolError("This connection carries text only, and the tool streams bytes") from problem
+        return self.context._here_or_there(self._write(chunk))
+
+    async def _write(self, text: str) -> None:
+        if not self.closed:
+            await tell_step(self.context, text)
 
 
 def tell_step(context: Context, message: str) -> Awaitable[None]:

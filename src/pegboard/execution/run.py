@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from pegboard.call import Call, Done, Handler, Reply
 from pegboard.errors import InvalidArguments, Refusal, ToolError
-from pegboard.execution.context import CancellationToken, Context, tell_step
+from pegboard.execution.context import CancellationToken, Context, ToolConnector, tell_step
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
 from pegboard.tools.message import JsonRpcMessage
@@ -27,7 +27,7 @@ _NOTHING: Mapping[str, Any] = {}
 OnLeave: TypeAlias = Callable[["asyncio.Future[None]"], None] | None
 Begin: TypeAlias = Callable[[Call, Any, Mapping[str, Any], OnLeave], Coroutine[Any, Any, Any]]
 
-SPECIAL = frozenset({Context, CancellationToken, JsonRpcMessage, ToolExecutionContext})
+SPECIAL = frozenset({Context, ToolConnector, CancellationToken, JsonRpcMessage, ToolExecutionContext})
 """Types that a tool's parameter may have to be given the call itself, in one of its forms."""
 
 
@@ -48,6 +48,8 @@ class Runner:
 
         async def run(call: Call) -> Reply:
             parsed = call.parsed = parse(call.raw, mode)
+            if call._origin is not None:
+                call.note_parsed(parsed)
             if parsed.errors and not passes:
                 raise InvalidArguments(render(parsed.errors, tool.name), parsed.errors)
             done = tell(await perform(call, parsed), call.id)
@@ -87,9 +89,11 @@ class Runner:
 
         async def perform_supplied(call: Call, parsed: Parsed) -> Any:
             token = CancellationToken()
+            # One for all that may speak, so that whatever each of them tells goes on increasing.
+            context = Context(call, token, asyncio.get_running_loop())
             supplied: dict[str, Any] = {}
             for name, kind in special.items():
-                supplied[name] = _special(kind, call, parsed, token, tool)
+                supplied[name] = _special(kind, call, parsed, context, token)
             try:
                 if not asked:
                     return await begin(call, parsed.value, supplied, None)
@@ -148,54 +152,91 @@ def settle(inner: Handler) -> Handler:
     """Turn whatever a tool or a hook raised into a result for the model; only Refusals and cancellation pass."""
 
     async def settled(call: Call) -> Reply:
+        task = call._task = asyncio.current_task()
+        raised: BaseException | None = None
         try:
-            return await inner(call)
-        except Refusal:
-            raise
-        except InvalidArguments as refused:
-            return tell_parse_errors(refused.message, refused.errors)
-        except ToolError as error:
-            return tell_error(error.message, error.meta)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            return _failed(call.name, "it cancelled itself")
+            reply = await inner(call)
         except BaseException as exception:  # noqa: BLE001 — SystemExit of a tool ends its call and nothing else
-            return _failed(call.name, type(exception).__name__, exception)
+            if isinstance(exception, GeneratorExit) and not call.is_current():
+                raise
+            raised = exception
+        finally:
+            call._task = None
+        if call._stopped:
+            await _take_back_cancel(task)
+        try:
+            return reply if raised is None else _tell_failure(call, raised, task)
+        finally:
+            del raised
 
     return settled
+
+
+def _tell_failure(call: Call, exception: BaseException, task: asyncio.Task[Any] | None) -> Reply:
+    match exception:
+        case Refusal():
+            raise exception
+        case InvalidArguments():
+            return tell_parse_errors(exception.message, exception.errors)
+        case ToolError():
+            return tell_error(exception.message, exception.meta)
+        case asyncio.CancelledError():
+            if call._stopped:
+                return tell_error(f"{call.name} was stopped before it had a result")
+            if task is None or task.cancelling():
+                raise exception
+            return _failed(call.name, "it cancelled itself")
+        case _:
+            return _failed(call.name, type(exception).__name__, exception)
+
+
+async def _take_back_cancel(task: asyncio.Task[Any] | None) -> None:
+    """End the cancellation that a hook asked for, delivered or not; one that came from outside goes on."""
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        pass
+    if task is not None and task.uncancel():
+        raise asyncio.CancelledError
 
 
 def _failed(name: str, how: str, exception: BaseException | None = None) -> Done:
     error_id = secrets.token_hex(4)
     _log.error("tool %s failed (%s), error id %s", name, how, error_id, exc_info=exception)
-    return tell_error(f"{name} failed, error id {error_id}")
+    told = tell_error(f"{name} failed, error id {error_id}")
+    return Done(told.result, metadata={"error": how, "error_id": error_id})
 
 
-def _special(kind: Any, call: Call, parsed: Parsed, token: CancellationToken, tool: Tool) -> Any:
+def _special(kind: Any, call: Call, parsed: Parsed, context: Context, token: CancellationToken) -> Any:
     if kind is Context:
-        return Context(call, token, asyncio.get_running_loop())
+        return context
+    if kind is ToolConnector:
+        return ToolConnector(context)
     if kind is CancellationToken:
         return token
     if kind is JsonRpcMessage:
-        return JsonRpcMessage(id=call.id, method=tool.name, params=parsed.arguments)
+        return JsonRpcMessage(id=call.id, method=call.tool.name, params=parsed.arguments)
     return ToolExecutionContext(
         ToolCallRequest(
-            tool_name=tool.name,
+            tool_name=call.tool.name,
             tool_call_id="" if call.id is None else str(call.id),
             arguments=parsed.arguments,
             raw_arguments=bytes(call.raw).decode(),
             warnings=parsed.warnings,
             errors=parsed.errors,
-        )
+        ),
+        call.environment or _NOTHING,
     )
 
 
 def _context(call: Call, supplied: Mapping[str, Any]) -> Context:
-    """The tool's own Context if it asked for one, so that what both tell goes on increasing."""
-    own = next((value for value in supplied.values() if isinstance(value, Context)), None)
-    return Context(call, CancellationToken(), asyncio.get_running_loop()) if own is None else own
+    """The tool's own Context if it has one, so that what both tell goes on increasing."""
+    for value in supplied.values():
+        if isinstance(value, Context):
+            return value
+        if isinstance(value, ToolConnector):
+            return value.context
+    return Context(call, CancellationToken(), asyncio.get_running_loop())
 
 
 async def _exhaust_async(yielded: AsyncGenerator[Any, None], call: Call, context: Context) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 import msgspec
 from msgspec import UNSET, Struct
 
-from pegboard.call import Json
+from pegboard.call import Json, OfTheCall
 from pegboard.errors import DeclarationError
 from pegboard.tools.constraints import BARE, is_field, read_notes
 from pegboard.tools.docs import Docs, read_docs
@@ -23,9 +23,6 @@ from pegboard.tools.shape import Alias, Field, Nullable, Record, Scalar, Shape, 
 
 Kind: TypeAlias = Literal["sync", "async", "generator", "async_generator"]
 IsInjected: TypeAlias = Callable[[Any], bool]
-
-# These come with the call itself, whatever services there are.
-OF_THE_CALL = (JsonRpcMessage, ToolExecutionContext)
 
 _TYPING = ("typing", "typing_extensions", "types")
 _STREAMS = {"Generator", "Iterator", "Iterable", "AsyncGenerator", "AsyncIterator", "AsyncIterable"}
@@ -163,7 +160,15 @@ def wanted_type(annotation: Any, is_injected: IsInjected) -> Any:
     options = [option for option in get_args(bare) if option is not type(None)]
     if _is_union(bare) and len(options) == 1:
         bare = options[0]
-    return bare if bare in OF_THE_CALL or (bare is not Any and is_injected(bare)) else None
+    return bare if _is_of_the_call(bare) or (bare is not Any and is_injected(bare)) else None
+
+
+def _is_of_the_call(annotation: Any) -> bool:
+    """Whether it comes with the call itself, whatever services there are."""
+    if not isinstance(annotation, type):
+        return False
+    # An author's subclass of one of these is none of them: nobody could make its instances.
+    return annotation in {JsonRpcMessage, ToolExecutionContext} or OfTheCall in annotation.__bases__
 
 
 def read_returned(annotation: Any) -> Shaped | None:

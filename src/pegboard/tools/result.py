@@ -194,7 +194,8 @@ class Teller:
             result["isError"] = True
         if value.meta:
             result["_meta"] = as_plain(dict(value.meta))
-        return self._assemble(result, structured)
+        done = self._assemble(result, structured)
+        return Done(done.result, done.boxed, value.metadata) if value.metadata else done
 
     def _tell_message(self, message: JsonRpcMessage, id: RequestId | None) -> Done:  # noqa: A002  # as in tell
         if id is not None and message.id != id:
@@ -350,7 +351,7 @@ def with_warnings(done: Done, warnings: Iterable[Any]) -> Done:
         return done
     result = done.result.value if isinstance(done.result, Kept) else done.result
     meta = {**(result.get("_meta") or {}), PARSE_WARNINGS: listed}
-    return Done({**result, "_meta": meta}, done.boxed)
+    return Done({**result, "_meta": meta}, done.boxed, done.metadata)
 
 
 def _listed(notes: Iterable[Any]) -> list[Json]:

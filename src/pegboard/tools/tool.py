@@ -59,8 +59,8 @@ class ToolOptions(TypedDict, total=False):
     on_parse_error: OnParseError
 
 
-def never(_annotation: Any) -> bool:
-    """No services: only what comes with the call is injected."""
+def no_services(_annotation: Any) -> bool:
+    """Only what comes with the call is injected."""
     return False
 
 
@@ -101,7 +101,7 @@ class Tool:
         """What a declared tool does; may be async, and may take injected services after the context."""
         raise NotImplementedError(f"{type(self).__name__} declares a tool and has no execute()")
 
-    def prepare(self, is_injected: IsInjected = never) -> Tool:
+    def prepare(self, is_injected: IsInjected = no_services) -> Tool:
         """Check and compile a declared tool; whoever takes a tool in calls this, once."""
         if "_work" in self.__dict__:
             return self
@@ -167,7 +167,7 @@ def tool_from_function(
     function: Callable[..., Any],
     name: str | None = None,
     *,
-    is_injected: IsInjected = never,
+    is_injected: IsInjected = no_services,
     **options: Unpack[ToolOptions],
 ) -> Tool:
     """A tool from a function, method, callable object or partial; what is not said is read from it."""

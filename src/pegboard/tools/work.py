@@ -78,7 +78,10 @@ class Work:
         try:
             value = self.prepare_value(decode_json(raw))
         except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-            return Parsed({}, (), (ParseError("", UNREADABLE, f"The arguments are not JSON: {problem}", None),))
+            if mode == "strict":
+                return Parsed({}, (), (ParseError("", UNREADABLE, f"The arguments are not JSON: {problem}", None),))
+            # Text that may still hold JSON, in a fence or with a comma too many.
+            value = bytes(raw).decode("utf-8", "replace")
         if isinstance(value, dict) and self.repairer.fits(value):
             return self._finish(value, ())
         if mode == "strict":

@@ -1,0 +1,281 @@
+"""Runs tool calls for programs that have their own agent loop: a request in, a record out, and nothing raised.
+
+    executor = ToolExecutor(board)                      # or ToolExecutor(ToolCatalog([search, MemorySearch()]))
+    batch = await executor.execute_batch(Provider("anthropic", board.tools).parse(message))
+    for record in batch.records: …
+
+A request walks the way every call walks: middleware, repair and check of the arguments, the tool, check of the result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from time import perf_counter
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from pegboard.call import EMPTY_OBJECT, Call, Caller, Done, Handler, Json, Kept, Notice
+from pegboard.catalog.catalog import ToolCatalog
+from pegboard.errors import Refusal, UnknownTool
+from pegboard.execution.context import CancellationToken
+from pegboard.execution.dispatch import Dispatcher
+from pegboard.execution.pipeline import compose
+from pegboard.execution.run import Runner, settle
+from pegboard.execution.services import Services
+from pegboard.execution.threads import Threads
+from pegboard.limits import Limits
+from pegboard.protocol.versions import MODERN
+from pegboard.tools.parameters import ToolCallRequest
+from pegboard.tools.plain import encode
+from pegboard.tools.problems import ParseError, ParseWarning
+from pegboard.tools.result import PARSE_ERRORS, PARSE_WARNINGS
+from pegboard.tools.tool import Tool
+
+Status: TypeAlias = Literal["success", "failed", "skipped"]
+Environment: TypeAlias = Mapping[str, Any] | Callable[[ToolCallRequest], Mapping[str, Any]]
+
+Note = TypeVar("Note", ParseWarning, ParseError)
+
+_log = logging.getLogger("pegboard.tools")
+
+HANDLER_NOT_FOUND = "handler_not_found"
+CANCELLED = "cancelled"
+
+
+class Handled(Protocol):
+    """What has tools and a way to call them: a board."""
+
+    @property
+    def handler(self) -> Handler: ...
+
+
+class ToolExecutionRecord(Struct, frozen=True, kw_only=True):
+    """What came of one request.
+
+    `result` is the text for the model, `content` all content blocks, `structured` the structured content. `metadata`
+    is what the tool told its host (`ToolResult(metadata=…)`), with `elapsed_ms` and, unless all went well, `error`.
+    """
+
+    tool_name: str
+    tool_call_id: str
+    status: Status
+    result: str
+    content: tuple[Mapping[str, Json], ...] = ()
+    structured: Json = None
+    elapsed_ms: float | None = None
+    metadata: Mapping[str, Any] = {}
+    warnings: tuple[ParseWarning, ...] = ()
+    errors: tuple[ParseError, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        return self.status == "failed"
+
+    def told(self) -> str:
+        """The result with a line for each repair, so that the model sees how its arguments were read."""
+        return "\n".join([self.result, *(f"[ParseWarning] {warning.message}" for warning in self.warnings)])
+
+
+class ToolExecutionBatch(Struct, frozen=True):
+    """One record for each request, in their order, and `metadata` that sums them up."""
+
+    records: tuple[ToolExecutionRecord, ...]
+    metadata: Mapping[str, Any]
+
+    @property
+    def error(self) -> str | None:
+        """The text of the first failure."""
+        return next((record.result for record in self.records if record.failed), None)
+
+
+class ToolExecutor:
+    """Executes requests against a board, or a catalog of its own.
+
+    `environment` is handed to declared tools as `context.environment`: a mapping, or a function that makes one for
+    each request.
+    """
+
+    def __init__(
+        self, tools: Handled | ToolCatalog, environment: Environment | None = None, *, limits: Limits | None = None
+    ) -> None:
+        self._handler = _handler_of(tools, limits or Limits()) if isinstance(tools, ToolCatalog) else tools.handler
+        self._environment = environment
+        self._caller = Caller(version=MODERN, transport="direct", client={"name": "executor", "version": "0"})
+
+    async def execute(
+        self, request: ToolCallRequest, *, cancellation: CancellationToken | None = None
+    ) -> ToolExecutionRecord:
+        """Run one request. Only the cancellation of the task that waits here is raised, as asyncio needs it to be.
+
+        The text the model sent (`raw_arguments`) goes before `arguments`, which were read from it.
+        """
+        if cancellation is not None and cancellation.cancelled:
+            return _skipped(request, None)
+        began = perf_counter()
+        try:
+            return await self._run(request, cancellation, began)
+        except UnknownTool as unknown:
+            # Nothing ran that could have taken any time.
+            return _refused(request, unknown, {"error": HANDLER_NOT_FOUND}, None)
+        except Refusal as refusal:
+            return _refused(request, refusal, {"error": type(refusal).__name__}, _elapsed(began))
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if waiting is not None and waiting.cancelling():
+                raise
+            return _skipped(request, _elapsed(began))
+        except Exception as exception:  # noqa: BLE001 — whatever it is, the host's loop goes on
+            error_id = secrets.token_hex(4)
+            _log.error("%s could not be executed, error id %s", request.tool_name, error_id, exc_info=exception)
+            metadata = {"error": type(exception).__name__, "error_id": error_id}
+            text = f"{request.tool_name} failed, error id {error_id}"
+            return _record(request, "failed", text, metadata, _elapsed(began))
+
+    async def execute_batch(
+        self,
+        requests: Iterable[ToolCallRequest],
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        cancellation: CancellationToken | None = None,
+    ) -> ToolExecutionBatch:
+        """Run requests one after the other; those left over once `cancellation` is cancelled are skipped.
+
+        The summary is added to `metadata`, whose own keys stay as they are.
+        """
+        records = tuple([await self.execute(request, cancellation=cancellation) for request in requests])
+        return ToolExecutionBatch(records, {**summarise(records), **(metadata or {})})
+
+    async def _run(
+        self, request: ToolCallRequest, cancellation: CancellationToken | None, began: float
+    ) -> ToolExecutionRecord:
+        environment = self._environment
+        call = Call(
+            method="tools/call",
+            caller=self._caller,
+            channel=_NOBODY,
+            id=request.tool_call_id or None,
+            name=request.tool_name,
+            raw=_arguments_of(request),
+            environment=environment(request) if callable(environment) else environment,
+        )
+        # A task of its own: a hook that cancels the call must not cancel the host.
+        loop = asyncio.get_running_loop()
+        running = loop.create_task(self._handler(call))
+        if cancellation is None:
+            return _record_of(request, await running, began)
+        end_watch = cancellation.watch(lambda: loop.call_soon_threadsafe(running.cancel))
+        try:
+            return _record_of(request, await running, began)
+        finally:
+            end_watch()
+
+
+def summarise(records: Iterable[ToolExecutionRecord]) -> dict[str, Any]:
+    """How many calls, how many failed, how long they took together, and the metadata of each by its id."""
+    listed = list(records)
+    return {
+        "tool_call_count": len(listed),
+        "tool_failed_count": sum(record.failed for record in listed),
+        "tool_elapsed_total_ms": sum(record.elapsed_ms or 0.0 for record in listed),
+        "per_call_metadata": {record.tool_call_id: record.metadata for record in listed},
+    }
+
+
+class _Nobody:
+    """The channel of calls that nobody listens to while they run."""
+
+    async def emit(self, notice: Notice) -> None:
+        """Say nothing to nobody."""
+
+
+_NOBODY = _Nobody()
+
+
+def _handler_of(catalog: ToolCatalog, limits: Limits) -> Handler:
+    def surround(tool: Tool | None, inner: Handler) -> Handler:
+        return settle(compose((), tool, inner))
+
+    runner = Runner(Services(), Threads(limits.threads, limits.thread_queue))
+    return Dispatcher(catalog, runner.handler, surround, None)
+
+
+def _arguments_of(request: ToolCallRequest) -> Raw:
+    text = request.raw_arguments
+    if not text.strip():
+        return Raw(encode(request.arguments)) if request.arguments else EMPTY_OBJECT
+    data = text.encode("utf-8", "replace")
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        # Not JSON, but it may hold some: the tool reads it as arguments sent as text.
+        return Raw(msgspec.json.encode(data.decode("utf-8")))
+    return Raw(data)
+
+
+def _record_of(request: ToolCallRequest, reply: Done, began: float) -> ToolExecutionRecord:
+    elapsed = _elapsed(began)
+    result = reply.result.value if isinstance(reply.result, Kept) else reply.result
+    content = tuple(result.get("content", ()))
+    meta = result.get("_meta") or {}
+    errors = _notes(meta.get(PARSE_ERRORS), ParseError)
+    failed = bool(result.get("isError"))
+    metadata = dict(reply.metadata or {})
+    if failed:
+        metadata.setdefault("error", "invalid_arguments" if errors else "tool_error")
+    return _record(
+        request,
+        "failed" if failed else "success",
+        "\n".join(block["text"] for block in content if block.get("type") == "text"),
+        metadata,
+        elapsed,
+        content=content,
+        structured=result.get("structuredContent"),
+        warnings=_merge(request.warnings, _notes(meta.get(PARSE_WARNINGS), ParseWarning)),
+        errors=errors,
+    )
+
+
+def _refused(
+    request: ToolCallRequest, refusal: Refusal, metadata: dict[str, Any], elapsed: float | None
+) -> ToolExecutionRecord:
+    if isinstance(refusal.data, Mapping):
+        metadata = {**refusal.data, **metadata}
+    return _record(request, "failed", refusal.message, metadata, elapsed, warnings=request.warnings)
+
+
+def _skipped(request: ToolCallRequest, elapsed: float | None) -> ToolExecutionRecord:
+    return _record(request, "skipped", f"{request.tool_name} was cancelled", {"error": CANCELLED}, elapsed)
+
+
+def _record(
+    request: ToolCallRequest, status: Status, text: str, metadata: dict[str, Any], elapsed: float | None, **more: Any
+) -> ToolExecutionRecord:
+    if elapsed is not None:
+        metadata.setdefault("elapsed_ms", elapsed)
+    return ToolExecutionRecord(
+        tool_name=request.tool_name,
+        tool_call_id=request.tool_call_id,
+        status=status,
+        result=text,
+        elapsed_ms=elapsed,
+        metadata=metadata,
+        **{"content": ({"type": "text", "text": text},), **more},
+    )
+
+
+def _notes(listed: Json, kind: type[Note]) -> tuple[Note, ...]:
+    return () if not listed else msgspec.convert(tuple(listed), tuple[kind, ...])  # type: ignore[valid-type]  # a class
+
+
+def _merge(said: Iterable[ParseWarning], found: Iterable[ParseWarning]) -> tuple[ParseWarning, ...]:
+    """What was said of the arguments before is not lost, and what the tool found once more is not told twice."""
+    return tuple({(warning.path, warning.code): warning for warning in (*said, *found)}.values())
+
+
+def _elapsed(began: float) -> float:
+    return (perf_counter() - began) * 1000
