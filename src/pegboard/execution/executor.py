@@ -227,9 +227,12 @@ def _record_of(request: ToolCallRequest, reply: Done, began: float) -> ToolExecu
     metadata = dict(reply.metadata or {})
     if failed:
         metadata.setdefault("error", "invalid_arguments" if errors else "tool_error")
+    status: Status = "success"
+    if failed:
+        status = "skipped" if metadata["error"] == CANCELLED else "failed"
     return _record(
         request,
-        "failed" if failed else "success",
+        status,
         "\n".join(block["text"] for block in content if block.get("type") == "text"),
         metadata,
         elapsed,

@@ -156,7 +156,7 @@ def settle(inner: Handler) -> Handler:
         raised: BaseException | None = None
         try:
             reply = await inner(call)
-        except BaseException as exception:  # noqa: BLE001 — SystemExit of a tool ends its call and nothing else
+        except BaseException as exception:  # SystemExit of a tool ends its call and nothing else
             if isinstance(exception, GeneratorExit) and not call.is_current():
                 raise
             raised = exception
@@ -182,7 +182,8 @@ def _tell_failure(call: Call, exception: BaseException, task: asyncio.Task[Any] 
             return tell_error(exception.message, exception.meta)
         case asyncio.CancelledError():
             if call._stopped:
-                return tell_error(f"{call.name} was stopped before it had a result")
+                told = tell_error(f"{call.name} was stopped before it had a result")
+                return Done(told.result, metadata={"error": "cancelled"})
             if task is None or task.cancelling():
                 raise exception
             return _failed(call.name, "it cancelled itself")
