@@ -9,8 +9,11 @@ import os
 import signal
 import ssl
 import stat
+import sys
+import threading
+import time
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 from msgspec import Struct
 
@@ -25,6 +28,9 @@ from pegboard.transports.stdio import claim_pipes, open_door
 _log = logging.getLogger("pegboard")
 
 PORT = 7332
+
+_LAST_WORDS_SECONDS = 1.0
+_GRACE_SECONDS = 2.0
 
 
 class Served(Protocol):
@@ -68,13 +74,25 @@ def run(served: Served, settings: Settings | None = None) -> None:
     if transport == "auto":
         transport = "stdio" if _held_by_a_client() else "http"
         if transport == "stdio":
-            _log.info("stdin is a pipe: serving stdio (use --http to serve HTTP)")
+            _tell("stdin is a pipe: serving stdio (use --http to serve HTTP)")
+    if transport not in ("http", "stdio"):
+        raise SetupError(f"The transport {transport!r} does not exist; use auto, http or stdio")
+    watchdog = Watchdog(served.limits.drain_seconds + _GRACE_SECONDS)
     if transport == "stdio":
-        main = _serve_stdio(served, *claim_pipes())
+        main = _serve_stdio(served, *claim_pipes(), watchdog)
     else:
         _check(settings)
-        main = _serve_http(served, settings)
-    _run(main)
+        main = _serve_http(served, settings, watchdog)
+    try:
+        _run(main)
+    finally:
+        watchdog.returned = True
+
+
+def _tell(line: str) -> None:
+    """Say something to the person who started us; stdout may belong to the protocol."""
+    if sys.stderr is not None:
+        print(line, file=sys.stderr, flush=True)  # noqa: T201 — this is said whatever the log is set to
 
 
 def _held_by_a_client() -> bool:
@@ -114,7 +132,7 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
     return context
 
 
-async def _serve_http(served: Served, settings: Settings) -> None:
+async def _serve_http(served: Served, settings: Settings, watchdog: Watchdog) -> None:
     guard = Guard(hosts=settings.allow_hosts, origins=settings.cors, proxies=settings.trusted_proxies)
     endpoint = HttpEndpoint(
         served.handler, served.info, limits=served.limits, guard=guard, prefix=settings.path_prefix.rstrip("/")
@@ -127,15 +145,26 @@ async def _serve_http(served: Served, settings: Settings) -> None:
         uds=settings.uds,
         ssl=_tls(settings),
     )
-    await served.start()
-    if settings.announce is not None:
-        settings.announce(address(settings, server.port))
-    stop = _Stop()
-    await stop.asked()
-    # The listener stays open meanwhile: cancels come on new connections, and new calls are refused with a reason.
-    await endpoint.drain(served.limits.drain_seconds, stop.hurried)
-    await server.close()
-    await served.stop()
+    with Stop(watchdog) as stop:
+        await served.start()
+        url = address(settings, server.port)
+        if settings.announce is None:
+            _tell(f"{served.info['name']}: serving HTTP at {url}")
+        else:
+            settings.announce(url)
+        await stop.asked.wait()
+        # The listener stays open meanwhile: cancels come on new connections, and new calls are refused with a reason.
+        await endpoint.drain(served.limits.drain_seconds, stop.hurried)
+        await server.drain(_LAST_WORDS_SECONDS)
+        await server.close()
+        await _clean_up(served)
+
+
+async def _clean_up(served: Served) -> None:
+    try:
+        await served.stop()
+    except Exception:  # noqa: BLE001 — an author's clean-up may raise anything; we end all the same
+        _log.exception("cleaning up failed")
 
 
 def address(settings: Settings, port: int) -> str:
@@ -150,38 +179,81 @@ def address(settings: Settings, port: int) -> str:
 # -- stdio -----------------------------------------------------------------------------------------------------------
 
 
-async def _serve_stdio(served: Served, source: int, target: int) -> None:
-    await served.start()
-    door = await open_door(served.handler, served.info, served.limits, source, target)
-    stop = _Stop()
-    await asyncio.wait({asyncio.ensure_future(stop.asked()), door.closed}, return_when=asyncio.FIRST_COMPLETED)
-    await door.drain(served.limits.drain_seconds)
-    door.line.close()
-    await served.stop()
+async def _serve_stdio(served: Served, source: int, target: int, watchdog: Watchdog) -> None:
+    with Stop(watchdog) as stop:
+        await served.start()
+        door = await open_door(served.handler, served.info, served.limits, source, target)
+        door.closed.add_done_callback(lambda _: stop.ask())
+        await stop.asked.wait()
+        await door.drain(served.limits.drain_seconds, stop.hurried)
+        await door.line.close()
+        await _clean_up(served)
+
+
+# -- the end ---------------------------------------------------------------------------------------------------------
+
+
+class Watchdog:
+    """Ends the process if it has not ended by itself some time after it was told to.
+
+    A function that blocks the loop, a thread that an author started and that never returns: nothing of that kind may
+    keep a stopped server alive. Where `run` has returned, what follows is the author's own program and is waited for.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._armed = False
+        self.returned = False
+
+    def arm(self) -> None:
+        """Start to count; a second time changes nothing."""
+        if not self._armed:
+            self._armed = True
+            threading.Thread(target=self._watch, name="pegboard-watchdog", daemon=True).start()
+
+    def _watch(self) -> None:
+        time.sleep(self._seconds)
+        if self.returned:
+            threading.main_thread().join()
+        os._exit(0)
+
+
+class Stop:
+    """SIGTERM and Ctrl+C: the first asks for an end, the second for a quick one."""
+
+    def __init__(self, watchdog: Watchdog) -> None:
+        self.asked = asyncio.Event()
+        self.hurried = asyncio.Event()
+        self._watchdog = watchdog
+        self._loop = asyncio.get_running_loop()
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # Only the main thread can take signals; elsewhere we are ended from outside.
+            with contextlib.suppress(ValueError):
+                self._before[number] = signal.signal(number, self._signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def ask(self) -> None:
+        """Ask for an end; again, for a quick one."""
+        self._watchdog.arm()
+        if self.asked.is_set():
+            self.hurried.set()
+        self.asked.set()
+
+    def _signal(self, _number: int, _frame: object) -> None:
+        # Not left to the loop: a tool may be blocking it, and the time we have starts now.
+        self._watchdog.arm()
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.ask)
 
 
 # -- the loop --------------------------------------------------------------------------------------------------------
-
-
-class _Stop:
-    """SIGTERM and Ctrl+C: the first asks for an end, the second for a quick one."""
-
-    def __init__(self) -> None:
-        self._asked = asyncio.Event()
-        self.hurried = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            # Not every platform and thread can take signals; there the process is ended from outside.
-            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.add_signal_handler(number, self._signal)
-
-    async def asked(self) -> None:
-        await self._asked.wait()
-
-    def _signal(self) -> None:
-        if self._asked.is_set():
-            self.hurried.set()
-        self._asked.set()
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:

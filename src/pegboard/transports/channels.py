@@ -121,26 +121,38 @@ class HttpExchange:
 class LineExchange:
     """One request on a line that all share, such as stdio."""
 
-    __slots__ = ("_id", "_line", "_tongue")
+    __slots__ = ("_id", "_line", "_tongue", "closing")
 
     def __init__(self, line: Line, tongue: Tongue, request_id: RequestId) -> None:
-        self._line = line
+        # None: the call has its answer, or is not to have one.
+        self._line: Line | None = line
         self._tongue = tongue
         self._id = request_id
+        self.closing = False
 
     async def emit(self, notice: Notice) -> None:
         """Send a notice between the answers of other calls."""
-        self._line.write(self._tongue.notice(notice))
-        await self._line.drain()
+        line = self._line
+        if line is not None:
+            line.write(self._tongue.notice(notice))
+            await line.drain()
 
     def finish(self, method: str, reply: Reply) -> None:
-        self._line.write(jsonrpc.answer(self._id, self._tongue.result(method, reply)))
+        self._end(jsonrpc.answer(self._id, self._tongue.result(method, reply)))
 
     def refuse(self, refusal: Refusal) -> None:
-        self._line.write(jsonrpc.refusal(self._id, refusal))
+        self._end(jsonrpc.refusal(self._id, refusal))
 
     def withdraw(self) -> None:
         """A cancelled call is not answered: "servers … MUST NOT send any further messages for it" (stdio)."""
+        if self.closing:
+            self.refuse(shutting_down())
+        self._line = None
+
+    def _end(self, message: bytes) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            line.write(message)
 
 
 class Batched:
@@ -163,6 +175,11 @@ class Batched:
 
     def withdraw(self) -> None:
         """A cancelled call has no answer in the array."""
+
+
+def shutting_down() -> Busy:
+    """What a call is told that we do not take, or do not finish, because we end."""
+    return Busy("The server is shutting down; try again in a moment", retry_after=1)
 
 
 async def conduct(handler: Handler, call: Call, exchange: Exchange[T]) -> T | None:

@@ -40,6 +40,7 @@ from pegboard.transports.incoming import (
 Served: TypeAlias = Answer | Coroutine[Any, Any, Answer | None]
 
 _KEEP_ALIVE_SECONDS: Final = 15.0
+_LAST_WORDS_SECONDS: Final = 1.0
 _REMEMBERED: Final = 1024
 
 
@@ -272,17 +273,18 @@ class HttpEndpoint:
         """Take no new calls; let those under way come to their answers, and cancel the rest when time is up."""
         self.draining = True
         hurry = asyncio.ensure_future(hurried.wait())
-        for patience in (seconds, 1.0):
-            running = [task for task in self.calls.values() if task is not None]
-            if running:
-                ended = asyncio.ensure_future(asyncio.wait(running))
-                await asyncio.wait({ended, hurry}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-                ended.cancel()
-            for exchange, task in list(self.calls.items()):
-                if task is not None:
-                    exchange.closing = True
-                    task.cancel()
+        await asyncio.wait({hurry, asyncio.ensure_future(self._wait(seconds))}, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
+        for exchange, task in list(self.calls.items()):
+            if task is not None:
+                exchange.closing = True
+                task.cancel()
+        await self._wait(_LAST_WORDS_SECONDS)
+
+    async def _wait(self, seconds: float) -> None:
+        running = [task for task in self.calls.values() if task is not None]
+        if running:
+            await asyncio.wait(running, timeout=seconds)
 
     def _admit(self, exchange: HttpExchange) -> HttpExchange:
         """Let a call in, if there is room for one more."""

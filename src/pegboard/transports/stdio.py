@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import stat
 import sys
-from collections.abc import Callable, Mapping
-from io import RawIOBase
-from typing import cast
-
+from collections import deque
+from collections.abc import Mapping
+from typing import BinaryIO, Final, cast
 
 from msgspec import UNSET
 
 from pegboard.call import Call, Caller, Handler, Json, RequestId
-from pegboard.errors import InvalidRequest, Refusal
+from pegboard.errors import InternalFailure, InvalidRequest, Refusal, SetupError
 from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
@@ -28,7 +28,7 @@ from pegboard.protocol.params import read_params
 from pegboard.protocol.tongue import tongues
 from pegboard.protocol.versions import BATCHES, MODERN
 from pegboard.transports import turns
-from pegboard.transports.channels import LineExchange, conduct
+from pegboard.transports.channels import LineExchange, conduct, shutting_down
 from pegboard.transports.incoming import (
     ModernCallers,
     cancelled_id,
@@ -41,9 +41,16 @@ from pegboard.transports.incoming import (
 
 _log = logging.getLogger("pegboard.stdio")
 
+_CHUNK: Final = 64 * 1024
+_LAST_WORDS_SECONDS: Final = 1.0
+
 
 class LineDoor(asyncio.Protocol):
-    """Serves one peer on a byte stream in each direction; `closed` is done once the peer has hung up."""
+    """Serves one peer on a byte stream in each direction; `closed` is done once the peer has hung up.
+
+    Lines that came are served while there is room for more calls and the peer takes our answers; until there is room
+    again they wait, and nothing more is read.
+    """
 
     def __init__(
         self, handler: Handler, info: Mapping[str, Json], limits: Limits, loop: asyncio.AbstractEventLoop
@@ -56,10 +63,16 @@ class LineDoor(asyncio.Protocol):
         self._legacy: Caller | None = None
         self._rest = bytearray()
         self._skipping = False
+        self._lines: deque[bytes] = deque()
+        self._serving = False
         self._paused = False
+        self._draining = False
+        self._hung_up = False
         self._reader: asyncio.ReadTransport | None = None
-        self.line = LineWriter(limits, loop, self.balance)
-        self.calls: dict[RequestId, asyncio.Task[None]] = {}
+        self._feeder: asyncio.Task[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self.line = LineWriter(limits, loop, self)
+        self.calls: dict[RequestId, tuple[asyncio.Task[None], LineExchange]] = {}
         self.closed: asyncio.Future[None] = loop.create_future()
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -69,12 +82,12 @@ class LineDoor(asyncio.Protocol):
         self._reader = cast("asyncio.ReadTransport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self.closed.done():
-            self.closed.set_result(None)
+        self._hung_up = True
+        self.balance()
 
     def eof_received(self) -> bool:
-        if self._rest.strip():
-            self.take(bytes(self._rest))
+        self._lines.append(bytes(self._rest))
+        self._rest.clear()
         return False
 
     def data_received(self, data: bytes) -> None:
@@ -83,8 +96,7 @@ class LineDoor(asyncio.Protocol):
             lines = (bytes(self._rest) + data[:cut] if self._rest else data[:cut]).split(b"\n")
             self._rest.clear()
             # The first is the tail of a line that was refused for its length.
-            for line in lines[1:] if self._skipping else lines:
-                self.take(line)
+            self._lines.extend(lines[1:] if self._skipping else lines)
             self._skipping = False
         self._rest += data[cut:]
         if len(self._rest) > self._limits.line_bytes:
@@ -92,6 +104,63 @@ class LineDoor(asyncio.Protocol):
             if not self._skipping:
                 self._skipping = True
                 self._refuse(None, InvalidRequest(f"A line of more than {self._limits.line_bytes} bytes is not read"))
+        self.balance()
+
+    def feed(self, file: BinaryIO) -> None:
+        """Read a file instead of a pipe: the loop cannot watch it, and it is all there already."""
+        self._feeder = self._loop.create_task(self._feed(file))
+
+    async def _feed(self, file: BinaryIO) -> None:
+        with file:
+            while chunk := file.read(_CHUNK):
+                self.data_received(chunk)
+                while self._lines:
+                    self._room = self._loop.create_future()
+                    await self._room
+        self.eof_received()
+        self.connection_lost(None)
+
+    # -- room --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _full(self) -> bool:
+        return self.line.full or len(self.calls) >= self._limits.calls_per_caller
+
+    def balance(self) -> None:
+        """Something ended or was taken: serve what waits, then read on."""
+        if not self._serving:
+            self._serve()
+
+    def _serve(self) -> None:
+        self._serving = True
+        lines = self._lines
+        try:
+            for _ in range(self._limits.inline_answers):
+                if not lines or self._full:
+                    break
+                self.take(lines.popleft())
+        finally:
+            self._serving = False
+        if lines and not self._full:
+            # Others have a right to the loop too.
+            self._serving = True
+            self._loop.call_soon(self._serve)
+        self._pause(bool(lines) or self._full)
+        if self._hung_up and not lines and not self.closed.done():
+            self.closed.set_result(None)
+
+    def _pause(self, paused: bool) -> None:
+        if not paused and self._room is not None and not self._room.done():
+            self._room.set_result(None)
+        if paused == self._paused or self._reader is None or self._reader.is_closing():
+            return
+        self._paused = paused
+        if paused:
+            self._reader.pause_reading()
+        else:
+            self._reader.resume_reading()
+
+    # -- serving -----------------------------------------------------------------------------------------------------
 
     def take(self, line: bytes) -> None:
         """Serve one line; whatever is wrong with it is answered, and the next is read."""
@@ -105,8 +174,10 @@ class LineDoor(asyncio.Protocol):
                 self._take_message(line)
         except Refusal as refusal:
             self._refuse(refusal.request_id, refusal)
-
-    # -- serving -----------------------------------------------------------------------------------------------------
+        except Exception:  # noqa: BLE001 — a line that we fail at must not end the others
+            error_id = secrets.token_hex(4)
+            _log.exception("a line could not be served, error id %s", error_id)
+            self._refuse(None, InternalFailure(f"Internal error, error id {error_id}"))
 
     def _take_batch(self, line: bytes) -> None:
         if self._legacy is None or self._legacy.version not in BATCHES:
@@ -124,16 +195,20 @@ class LineDoor(asyncio.Protocol):
             self._take_notice(method, message)
             return
         try:
+            if self._draining:
+                raise shutting_down()
             if request_id in self.calls:
                 raise InvalidRequest(f"The id {request_id!r} is already in flight: use another one")
-            call = self._make_call(line, message, method, request_id)
+            made = self._make_call(line, message, method, request_id)
         except Refusal as refusal:
             refusal.request_id = request_id
             raise
-        if call is not None:
-            self._start(call, request_id)
+        if made is not None:
+            self._start(*made, request_id)
 
-    def _make_call(self, line: bytes, message: Message, method: str, request_id: RequestId) -> Call | None:
+    def _make_call(
+        self, line: bytes, message: Message, method: str, request_id: RequestId
+    ) -> tuple[Call, LineExchange] | None:
         params = read_params(line, message)
         if is_modern(params):
             caller, token = self._callers.read(params, None)
@@ -151,9 +226,9 @@ class LineDoor(asyncio.Protocol):
         check_method(method, caller.version)
         about = subject(method, params)
         exchange = LineExchange(self.line, self._tongues[caller.version], request_id)
-        return make_call(method, request_id, about, message, params, caller, exchange, token)
+        return make_call(method, request_id, about, message, params, caller, exchange, token), exchange
 
-    def _initialize(self, message: Message, request_id: RequestId) -> Call:
+    def _initialize(self, message: Message, request_id: RequestId) -> tuple[Call, LineExchange]:
         handshake = read_handshake(bytes(message.params))
         self._legacy = Caller(
             version=handshake.version,
@@ -162,61 +237,63 @@ class LineDoor(asyncio.Protocol):
             capabilities=handshake.capabilities,
         )
         exchange = LineExchange(self.line, self._tongues[handshake.version], request_id)
-        return Call(method="server/discover", caller=self._legacy, channel=exchange, id=request_id)
+        return Call(method="server/discover", caller=self._legacy, channel=exchange, id=request_id), exchange
 
-    def _start(self, call: Call, request_id: RequestId) -> None:
-        exchange = call.channel
-        assert isinstance(exchange, LineExchange)
+    def _start(self, call: Call, exchange: LineExchange, request_id: RequestId) -> None:
         task = turns.start(self._loop, conduct(self._handler, call, exchange))
         if not task.done():
-            self.calls[request_id] = task
+            self.calls[request_id] = task, exchange
             task.add_done_callback(lambda _: self._ended(request_id))
-            self.balance()
 
     def _ended(self, request_id: RequestId) -> None:
         del self.calls[request_id]
         self.balance()
 
-    def balance(self) -> None:
-        """Read on only while there is room for more calls and the peer takes our answers."""
-        full = self.line.full or len(self.calls) >= self._limits.calls_per_caller
-        if full != self._paused and self._reader is not None and not self._reader.is_closing():
-            self._paused = full
-            if full:
-                self._reader.pause_reading()
-            else:
-                self._reader.resume_reading()
-
     def _take_notice(self, method: str, message: Message) -> None:
         if method == "notifications/cancelled":
             request_id = cancelled_id(message)
-            task = None if request_id is None else self.calls.get(request_id)
-            if task is not None:
-                task.cancel()
+            running = None if request_id is None else self.calls.get(request_id)
+            if running is not None:
+                running[0].cancel()
 
     def _refuse(self, request_id: RequestId | None, refusal: Refusal) -> None:
         self.line.write(jsonrpc.refusal(request_id, refusal))
 
-    async def drain(self, seconds: float) -> None:
-        """Let the calls that run come to their answers, then cancel the rest."""
-        if self.calls:
-            await asyncio.wait(list(self.calls.values()), timeout=seconds)
-        for task in list(self.calls.values()):
+    async def drain(self, seconds: float, hurried: asyncio.Event) -> None:
+        """Take no new calls; let those that run come to their answers, and end the rest with one when time is up."""
+        self._draining = True
+        ended = asyncio.ensure_future(self._wait(0 if self.line.lost else seconds))
+        hurry = asyncio.ensure_future(hurried.wait())
+        await asyncio.wait({ended, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        ended.cancel()
+        hurry.cancel()
+        for task, exchange in self.calls.values():
+            exchange.closing = True
             task.cancel()
-        if self.calls:
-            await asyncio.wait(list(self.calls.values()), timeout=1.0)
+        await self._wait(_LAST_WORDS_SECONDS)
+
+    async def _wait(self, seconds: float) -> None:
+        running = [task for task, _ in self.calls.values()]
+        if running:
+            await asyncio.wait(running, timeout=seconds)
 
 
 class LineWriter(asyncio.BaseProtocol):
     """Writes whole lines to a pipe; one who writes much waits until the reader has caught up."""
 
-    def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop, changed: Callable[[], None]) -> None:
+    def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop, door: LineDoor) -> None:
         self._limits = limits
         self._loop = loop
-        self._changed = changed
+        self._door = door
         self._transport: asyncio.WriteTransport | None = None
-        self._file: RawIOBase | None = None
+        self._file: BinaryIO | None = None
         self._paused: asyncio.Future[None] | None = None
+        self._end: asyncio.Future[None] = loop.create_future()
+
+    @property
+    def lost(self) -> bool:
+        """Whether nobody will ever read what is written."""
+        return self._end.done()
 
     @property
     def full(self) -> bool:
@@ -230,19 +307,22 @@ class LineWriter(asyncio.BaseProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._end.set_result(None)
         self.resume_writing()
+        # Nobody reads our answers any more: that is hanging up too.
+        self._door.connection_lost(exc)
 
     def pause_writing(self) -> None:
         self._paused = self._loop.create_future()
-        self._changed()
+        self._door.balance()
 
     def resume_writing(self) -> None:
         paused, self._paused = self._paused, None
         if paused is not None:
             paused.set_result(None)
-            self._changed()
+            self._door.balance()
 
-    def write_to(self, file: RawIOBase) -> None:
+    def write_to(self, file: BinaryIO) -> None:
         """Write to a file, which the loop cannot watch and which never makes us wait."""
         self._file = file
 
@@ -256,44 +336,52 @@ class LineWriter(asyncio.BaseProtocol):
         if self._paused is not None:
             await asyncio.shield(self._paused)
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Let the peer read what it has not read yet, within a bound, and hang up."""
+        if self._file is not None:
+            self._file.close()
+        if self._transport is None:
+            return
+        self._transport.close()
+        await asyncio.wait({self._end}, timeout=_LAST_WORDS_SECONDS)
         if self._transport is not None:
-            self._transport.close()
+            self._transport.abort()
 
 
 def claim_pipes() -> tuple[int, int]:
     """Take stdin and stdout for the protocol: new descriptors for it, stderr and nothing for everybody else."""
-    sys.stdout.flush()
-    source, target = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        source, target = os.dup(0), os.dup(1)
+    except OSError:
+        raise SetupError("stdin or stdout is closed, so there is nothing to serve; use --http to serve HTTP") from None
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
+    try:
+        os.dup2(2, 1)
+    except OSError:
+        os.dup2(nothing, 1)
     os.close(nothing)
-    os.dup2(2, 1)
     sys.stdout = sys.stderr
     return source, target
 
 
-def _is_file(descriptor: int) -> bool:
-    return stat.S_ISREG(os.fstat(descriptor).st_mode)
+def _can_be_watched(descriptor: int) -> bool:
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
 
 
 async def open_door(handler: Handler, info: Mapping[str, Json], limits: Limits, source: int, target: int) -> LineDoor:
     """Serve the peer at the other end of two descriptors."""
     loop = asyncio.get_running_loop()
     door = LineDoor(handler, info, limits, loop)
-    sink = os.fdopen(target, "wb", buffering=0)
-    if _is_file(target):
-        door.line.write_to(sink)
+    if _can_be_watched(target):
+        await loop.connect_write_pipe(lambda: door.line, os.fdopen(target, "wb", buffering=0))
     else:
-        await loop.connect_write_pipe(lambda: door.line, sink)
-    if _is_file(source):
-        # The loop cannot watch a file; it is all there already.
-        with os.fdopen(source, "rb") as file:
-            while chunk := file.read(64 * 1024):
-                door.data_received(chunk)
-                await door.line.drain()
-        door.eof_received()
-        door.connection_lost(None)
-    else:
+        door.line.write_to(os.fdopen(target, "wb"))
+    if _can_be_watched(source):
         await loop.connect_read_pipe(lambda: door, os.fdopen(source, "rb", buffering=0))
+    else:
+        door.feed(os.fdopen(source, "rb"))
     return door
