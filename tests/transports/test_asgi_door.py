@@ -160,12 +160,22 @@ async def answer_nothing() -> None:
     return None
 
 
+async def cancel_itself() -> Answer:
+    raise asyncio.CancelledError
+
+
+def leave_the_house(head: Head, body: bytes, sink: Sink) -> Answer:
+    raise SystemExit(3)
+
+
 @pytest.mark.parametrize(
     "script",
     [
         fail,
         lambda *_: fail_later(),
         lambda *_: answer_nothing(),
+        lambda *_: cancel_itself(),
+        leave_the_house,
         lambda *_: Answer(200, headers=((b"a", b"b\r\nc: d"),)),
     ],
 )
@@ -310,6 +320,20 @@ async def test_whoever_asked_is_told_once_that_the_client_is_gone(started: bool)
     await running
     assert told == ["gone"]
     assert len(session.sent) == int(started)
+
+
+async def test_a_call_that_is_cancelled_because_its_client_left_ends_in_peace() -> None:
+    async def wait(sink: Sink) -> Answer:
+        task = asyncio.current_task()
+        assert task is not None
+        sink.on_gone(task.cancel)
+        await asyncio.Event().wait()
+        return Answer(200)
+
+    session = Session(application(lambda head, body, sink: wait(sink)), b"")
+    session.disconnect()
+    await session.run()
+    assert session.sent == []
 
 
 async def test_a_cancelled_server_task_takes_the_call_with_it() -> None:

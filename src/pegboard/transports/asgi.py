@@ -7,7 +7,7 @@ the server, whose slowness is the back-pressure, while a second one watches for 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Final, TypeAlias
 
 from pegboard.limits import Limits
@@ -84,7 +84,9 @@ class AsgiApp:
             answer = await self._respond(head, body, courier, receive, send)
             if answer is not None:
                 encode_headers(answer.headers)
-        except Exception as error:  # noqa: BLE001 - whatever a request raises ends that request alone
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a call raises, SystemExit too, ends that call alone
             answer = apologize(error)
         courier.forget()
         if answer is not None and not courier.started and not courier.gone:
@@ -102,21 +104,18 @@ class AsgiApp:
             await carry(task, courier, receive, send)
         else:
             await courier.deliver(send)
-        answer = task.result()
+        # The call's cancellation is not to be taken for that of the server's own task.
+        answer = None if task.cancelled() else task.result()
         if answer is None and not courier.started and not courier.gone:
             raise RuntimeError("a request ended with no response")
         return answer
 
     def _read_head(self, scope: Scope) -> Head:
-        headers: dict[bytes, bytes] = {}
+        fields = scope["headers"]
+        headers: dict[bytes, bytes] = dict(fields)
         repeated: tuple[bytes, ...] = ()
-        for name, value in scope["headers"]:
-            if name not in headers:
-                headers[name] = value
-                continue
-            repeated += (name,) if name not in repeated else ()
-            if name in LISTS:
-                headers[name] += b", " + value
+        if len(headers) != len(fields):
+            headers, repeated = join_repeated(fields)
         path = strip_root(scope)
         places = self._mounted if scope.get("root_path") else self._places
         client, server = scope.get("client"), scope.get("server")
@@ -132,6 +131,20 @@ class AsgiApp:
         )
 
 
+def join_repeated(fields: Iterable[tuple[bytes, bytes]]) -> tuple[dict[bytes, bytes], tuple[bytes, ...]]:
+    """Each field once, and the names of those that came more often."""
+    headers: dict[bytes, bytes] = {}
+    repeated: dict[bytes, None] = {}
+    for name, value in fields:
+        if name not in headers:
+            headers[name] = value
+            continue
+        repeated[name] = None
+        if name in LISTS:
+            headers[name] += b", " + value
+    return headers, tuple(repeated)
+
+
 def strip_root(scope: Scope) -> str:
     """The path without what the frameworks around have cut off; whether it is still there depends on the server."""
     path: str = scope["path"]
@@ -145,7 +158,7 @@ def check(head: Head, limits: Limits) -> Answer | None:
     headers = head.headers
     if b"host" in head.repeated:
         return refuse(400, "A request has one Host field.")
-    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+    if b"content-encoding" in headers and headers[b"content-encoding"].lower() != b"identity":
         return refuse(415, "The body of a request must not be compressed.")
     length = headers.get(b"content-length")
     if length is not None:
