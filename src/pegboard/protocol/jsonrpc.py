@@ -104,9 +104,12 @@ def marks(message: Message) -> int:
         count += 4
     if message.id is not UNSET:
         count += 4 if type(message.id) is str else 2
-    for part in (message.params, message.result, message.error):
-        if part is not NOTHING:
-            count += 2
+    if message.params is not NOTHING:
+        count += 2
+    if message.result is not NOTHING:
+        count += 2
+    if message.error is not NOTHING:
+        count += 2
     return count
 
 

@@ -43,15 +43,14 @@ _decode_meta = msgspec.json.Decoder(Meta).decode
 
 def read_params(body: bytes, message: Message) -> Params:
     """Decode what we read of a message's params; refuses a member that comes twice."""
-    raw = bytes(message.params)
-    if not raw:
-        params, count = NO_PARAMS, 0
+    count = 0
+    if message.params is NOTHING:
+        params = NO_PARAMS
     else:
         try:
-            params = _decode(raw)
+            params = _decode(message.params)
         except msgspec.MsgspecError:
-            raise _wrong_member(raw) from None
-        count = 0
+            raise _wrong_member(bytes(message.params)) from None
         if params.name is not UNSET:
             count += 4
         if params.uri is not UNSET:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from copy import copy
 from functools import lru_cache
 from typing import Final
 
@@ -64,9 +63,9 @@ def split_target(target: bytes) -> tuple[bytes, bytes] | None:
 
 def duplicate(head: Head) -> Head:
     """The same head as a value of its own: whoever is given one may write on it."""
-    another = copy(head)
-    another.headers = head.headers.copy()
-    return another
+    return Head(
+        head.method, head.path, head.query, head.headers.copy(), head.repeated, head.peer, head.server, head.secure
+    )
 
 
 class Reader:
