@@ -15,7 +15,7 @@ ENVELOPE = {
     PREFIX + "clientCapabilities": {},
 }
 
-ADD = ("tools/call", {"name": "add", "arguments": {"a": 2, "b": 3}})
+ADD: tuple[str, dict[str, Any]] = ("tools/call", {"name": "add", "arguments": {"a": 2, "b": 3}})
 LIST: tuple[str, dict[str, Any]] = ("tools/list", {})
 STEPS = ("tools/call", {"name": "steps", "arguments": {"count": 10}})
 INITIALIZE = (
@@ -23,8 +23,9 @@ INITIALIZE = (
     {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "bench", "version": "1.0.0"}},
 )
 
-# More than are ever in flight together: no id meets itself, and the load generator has nothing to build.
-DIFFERENT = 1024
+# More than are ever in flight together: no id meets itself, and the load generator has nothing to build. As with real
+# clients ids go up one by one, arguments differ, and so does now and then the length of a body.
+NUMBERS = range(1000, 2024)
 
 
 def write(method: str, params: Mapping[str, Any], number: int | None) -> bytes:
@@ -53,20 +54,21 @@ def post(port: int, body: bytes, headers: Mapping[str, str]) -> bytes:
 
 
 def modern_posts(port: int, method: str, params: Mapping[str, Any], *, token: bool = False) -> list[bytes]:
-    """Modern requests that differ in their ids."""
+    """Modern requests that differ in their ids and arguments."""
     headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
     if "name" in params:
         headers["Mcp-Name"] = params["name"]
-    return [post(port, modern(method, params, number, token=token), headers) for number in range(1, DIFFERENT + 1)]
+    return [post(port, modern(method, vary(params, number), number, token=token), headers) for number in NUMBERS]
 
 
-def legacy_posts(port: int, method: str, params: Mapping[str, Any], sessions: list[str]) -> list[bytes]:
-    """Legacy requests, spread over some sessions, that differ in their ids."""
-    return [
-        post(
-            port,
-            write(method, params, number),
-            {"MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": sessions[number % len(sessions)]},
-        )
-        for number in range(1, DIFFERENT + 1)
-    ]
+def legacy_posts(port: int, method: str, params: Mapping[str, Any], session: str) -> list[bytes]:
+    """Legacy requests of one session that differ in their ids and arguments."""
+    headers = {"MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": session}
+    return [post(port, write(method, vary(params, number), number), headers) for number in NUMBERS]
+
+
+def vary(params: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+    """The same call with another number to add."""
+    if params.get("name") != "add":
+        return params
+    return {**params, "arguments": {**params["arguments"], "b": number - NUMBERS.start + 3}}

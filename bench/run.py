@@ -18,8 +18,8 @@ from statistics import median
 import load
 import messages
 import starts
-from child import Child, Piped
 from load import Measured, measure
+from pipe import Child, Piped
 from processes import HERE, NODE, ROOT, Server
 from targets import Figures, judge
 
@@ -41,7 +41,7 @@ class Workload:
     """One kind of request, and the servers it is sent to: each by name and number of tools."""
 
     name: str
-    requests: Callable[[Server, list[str]], list[bytes]]
+    requests: Callable[[Server], list[bytes]]
     servers: tuple[tuple[str, int], ...]
 
 
@@ -56,22 +56,22 @@ def _many(*names: str) -> tuple[tuple[str, int], ...]:
 WORKLOADS = (
     Workload(
         "call 2025-11-25",
-        lambda server, sessions: messages.legacy_posts(server.port, *messages.ADD, sessions),
+        lambda server: messages.legacy_posts(server.port, *messages.ADD, server.open_session()),
         (*_few(OURS, RAW, NODE_RAW, MOUNTED, OFFICIAL, FASTMCP), (OURS, VERY_MANY)),
     ),
     Workload(
         "call 2026-07-28",
-        lambda server, _: messages.modern_posts(server.port, *messages.ADD),
+        lambda server: messages.modern_posts(server.port, *messages.ADD),
         (*_few(OURS, RAW, NODE_RAW, MOUNTED, OFFICIAL, FASTMCP), (OURS, VERY_MANY), *_many(OFFICIAL, FASTMCP)),
     ),
     Workload(
         "list of 100",
-        lambda server, _: messages.modern_posts(server.port, *messages.LIST),
+        lambda server: messages.modern_posts(server.port, *messages.LIST),
         _many(OURS, RAW, OFFICIAL, FASTMCP),
     ),
     Workload(
         "10 progress events",
-        lambda server, _: messages.modern_posts(server.port, *messages.STEPS, token=True),
+        lambda server: messages.modern_posts(server.port, *messages.STEPS, token=True),
         _few(OURS, RAW, MOUNTED, OFFICIAL, FASTMCP),
     ),
 )
@@ -148,8 +148,7 @@ def _measure_http(figures: Figures, rounds: int, seconds: float, ours: str) -> N
 
 
 def _prepare(workload: Workload, server: Server) -> list[bytes]:
-    sessions = [server.open_session() for _ in range(load.CONNECTIONS)] if "2025" in workload.name else []
-    requests = workload.requests(server, sessions)
+    requests = workload.requests(server)
     _, answer = server.ask(requests[0])
     result = answer.get("result", {})
     wanted = MANY if "list" in workload.name else 1

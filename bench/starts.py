@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from child import Child
+from pipe import Child
 from processes import ROOT, memory
 
 BARE = "a bare interpreter with asyncio"

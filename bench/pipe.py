@@ -37,7 +37,7 @@ class Child:
         assert self.process.stdin
         assert self.process.stdout
         self._into, self._out = self.process.stdin.fileno(), self.process.stdout.fileno()
-        self._lines = [messages.modern(*messages.ADD, number) + b"\n" for number in range(1, messages.DIFFERENT + 1)]
+        self._lines = [messages.modern(*messages.ADD, number) + b"\n" for number in messages.NUMBERS]
         self._at = 0
 
     def __enter__(self) -> Self:
