@@ -22,8 +22,13 @@ board = Board(
 )
 
 gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
-bolts: defaultdict[str, threading.Event] = defaultdict(threading.Event)
+bolts: dict[str, threading.Event] = {}
 left_behind: set[asyncio.Task[None]] = set()
+
+
+def bolt(key: str) -> threading.Event:
+    """The one event of a key, for the loop and all threads: setdefault is one step."""
+    return bolts.setdefault(key, threading.Event())
 
 
 @board.tool
@@ -43,9 +48,9 @@ async def hold(key: str) -> str:
 @board.tool
 def hold_thread(key: str, token: CancellationToken) -> str:
     """Waits in a thread until the key is released, whatever happens to its caller."""
-    bolts["begun " + key].set()
-    bolts[key].wait(FOREVER)
-    bolts["ended " + key].set()
+    bolt("begun " + key).set()
+    bolt(key).wait(FOREVER)
+    bolt("ended " + key).set()
     return f"held {key}, cancelled {token.cancelled}"
 
 
@@ -53,7 +58,7 @@ def hold_thread(key: str, token: CancellationToken) -> str:
 async def release(key: str) -> str:
     """Lets everybody go who waits for the key."""
     gates[key].set()
-    bolts[key].set()
+    bolt(key).set()
     return "released"
 
 
@@ -61,9 +66,9 @@ async def release(key: str) -> str:
 async def begun(key: str) -> str:
     """Waits until somebody holds the key."""
     waits = [asyncio.ensure_future(gates["begun " + key].wait())]
-    waits.append(asyncio.ensure_future(asyncio.to_thread(bolts["begun " + key].wait, FOREVER)))
+    waits.append(asyncio.ensure_future(asyncio.to_thread(bolt("begun " + key).wait, FOREVER)))
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    bolts["begun " + key].set()
+    bolt("begun " + key).set()
     return "begun"
 
 
@@ -78,17 +83,17 @@ async def steps(upto: int, ctx: Context) -> str:
 @board.tool
 def chatter(key: str, ctx: Context, token: CancellationToken) -> str:
     """Goes on telling of its progress after its caller has left."""
-    bolts["begun " + key].set()
+    bolt("begun " + key).set()
     token.wait(FOREVER)
     ctx.progress(99, 100, "nobody should read this")
-    bolts["ended " + key].set()
+    bolt("ended " + key).set()
     return "done"
 
 
 @board.tool
 async def ended(key: str) -> bool:
     """Waits until a thread with that key has come to its end."""
-    return await asyncio.to_thread(bolts["ended " + key].wait, 20.0)
+    return await asyncio.to_thread(bolt("ended " + key).wait, 20.0)
 
 
 @board.tool
@@ -157,15 +162,15 @@ def big(size: int) -> str:
 @board.tool
 async def block_the_loop() -> str:
     """What nobody should do: a coroutine that never lets go."""
-    bolts["begun loop"].set()
-    bolts["never"].wait(FOREVER)
+    bolt("begun loop").set()
+    bolt("never").wait(FOREVER)
     return "never"
 
 
 @board.tool
 async def start_thread() -> str:
     """Leaves a thread behind that is no daemon and never returns."""
-    threading.Thread(target=bolts["never"].wait, args=(FOREVER,), daemon=False).start()
+    threading.Thread(target=bolt("never").wait, args=(FOREVER,), daemon=False).start()
     return "started"
 
 
