@@ -13,8 +13,8 @@ from pegboard.call import Around, Handler, Json
 from pegboard.catalog.catalog import ToolCatalog
 from pegboard.errors import DeclarationError
 from pegboard.execution.dispatch import Dispatcher
-from pegboard.execution.hooks import Middleware
-from pegboard.execution.pipeline import Attachment, Scope, check_middleware, compose
+from pegboard.execution.hooks import Middleware, check_middleware
+from pegboard.execution.pipeline import Attachment, Scope, compose
 from pegboard.execution.run import Runner, settle
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
@@ -148,7 +148,7 @@ class Board(Hanger):
         category: str | None = None,
         tag: str | None = None,
         tool: str | Iterable[str] | None = None,
-        order: int | None = None,
+        order: float | None = None,
     ) -> None:
         """Put middleware around the calls of all tools, or of a group, a category, a tag or named tools."""
         targets: list[tuple[Scope, str]] = [
@@ -213,6 +213,6 @@ class Group(Hanger):
             options["name"] = f"{self.name}.{options.get('name') or snake_case(name_of(tool))}"
         return self.board.add(tool, **options)
 
-    def use(self, *middleware: Middleware | Around, order: int | None = None) -> None:
+    def use(self, *middleware: Middleware | Around, order: float | None = None) -> None:
         """Put middleware around the calls of this group's tools."""
         self.board.use(*middleware, group=self.name, order=order)

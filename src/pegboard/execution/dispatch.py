@@ -26,6 +26,7 @@ class Dispatcher:
         self._run = run
         self._surround = surround
         self._chains: dict[str, tuple[Tool, Handler]] = {}
+        self._chain_of_unknown: Handler | None = None
         self._generation = catalog.generation
         self._discovered = Kept(_discovery(instructions))
         self._methods: Mapping[str, Handler] = {
@@ -53,12 +54,15 @@ class Dispatcher:
     async def _call_tool(self, call: Call) -> Reply:
         if self._generation != self._catalog.generation:
             self._chains.clear()
+            self._chain_of_unknown = None
             self._generation = self._catalog.generation
         found = self._chains.get(call.name)
         if found is None:
             tool = self._catalog.get(call.name)
             if tool is None:
-                return await self._surround(None, self._unknown)(call)
+                if self._chain_of_unknown is None:
+                    self._chain_of_unknown = self._surround(None, self._unknown)
+                return await self._chain_of_unknown(call)
             found = self._chains[call.name] = tool, self._surround(tool, self._run(tool))
         call.tool, chain = found
         return await chain(call)

@@ -153,21 +153,20 @@ def settle(inner: Handler) -> Handler:
 
     async def settled(call: Call) -> Reply:
         task = call._task = asyncio.current_task()
-        raised: BaseException | None = None
         try:
             reply = await inner(call)
-        except BaseException as exception:  # SystemExit of a tool ends its call and nothing else
+        except BaseException as exception:
+            # SystemExit of a tool, too, ends its call and nothing else.
             if isinstance(exception, GeneratorExit) and not call.is_current():
                 raise
-            raised = exception
-        finally:
             call._task = None
+            if call._stopped:
+                await _take_back_cancel(task)
+            return _tell_failure(call, exception, task)
+        call._task = None
         if call._stopped:
             await _take_back_cancel(task)
-        try:
-            return reply if raised is None else _tell_failure(call, raised, task)
-        finally:
-            del raised
+        return reply
 
     return settled
 
