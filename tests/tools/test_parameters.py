@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 
 from pegboard.errors import DeclarationError
@@ -17,6 +18,7 @@ from pegboard.tools.parameters import (
     fill_defaults,
     write_declared,
 )
+from pegboard.tools.tool import Tool, tool_from_function
 
 # Every kind of value the design names.
 KINDS: list[tuple[ValueKind, dict[str, Any]]] = [
@@ -107,3 +109,28 @@ def test_a_context_has_an_environment_that_is_empty_by_default() -> None:
     context = ToolExecutionContext(ToolCallRequest(tool_name="x"))
     assert context.environment == {}
     assert (context.request.arguments, context.request.warnings, context.request.errors) == ({}, (), ())
+
+
+@pytest.mark.parametrize("sent", ["Red", "RED", "r-ed"])
+def test_a_case_sensitive_choice_takes_its_own_spelling_alone(sent: str) -> None:
+    class Paint(Tool):
+        name = "paint"
+        parameters = (Parameter("color", ValueKind.ENUM_TOKEN, enum=EnumConstraint(["red"], case_sensitive=True)),)
+
+        async def execute(self, context: ToolExecutionContext) -> str:
+            return str(context.request.arguments["color"])
+
+    paint = Paint().prepare()
+    [error] = paint.parse(msgspec.json.encode({"color": sent})).errors
+    assert error.code == "enum_out_of_range"
+    parsed = paint.parse(b'{"color": " red "}')
+    assert parsed.arguments == {"color": "red"}
+    assert [warning.code for warning in parsed.warnings] == ["enum_token_matched"]
+
+
+def test_a_case_sensitive_choice_of_a_function_takes_its_own_spelling_alone() -> None:
+    def paint(color: Annotated[str, EnumConstraint(["red", "RED"], case_sensitive=True)]) -> str:
+        return color
+
+    [error] = tool_from_function(paint).parse(b'{"color": "Red"}').errors
+    assert error.code == "enum_out_of_range"

@@ -10,7 +10,8 @@ runs with bounded backtracking, and text that exceeds the bound does not match.
     date-time   RFC 3339                      the same without an offset
     date        RFC 3339 full-date            -
     time        RFC 3339, offset optional     -
-    duration    ISO 8601                      -
+    duration    ISO 8601, seconds may have a  -
+                fraction, the whole a sign
     uuid        hyphenated, any case          -
     uri         absolute, RFC 3986            any text
 """
@@ -59,6 +60,10 @@ _LINEAR = jsonschema_rs.RegexOptions()
 _BOUNDED = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)
 _TIMESTAMP = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})?"
+)
+_DURATION = re.compile(
+    r"[+-]?P([0-9]+W|(?=[0-9T])([0-9]+Y)?([0-9]+M)?([0-9]+D)?"
+    r"(T(?=[0-9])([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?)"
 )
 
 
@@ -344,7 +349,7 @@ def _compile(
     registry: jsonschema_rs.Registry | None = None,
     keywords: dict[str, type] | None = None,
 ) -> jsonschema_rs.Validator:
-    checks: dict[str, Callable[[str], bool]] = {"time": is_time}
+    checks: dict[str, Callable[[str], bool]] = {"time": is_time, "duration": is_duration}
     if "uri" not in formats:
         checks["date-time"] = is_timestamp
     build: Callable[..., jsonschema_rs.Validator] = partial(
@@ -377,6 +382,11 @@ def is_timestamp(text: str) -> bool:
 def is_time(text: str) -> bool:
     """RFC 3339 time of day, with or without an offset."""
     return is_timestamp(f"2026-01-31T{text}")
+
+
+def is_duration(text: str) -> bool:
+    """ISO 8601. RFC 3339 knows neither sign nor fraction, but a timedelta has both and msgspec writes them."""
+    return _DURATION.fullmatch(text) is not None
 
 
 def _prepare(part: Json, formats: frozenset[str]) -> Any:

@@ -298,12 +298,12 @@ def _container_readings(text: str, wanted: frozenset[str]) -> Iterator[Reading]:
         yield Reading(found[0], "string_literal_converted_to_array")
 
 
-def match_names(text: str, names: Mapping[str, Json]) -> list[Json]:
+def match_names(text: str, names: Mapping[str, Json], *, exact: bool = False) -> list[Json]:
     """The values whose names a text spells, by case and stray space first, then without separators.
 
-    Two names of one value are one hit.
+    `exact` forgives stray space alone. Two names of one value are one hit.
     """
-    for spell in (lambda name: name.strip().casefold(), fold):
+    for spell in (str.strip,) if exact else (lambda name: name.strip().casefold(), fold):
         sought = spell(text)
         if not sought:
             break

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from pegboard.call import Json
 from pegboard.tools.check import LENIENT, STRICT, Validator, join, lookup
 from pegboard.tools.literals import kind_of, match_names
+from pegboard.tools.schema import EXACT, NAMES
 
 ANY: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 # A schema that describes one place with more subschemas than this is not walked, only validated.
@@ -270,11 +271,16 @@ class Node:
             names.update((value, value) for value in values if isinstance(value, str))
             if isinstance(part.get("title"), str) and "const" in part:
                 names.setdefault(part["title"], part["const"])
-            aliases = part.get("x-pegboard-names")
+            aliases = part.get(NAMES)
             if isinstance(aliases, Mapping):
                 for name, value in aliases.items():
                     names.setdefault(name, value)
         return names
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether case and separators count in the names of the values listed here."""
+        return any(part.get(EXACT) is True for _, part in self.facets)
 
     @cached_property
     def properties(self) -> dict[str, Node]:

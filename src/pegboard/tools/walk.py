@@ -158,7 +158,8 @@ class Walk:
     def _convert(self, node: Node, value: Json, path: Path, depth: int, *, wrap: bool) -> Json:
         """Read a value as another type, or as one of the choices."""
         if isinstance(value, str):
-            chosen = [hit for hit in match_names(value, node.names) if node.accepts(hit)] if node.names else []
+            hits = match_names(value, node.names, exact=node.exact) if node.names else []
+            chosen = [hit for hit in hits if node.accepts(hit)]
             if chosen:
                 attempts = [self._attempt(self._become, hit, "enum_token_matched", value, path) for hit in chosen]
                 return self._agree(attempts, value, path)
