@@ -146,6 +146,7 @@ class Probe:
 
     def __init__(self) -> None:
         self.started = asyncio.Event()
+        self.arrivals: asyncio.Queue[str] = asyncio.Queue()
         self.release = asyncio.Event()
         self.cancelled = asyncio.Event()
         self.finished = asyncio.Event()
@@ -165,7 +166,7 @@ class Probe:
             case "tools/list", _:
                 return Done(self._listing)
             case _, "echo":
-                return said(bytes(call.arguments).decode())
+                return said(bytes(call.raw).decode())
             case _, "steps":
                 for done in (1, 2):
                     await self.progress(call, done)
@@ -186,12 +187,18 @@ class Probe:
                 raise ValueError("a secret")
         raise UnknownTool(f"Unknown tool: {call.name!r}")
 
+    async def wait_for_calls(self, count: int) -> None:
+        """Return once so many calls are waiting to be released."""
+        for _ in range(count):
+            await self.arrivals.get()
+
     async def progress(self, call: Call, done: float) -> None:
         params = {"progressToken": call.token, "progress": done, "message": f"step {done}"}
         await call.channel.emit(Notice("notifications/progress", params))
 
     async def _wait(self, call: Call) -> Reply:
         self.started.set()
+        self.arrivals.put_nowait(call.name)
         try:
             await self.release.wait()
         except asyncio.CancelledError:

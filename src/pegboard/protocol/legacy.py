@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from pegboard.call import Done, Json, Kept, Notice
-from pegboard.errors import Busy, InvalidParams, Refusal
+from pegboard.errors import Busy, IdInFlight, InvalidParams, Refusal
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.content import blocks_for
 from pegboard.protocol.versions import LEGACY, NEWEST_LEGACY, trim
@@ -64,8 +64,11 @@ class Legacy:
         return jsonrpc.notification(notice.method, trim(notice.method, notice.params, self.version))
 
     def status(self, refusal: Refusal) -> int:
-        """The HTTP status that goes with a refused call: an error is an answer like any other, unless we are full."""
-        return 503 if isinstance(refusal, Busy) else 200
+        """The HTTP status that goes with a refused call: an error is an answer like any other, unless nothing was tried.
+
+        Above all never 404, by which these revisions tell a client that its session is over.
+        """
+        return refusal.status if isinstance(refusal, Busy | IdInFlight) else 200
 
     def _translate(self, method: str, result: Mapping[str, Json], done: Done) -> Mapping[str, Json]:
         match method:
@@ -98,11 +101,10 @@ def _tool(tool: Mapping[str, Json], version: str) -> Mapping[str, Json]:
 
 
 def _box_schema(schema: Mapping[str, Json]) -> Mapping[str, Json]:
-    inner = {key: value for key, value in schema.items() if key != "$defs"}
-    boxed: dict[str, Json] = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
-    if "$defs" in schema:
-        boxed["$defs"] = schema["$defs"]
-    return boxed
+    # References are counted from the root, and the dialect is stated there.
+    root = {key: schema[key] for key in ("$schema", "$defs") if key in schema}
+    inner = {key: value for key, value in schema.items() if key not in root}
+    return {**root, "type": "object", "properties": {"result": inner}, "required": ["result"]}
 
 
 def _called(result: Mapping[str, Json], done: Done, version: str) -> Mapping[str, Json]:

@@ -12,7 +12,7 @@ from pegboard.errors import HeaderMismatch, InvalidParams, Refusal, UnsupportedV
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import NOTHING
 from pegboard.protocol.params import PREFIX, read_meta, read_object
-from pegboard.protocol.versions import MODERN, SUPPORTED
+from pegboard.protocol.versions import LEGACY, MODERN, SUPPORTED
 
 _encode = msgspec.json.Encoder().encode
 
@@ -50,7 +50,8 @@ def check_version(envelope: Envelope, header: str | None) -> None:
             f"Header mismatch: MCP-Protocol-Version is {header[:40]!r}, the body says {envelope.version[:40]!r}"
         )
     if envelope.version != MODERN:
-        raise UnsupportedVersion(envelope.version, SUPPORTED)
+        # An older revision is spoken here, but not in this form.
+        raise UnsupportedVersion(envelope.version, (MODERN,) if envelope.version in LEGACY else SUPPORTED)
 
 
 class Modern:

@@ -22,7 +22,8 @@ class Session:
         self.caller = caller
         self.touched = now
         self.header = (b"mcp-session-id", caller.session.encode())
-        self.calls: dict[RequestId, asyncio.Task[Any]] = {}
+        # None: let in, but not begun.
+        self.calls: dict[RequestId, asyncio.Task[Any] | None] = {}
 
 
 class Sessions:
@@ -62,7 +63,8 @@ class Sessions:
         """End a session and cancel its calls."""
         self._end(session)
         for task in list(session.calls.values()):
-            task.cancel()
+            if task is not None:
+                task.cancel()
 
     def reap(self) -> int:
         """Drop the sessions whose time is over; how many there were."""

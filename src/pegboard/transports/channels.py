@@ -12,20 +12,31 @@ from pegboard.errors import Busy, InternalFailure, Refusal
 from pegboard.protocol import jsonrpc, sse
 from pegboard.protocol.tongue import Tongue
 from pegboard.transports.door import Answer, Headers, Sink
+from pegboard.transports.media import Accepts
 
 _log = logging.getLogger("pegboard.transports")
 
-T = TypeVar("T", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
 
 
-class Exchange(Channel, Protocol[T]):
+class Exchange(Channel, Protocol[T_co]):
     """One request's side of a door: notices while the call runs, then exactly one end."""
 
-    def finish(self, method: str, reply: Reply) -> T | None: ...
+    def finish(self, method: str, reply: Reply) -> T_co | None: ...
 
-    def refuse(self, refusal: Refusal) -> T | None: ...
+    def refuse(self, refusal: Refusal) -> T_co | None: ...
 
-    def withdraw(self) -> T | None: ...
+    def withdraw(self) -> T_co | None: ...
+
+
+class Admitted(Exchange[T_co], Protocol[T_co]):
+    """An exchange that counts among a server's calls: it can be kept alive while it waits, and told that we end."""
+
+    since: float
+    streaming: bool
+    closing: bool
+
+    def keep_alive(self) -> None: ...
 
 
 class Line(Protocol):
@@ -46,17 +57,18 @@ _STREAM: Headers = (
 class HttpExchange:
     """One request over HTTP: answered by JSON, or by a stream from the moment it has something to say before.
 
-    `plain` callers do not take a stream: they are told nothing before the answer.
+    A client that takes no stream is told nothing before the answer; one that takes only a stream gets the answer there.
     """
 
-    __slots__ = ("_headers", "_id", "_plain", "_sink", "_tongue", "closing", "since", "streaming")
+    __slots__ = ("_accepts", "_headers", "_id", "_sink", "_tongue", "closing", "since", "streaming")
 
-    def __init__(self, sink: Sink, tongue: Tongue, request_id: RequestId, headers: Headers, plain: bool) -> None:
+    def __init__(self, sink: Sink, tongue: Tongue, request_id: RequestId, headers: Headers, accepts: Accepts) -> None:
+        # None: the client is gone, or has its answer.
         self._sink: Sink | None = sink
         self._tongue = tongue
         self._id = request_id
         self._headers = headers
-        self._plain = plain
+        self._accepts = accepts
         self.streaming = False
         self.since = 0.0
         self.closing = False
@@ -64,16 +76,21 @@ class HttpExchange:
     async def emit(self, notice: Notice) -> None:
         """Send a notice on the call's stream, which its first notice opens."""
         sink = self._sink
-        if self._plain or sink is None:
+        if sink is None or not self._accepts.stream:
             return
+        said = sse.event(self._tongue.notice(notice))
         if not self.streaming:
             self._open(sink)
-        sink.write(sse.event(self._tongue.notice(notice)))
-        await sink.drain()
+        sink.write(said)
+        try:
+            await sink.drain()
+        except ConnectionError:
+            # That ends the stream, not the call: whether it goes on without a listener is for its revision to say.
+            self._sink = None
 
     def keep_alive(self) -> None:
         """Show a waiting client, and the proxies between, that the call lives."""
-        if self._plain or self._sink is None:
+        if self._sink is None or not self._accepts.stream:
             return
         if not self.streaming:
             self._open(self._sink)
@@ -85,37 +102,54 @@ class HttpExchange:
 
     def finish(self, method: str, reply: Reply) -> Answer | None:
         """The result, as a whole answer or as the last event."""
-        return self._answer(200, jsonrpc.answer(self._id, self._tongue.result(method, reply)))
+        return self.answer(self._tongue.result(method, reply))
+
+    def answer(self, result: bytes) -> Answer | None:
+        """A result that is written already."""
+        return self._end(200, jsonrpc.answer(self._id, result))
 
     def refuse(self, refusal: Refusal) -> Answer | None:
         """The error, likewise."""
-        return self._answer(self._tongue.status(refusal), jsonrpc.refusal(self._id, refusal), refusal.retry_after)
+        return self._end(self._tongue.status(refusal), jsonrpc.refusal(self._id, refusal), refusal.retry_after)
 
     def withdraw(self) -> Answer | None:
         """End without an answer, since the client has cancelled the call; unless it was we who gave up."""
         if self.closing:
-            return self.refuse(Busy("The server is shutting down; try again in a moment", retry_after=1))
-        if self._sink is None:
-            return None
-        if not self.streaming:
-            self._open(self._sink)
-        self._sink.end()
+            return self.refuse(shutting_down())
+        sink, self._sink = self._sink, None
+        if not self.streaming and not self._accepts.stream:
+            return Answer(202, headers=self._headers)
+        if sink is not None:
+            if not self.streaming:
+                self._open(sink)
+            sink.end()
         return None
 
-    def _answer(self, status: int, body: bytes, retry_after: int | None = None) -> Answer | None:
-        if not self.streaming:
-            headers = self._headers
-            if retry_after is not None:
-                headers = (*headers, (b"retry-after", b"%d" % retry_after))
-            return Answer(status, body, headers=headers)
-        if self._sink is not None:
-            self._sink.write(sse.event(body))
-            self._sink.end()
-        return None
+    def _end(self, status: int, body: bytes, retry_after: int | None = None) -> Answer | None:
+        sink, self._sink = self._sink, None
+        if self.streaming:
+            if sink is not None:
+                sink.write(sse.event(body))
+                sink.end()
+            return None
+        headers = self._headers
+        if retry_after is not None:
+            headers = (*headers, (b"retry-after", b"%d" % retry_after))
+        if status == 200 and not self._accepts.json and sink is not None:
+            stream(sink, body, headers)
+            return None
+        return Answer(status, body, headers=headers)
 
     def _open(self, sink: Sink) -> None:
         sink.start(200, _STREAM + self._headers)
         self.streaming = True
+
+
+def stream(sink: Sink, body: bytes, headers: Headers) -> None:
+    """A whole answer as a stream of one event, for a client that takes nothing else."""
+    sink.start(200, _STREAM + headers)
+    sink.write(sse.event(body))
+    sink.end()
 
 
 class LineExchange:
@@ -158,14 +192,20 @@ class LineExchange:
 class Batched:
     """One request of a batch: its answer joins the others, what it would say before has nowhere to go."""
 
-    __slots__ = ("_id", "_tongue")
+    __slots__ = ("_id", "_tongue", "closing", "since", "streaming")
 
     def __init__(self, tongue: Tongue, request_id: RequestId) -> None:
         self._tongue = tongue
         self._id = request_id
+        self.streaming = False
+        self.since = 0.0
+        self.closing = False
 
     async def emit(self, notice: Notice) -> None:
         """Nothing is sent: a batch is answered by one array."""
+
+    def keep_alive(self) -> None:
+        """Nothing is sent, likewise."""
 
     def finish(self, method: str, reply: Reply) -> bytes:
         return jsonrpc.answer(self._id, self._tongue.result(method, reply))
@@ -173,8 +213,9 @@ class Batched:
     def refuse(self, refusal: Refusal) -> bytes:
         return jsonrpc.refusal(self._id, refusal)
 
-    def withdraw(self) -> None:
-        """A cancelled call has no answer in the array."""
+    def withdraw(self) -> bytes | None:
+        """A cancelled call has no answer in the array; unless it was we who gave up."""
+        return self.refuse(shutting_down()) if self.closing else None
 
 
 def shutting_down() -> Busy:
@@ -182,7 +223,7 @@ def shutting_down() -> Busy:
     return Busy("The server is shutting down; try again in a moment", retry_after=1)
 
 
-async def conduct(handler: Handler, call: Call, exchange: Exchange[T]) -> T | None:
+async def conduct(handler: Handler, call: Call, exchange: Exchange[T_co]) -> T_co | None:
     """Walk a call to its one answer, whatever happens on the way."""
     try:
         return exchange.finish(call.method, await handler(call))

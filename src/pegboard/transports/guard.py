@@ -7,9 +7,10 @@ an Origin must be the one the request was sent to, unless the operator allowed o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from typing import Final
 
 from pegboard.errors import InvalidRequest, SetupError
 from pegboard.protocol import jsonrpc
@@ -72,17 +73,19 @@ class Guard:
         cors: Headers = ()
         if origin is not None:
             text = origin.decode("latin-1")
-            if text in self._origins:
+            if text.lower() in self._origins:
                 cors = (
                     (b"access-control-allow-origin", origin),
                     (b"access-control-expose-headers", _EXPOSED),
                     (b"vary", b"Origin"),
                 )
-            elif not _same_origin(text, sent_to):
+            elif not _same_origin(text.lower(), sent_to):
                 # "If the Origin header is present and invalid, servers MUST respond with HTTP 403" (Streamable HTTP)
                 return _refuse(403, f"The origin {text[:80]!r} is not allowed here; allow it with --cors {text[:80]}")
         if _is_loopback(server) and not _is_loopback(_name(sent_to)) and not self._names(sent_to):
             name = _name(sent_to)[:80]
+            if not name:
+                return _refuse(421, "The Host header names no host; send the name or address this server is reached by")
             return _refuse(421, f"This server does not answer to the host {name!r}; allow it with --allow-host {name}")
         return cors
 
@@ -99,52 +102,43 @@ def _refuse(status: int, message: str) -> Answer:
     return Answer(status, jsonrpc.refusal(None, InvalidRequest(message)))
 
 
+# Nothing but a name or an address and a port: what a URL would hide behind "@", "#" or "\\" is no part of it.
+_AUTHORITY: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._~-]+))(?::([0-9]{1,5}))?", re.ASCII)
+_ORIGIN: Final = re.compile(r"(https?)://(.+)", re.ASCII)
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
 def _origin(text: str) -> str:
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError:
-        parts, port = None, None
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+    given = text.lower().removesuffix("/")
+    found = _ORIGIN.fullmatch(given)
+    if found is None or _authority(found[2]) is None:
         raise SetupError(
             f"--cors {text!r} is not an origin; write it like https://app.example.com or http://localhost:6274"
         )
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{parts.scheme}://{host}" + ("" if port is None else f":{port}")
+    # A browser leaves the port out where it is the scheme's own.
+    return given.removesuffix(f":{_DEFAULT_PORTS[found[1]]}")
 
 
 def _same_origin(origin: str, host: str) -> bool:
-    try:
-        parts = urlsplit(origin)
-        port = parts.port
-    except ValueError:
+    found = _ORIGIN.fullmatch(origin)
+    theirs = None if found is None else _authority(found[2])
+    ours = _authority(host)
+    if found is None or theirs is None or ours is None:
         return False
-    if (
-        parts.scheme not in ("http", "https")
-        or parts.hostname is None
-        or parts.path
-        or parts.query
-        or "@" in parts.netloc
-    ):
+    default = _DEFAULT_PORTS[found[1]]
+    if (theirs[1] or default) != (ours[1] or default):
         return False
-    default = {"http": 80, "https": 443}[parts.scheme]
-    host_port = _port(host)
-    if (port or default) != (default if host_port is None else host_port):
-        return False
-    name = _name(host)
-    return parts.hostname == name or (_is_loopback(parts.hostname) and _is_loopback(name))
+    return theirs[0] == ours[0] or (_is_loopback(theirs[0]) and _is_loopback(ours[0]))
+
+
+def _authority(text: str) -> tuple[str, int | None] | None:
+    found = _AUTHORITY.fullmatch(text)
+    return None if found is None else (found[1] or found[2], None if found[3] is None else int(found[3]))
 
 
 def _name(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
-
-
-def _port(host: str) -> int | None:
-    tail = host.rpartition("]")[2] if host.startswith("[") else host
-    digits = tail.partition(":")[2]
-    return int(digits) if digits.isdecimal() and len(digits) <= 5 else None
+    found = _authority(host)
+    return "" if found is None else found[0]
 
 
 def _is_loopback(name: str) -> bool:

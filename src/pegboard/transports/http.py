@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import UNSET
 
 from pegboard.call import Call, Caller, Handler, Json, RequestId
-from pegboard.errors import Busy, HeaderMismatch, InvalidRequest, Refusal, SessionRequired
+from pegboard.errors import (
+    Busy,
+    HeaderMismatch,
+    IdInFlight,
+    InvalidRequest,
+    Refusal,
+    SessionRequired,
+    UnsupportedVersion,
+)
 from pegboard.limits import Limits
 from pegboard.protocol import headers as mcp
 from pegboard.protocol import jsonrpc
@@ -22,9 +30,9 @@ from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.legacy import read_handshake
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.tongue import tongues
-from pegboard.protocol.versions import BATCHES, LEGACY, MODERN, UNSTATED
+from pegboard.protocol.versions import BATCHES, LEGACY, MODERN, SUPPORTED, UNSTATED
 from pegboard.sessions.session import Session, Sessions
-from pegboard.transports.channels import Batched, HttpExchange, conduct
+from pegboard.transports.channels import Admitted, Batched, HttpExchange, conduct, shutting_down, stream
 from pegboard.transports.door import Answer, Head, Headers, Sink
 from pegboard.transports.guard import Guard
 from pegboard.transports.incoming import (
@@ -36,12 +44,13 @@ from pegboard.transports.incoming import (
     read_token,
     subject,
 )
+from pegboard.transports.media import Accepts, check_content_type, read_accept
 
+T = TypeVar("T")
 Served: TypeAlias = Answer | Coroutine[Any, Any, Answer | None]
 
 _KEEP_ALIVE_SECONDS: Final = 15.0
 _LAST_WORDS_SECONDS: Final = 1.0
-_REMEMBERED: Final = 1024
 
 
 class HttpEndpoint:
@@ -65,11 +74,11 @@ class HttpEndpoint:
         self._tongues = tongues(info)
         self._modern = self._tongues[MODERN]
         self.sessions = Sessions(limits)
-        self.calls: dict[HttpExchange, asyncio.Task[Any] | None] = {}
+        # None: let in, but not begun.
+        self.calls: dict[Admitted[Any], asyncio.Task[Any] | None] = {}
         self.draining = False
         self._sweeping = False
         self._callers = ModernCallers("http")
-        self._accepts: dict[bytes | None, tuple[bool, bool]] = {}
         self._paths: dict[bytes, Callable[[Head, bytes, Sink], Served]] = {
             **{(prefix + path).encode(): self._mcp for path in paths},
             (prefix + "/health").encode(): self._health,
@@ -108,41 +117,49 @@ class HttpEndpoint:
                     return self._guard.preflight(head, allowed)
         except Refusal as refusal:
             return _refused(refusal, allowed)
-        return _not_allowed(b"POST, DELETE, OPTIONS")
+        return _not_allowed(b"POST, DELETE, OPTIONS", allowed)
 
     # -- POST ------------------------------------------------------------------------------------------------------
 
     def _post(self, head: Head, body: bytes, sink: Sink, extra: Headers) -> Served:
         headers = head.headers
         if headers.get(b"content-type") != b"application/json":
-            _check_content_type(headers.get(b"content-type"))
-        accept = headers.get(b"accept")
-        json_ok, stream_ok = self._accepts.get(accept) or self._read_accept(accept)
-        if not json_ok and not stream_ok:
+            check_content_type(headers.get(b"content-type"))
+        accepts = read_accept(headers.get(b"accept"))
+        if not accepts.json and not accepts.stream:
             return _text(406, "Accept must allow application/json and text/event-stream", extra)
         if jsonrpc.is_batch(body):
-            return self._batch(head, body, extra)
+            return self._batch(head, body, sink, extra, accepts)
         message = jsonrpc.read(body, self._limits)
         try:
             params = read_params(body, message)
             stated = headers.get(mcp.VERSION)
             version = None if stated is None else stated.decode("latin-1")
             if (version is not None and version not in LEGACY) or is_modern(params):
-                return self._serve_modern(head, message, params, version, sink, extra, not stream_ok)
-            return self._serve_legacy(head, message, params, sink, extra, not stream_ok)
+                return self._serve_modern(head, message, params, version, sink, extra, accepts)
+            return self._serve_legacy(head, message, params, sink, extra, accepts)
         except Refusal as refusal:
             if message.id is not UNSET:
                 refusal.request_id = message.id
             raise
 
     def _serve_modern(
-        self, head: Head, message: Message, params: Params, version: str | None, sink: Sink, extra: Headers, plain: bool
+        self,
+        head: Head,
+        message: Message,
+        params: Params,
+        version: str | None,
+        sink: Sink,
+        extra: Headers,
+        accepts: Accepts,
     ) -> Served:
         method, request_id = message.method, message.id
         if method is UNSET:
             # "The client MUST NOT send JSON-RPC responses" (Sending Messages, 4)
             raise InvalidRequest("A client of this revision sends no responses: retry the request with inputResponses")
         if request_id is UNSET:
+            if version is not None and version != MODERN:
+                raise UnsupportedVersion(version, SUPPORTED)
             return Answer(202, headers=extra)
         caller, token = self._callers.read(params, version)
         if version is None:
@@ -150,8 +167,9 @@ class HttpEndpoint:
         about = subject(method, params)
         mcp.check_mirror(head.headers, method, about)
         check_method(method, MODERN)
-        exchange = self._admit(HttpExchange(sink, self._modern, request_id, extra, plain))
+        exchange = HttpExchange(sink, self._modern, request_id, extra, accepts)
         call = make_call(method, request_id, about, message, params, caller, exchange, token)
+        self._admit(exchange)
         return self._run_modern(call, exchange, sink)
 
     async def _run_modern(self, call: Call, exchange: HttpExchange, sink: Sink) -> Answer | None:
@@ -167,26 +185,33 @@ class HttpEndpoint:
     # -- legacy ----------------------------------------------------------------------------------------------------
 
     def _serve_legacy(
-        self, head: Head, message: Message, params: Params, sink: Sink, extra: Headers, plain: bool
+        self, head: Head, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
     ) -> Served:
         if message.method == "initialize" and message.id is not UNSET:
-            return self._initialize(message, message.id, sink, extra, plain)
+            return self._initialize(message, message.id, sink, extra, accepts)
         session = self._session(head)
         extra = (*extra, session.header)
         method, request_id = message.method, message.id
         if method is UNSET or request_id is UNSET:
             _take_notice(session, message)
             return Answer(202, headers=extra)
-        _check_request(session, method, request_id)
-        if method == "ping":
-            return Answer(200, jsonrpc.answer(request_id, b"{}"), headers=extra)
-        about = subject(method, params)
-        exchange = self._admit(HttpExchange(sink, self._tongues[session.caller.version], request_id, extra, plain))
-        call = make_call(method, request_id, about, message, params, session.caller, exchange, read_token(params))
-        return self._run_legacy(call, exchange, sink, session)
+        exchange = HttpExchange(sink, self._tongues[session.caller.version], request_id, extra, accepts)
+        try:
+            _check_request(session, method, request_id)
+            if method == "ping":
+                return _pong(exchange)
+            call = _legacy_call(session, message, method, request_id, params, exchange)
+            self._admit(exchange)
+        except Refusal as refusal:
+            return _say(exchange, refusal)
+        session.calls[request_id] = None
+        return self._run_legacy(call, request_id, exchange, sink, session)
 
-    def _initialize(self, message: Message, request_id: RequestId, sink: Sink, extra: Headers, plain: bool) -> Served:
+    def _initialize(
+        self, message: Message, request_id: RequestId, sink: Sink, extra: Headers, accepts: Accepts
+    ) -> Served:
         handshake = read_handshake(bytes(message.params))
+        self._check_room()
         session = self.sessions.open(
             lambda session_id: Caller(
                 version=handshake.version,
@@ -197,22 +222,25 @@ class HttpEndpoint:
             )
         )
         tongue = self._tongues[handshake.version]
-        exchange = self._admit(HttpExchange(sink, tongue, request_id, (*extra, session.header), plain))
+        exchange = HttpExchange(sink, tongue, request_id, (*extra, session.header), accepts)
+        self._admit(exchange)
         call = Call(method="server/discover", caller=session.caller, channel=exchange, id=request_id)
-        return self._run_legacy(call, exchange, sink, session)
+        return self._run_legacy(call, request_id, exchange, sink, session)
 
-    async def _run_legacy(self, call: Call, exchange: HttpExchange, sink: Sink, session: Session) -> Answer | None:
-        task = self.calls[exchange] = asyncio.current_task()
-        if task is not None and call.id is not None:
-            session.calls[call.id] = task
+    async def _run_legacy(
+        self, call: Call, request_id: RequestId, exchange: HttpExchange, sink: Sink, session: Session
+    ) -> Answer | None:
         # "Disconnection … SHOULD NOT be interpreted as the client cancelling its request" (2025-11-25, Sending 6)
         sink.on_gone(exchange.leave)
+        return await self._conduct(call, request_id, exchange, session)
+
+    async def _conduct(self, call: Call, request_id: RequestId, exchange: Admitted[T], session: Session) -> T | None:
+        """Walk a call that its session can cancel."""
+        session.calls[request_id] = self.calls[exchange] = asyncio.current_task()
         try:
             return await conduct(self._handler, call, exchange)
         finally:
-            del self.calls[exchange]
-            if call.id is not None:
-                session.calls.pop(call.id, None)
+            del self.calls[exchange], session.calls[request_id]
 
     def _session(self, head: Head) -> Session:
         sent = head.headers.get(mcp.SESSION)
@@ -224,48 +252,61 @@ class HttpEndpoint:
 
     # -- batches ---------------------------------------------------------------------------------------------------
 
-    def _batch(self, head: Head, body: bytes, extra: Headers) -> Served:
+    def _batch(self, head: Head, body: bytes, sink: Sink, extra: Headers, accepts: Accepts) -> Served:
+        bodies = jsonrpc.read_batch(body, self._limits)
         stated = head.headers.get(mcp.VERSION)
-        session = self._session(head) if mcp.SESSION in head.headers else None
-        version = (
-            session.caller.version if session is not None else UNSTATED if stated is None else stated.decode("latin-1")
-        )
+        version = UNSTATED if stated is None else stated.decode("latin-1")
+        if version in LEGACY and mcp.SESSION in head.headers:
+            version = self._session(head).caller.version
+        if version not in LEGACY and version != MODERN:
+            raise UnsupportedVersion(version, SUPPORTED)
         if version not in BATCHES:
-            raise InvalidRequest(f"Revision {version[:40]} has no batches: send one message per request")
-        if session is None:
-            session = self._session(head)
-        return self._run_batch(session, jsonrpc.read_batch(body, self._limits), (*extra, session.header))
+            raise InvalidRequest(f"Revision {version} has no batches: send one message per request")
+        session = self._session(head)
+        self._check_room()
+        return self._run_batch(session, bodies, sink, (*extra, session.header), accepts)
 
-    async def _run_batch(self, session: Session, bodies: list[bytes], extra: Headers) -> Answer:
+    async def _run_batch(
+        self, session: Session, bodies: list[bytes], sink: Sink, extra: Headers, accepts: Accepts
+    ) -> Answer | None:
         answers = await asyncio.gather(*(self._run_item(session, body) for body in bodies))
-        told = [answer for answer in answers if answer is not None]
-        return Answer(200, b"[" + b",".join(told) + b"]", headers=extra) if told else Answer(202, headers=extra)
+        told = b",".join([answer for answer in answers if answer is not None])
+        if not told:
+            return Answer(202, headers=extra)
+        if accepts.json:
+            return Answer(200, b"[%b]" % told, headers=extra)
+        stream(sink, b"[%b]" % told, extra)
+        return None
 
     async def _run_item(self, session: Session, body: bytes) -> bytes | None:
         request_id: RequestId | None = None
         try:
             message = jsonrpc.read(body, self._limits)
-            if message.method is UNSET or message.id is UNSET:
+            if message.id is not UNSET:
+                request_id = message.id
+            params = read_params(body, message)
+            if message.method is UNSET or request_id is None:
                 _take_notice(session, message)
                 return None
-            method, request_id = message.method, message.id
-            params = read_params(body, message)
-            _check_request(session, method, request_id)
-            if method == "ping":
+            _check_request(session, message.method, request_id)
+            if message.method == "ping":
                 return jsonrpc.answer(request_id, b"{}")
             exchange = Batched(self._tongues[session.caller.version], request_id)
-            about = subject(method, params)
-            call = make_call(method, request_id, about, message, params, session.caller, exchange, read_token(params))
+            call = _legacy_call(session, message, message.method, request_id, params, exchange)
+            self._admit(exchange)
         except Refusal as refusal:
             return jsonrpc.refusal(refusal.request_id if request_id is None else request_id, refusal)
-        return await conduct(self._handler, call, exchange)
+        return await self._conduct(call, request_id, exchange, session)
 
     # -- the rest --------------------------------------------------------------------------------------------------
 
     def _delete(self, head: Head, extra: Headers) -> Answer:
         stated = head.headers.get(mcp.VERSION)
-        if stated is not None and stated.decode("latin-1") not in LEGACY:
-            return _not_allowed(b"POST, OPTIONS")
+        version = UNSTATED if stated is None else stated.decode("latin-1")
+        if version == MODERN:
+            return _not_allowed(b"POST, OPTIONS", extra)
+        if version not in LEGACY:
+            raise UnsupportedVersion(version, SUPPORTED)
         self.sessions.close(self._session(head))
         return Answer(204, headers=extra)
 
@@ -286,12 +327,15 @@ class HttpEndpoint:
         if running:
             await asyncio.wait(running, timeout=seconds)
 
-    def _admit(self, exchange: HttpExchange) -> HttpExchange:
-        """Let a call in, if there is room for one more."""
+    def _check_room(self) -> None:
         if self.draining:
-            raise Busy("The server is shutting down; try again in a moment", retry_after=1)
+            raise shutting_down()
         if len(self.calls) >= self._limits.calls:
             raise Busy(f"{self._limits.calls} calls are already under way; try again later", retry_after=1)
+
+    def _admit(self, exchange: Admitted[Any]) -> None:
+        """Let a call in, if there is room for one more; who is let in must be run, for that is what lets it out."""
+        self._check_room()
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
@@ -300,7 +344,6 @@ class HttpEndpoint:
         if not self._sweeping:
             self._sweeping = True
             loop.call_later(1.0, self._sweep, loop)
-        return exchange
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         """One timer for all calls: open the streams of those that have been silent, keep the open ones alive."""
@@ -314,11 +357,25 @@ class HttpEndpoint:
         if self._sweeping:
             loop.call_later(1.0, self._sweep, loop)
 
-    def _read_accept(self, accept: bytes | None) -> tuple[bool, bool]:
-        if len(self._accepts) >= _REMEMBERED:
-            self._accepts.clear()
-        verdict = self._accepts[accept] = _read_accept(accept)
-        return verdict
+
+async def _pong(exchange: HttpExchange) -> Answer | None:
+    return exchange.answer(b"{}")
+
+
+async def _say(exchange: HttpExchange, refusal: Refusal) -> Answer | None:
+    return exchange.refuse(refusal)
+
+
+def _legacy_call(
+    session: Session,
+    message: Message,
+    method: str,
+    request_id: RequestId,
+    params: Params,
+    exchange: HttpExchange | Batched,
+) -> Call:
+    about, token = subject(method, params), read_token(params)
+    return make_call(method, request_id, about, message, params, session.caller, exchange, token)
 
 
 def _take_notice(session: Session, message: Message) -> None:
@@ -338,33 +395,6 @@ def _check_request(session: Session, method: str, request_id: RequestId) -> None
         raise IdInFlight(f"The id {request_id!r} is already in flight in this session: use another one")
 
 
-class IdInFlight(InvalidRequest):
-    status = 409
-
-
-class UnsupportedMedia(InvalidRequest):
-    status = 415
-
-
-def _check_content_type(value: bytes | None) -> None:
-    kind, _, rest = (value or b"").partition(b";")
-    charset = rest.strip().lower().partition(b"charset=")[2].strip(b'"')
-    if kind.strip().lower() != b"application/json" or charset not in (b"", b"utf-8"):
-        raise UnsupportedMedia("Content-Type must be application/json")
-
-
-def _read_accept(accept: bytes | None) -> tuple[bool, bool]:
-    """Whether JSON and an event stream are welcome; one who states nothing takes both."""
-    if accept is None:
-        return True, True
-    kinds = {part.partition(b";")[0].strip().lower() for part in accept.split(b",")}
-    anything = b"*/*" in kinds
-    return (
-        anything or b"application/json" in kinds or b"application/*" in kinds,
-        anything or b"text/event-stream" in kinds or b"text/*" in kinds,
-    )
-
-
 def _refused(refusal: Refusal, extra: Headers) -> Answer:
     if refusal.retry_after is not None:
         extra = (*extra, (b"retry-after", b"%d" % refusal.retry_after))
@@ -375,6 +405,5 @@ def _text(status: int, message: str, extra: Headers = ()) -> Answer:
     return Answer(status, jsonrpc.refusal(None, InvalidRequest(message)), headers=extra)
 
 
-def _not_allowed(allow: bytes) -> Answer:
-    body = jsonrpc.refusal(None, InvalidRequest(f"Method not allowed here; use {allow.decode()}"))
-    return Answer(405, body, headers=((b"allow", allow),))
+def _not_allowed(allow: bytes, extra: Headers = ()) -> Answer:
+    return _text(405, f"Method not allowed here; use {allow.decode()}", (*extra, (b"allow", allow)))

@@ -1,0 +1,70 @@
+"""Events written are the events read, however the bytes are cut."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pegboard.protocol.sse import KEEP_ALIVE, Event, EventReader, event, retry
+
+LINE = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=20)
+NAME = st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]), min_size=1, max_size=8)
+EVENTS = st.lists(st.tuples(LINE, st.none() | NAME, st.none() | NAME), max_size=5)
+
+
+def read(*chunks: bytes, limit: int = 1000) -> list[Event]:
+    reader = EventReader(limit)
+    return [made for chunk in chunks for made in reader.feed(chunk)]
+
+
+@settings(deadline=None)
+@given(EVENTS, st.lists(st.integers(0, 400), max_size=8), st.sampled_from([b"\n", b"\r\n", b"\r"]))
+def test_events_come_back_in_any_split_and_with_any_line_ends(
+    events: list[tuple[str, str | None, str | None]], cuts: list[int], newline: bytes
+) -> None:
+    stream = b"".join(
+        event(data.encode(), event_id, name) + (KEEP_ALIVE if index % 2 else b"")
+        for index, (data, event_id, name) in enumerate(events)
+    ).replace(b"\n", newline)
+    edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    # A CR at the end may be half of a line end: what follows tells.
+    chunks = [stream[start:end] for start, end in itertools.pairwise(edges)] + [b":"]
+    assert read(*chunks) == [Event(data, name or "message", event_id) for data, event_id, name in events]
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=20), max_size=8))
+def test_any_bytes_are_read_without_a_failure(chunks: list[bytes]) -> None:
+    assert read(*chunks) == read(b"".join(chunks))
+
+
+def test_several_data_lines_are_one_text() -> None:
+    assert read(b"data: a\ndata:b\ndata:  c\n\n") == [Event("a\nb\n c")]
+
+
+def test_an_event_without_data_tells_its_id_or_how_long_to_wait() -> None:
+    assert read(b"id: 7\ndata:\n\n") == [Event("", id="7")]
+    assert read(retry(1500)) == [Event("", retry=1500)]
+    assert read(b"retry: soon\n\n", b"event: x\n\n") == []
+
+
+def test_comments_and_unknown_fields_are_passed_over() -> None:
+    assert read(KEEP_ALIVE, b": x\ndata: a\ncolour: red\n\n") == [Event("a")]
+
+
+def test_an_id_with_a_null_is_ignored() -> None:
+    assert read(b"id: a\0b\ndata: x\n\n") == [Event("x")]
+
+
+@pytest.mark.parametrize("chunks", [[b"data: " + b"x" * 200], [b"data: x\n" * 30, b"data"], [b"x"] * 200])
+def test_an_event_over_the_limit_is_refused(chunks: list[bytes]) -> None:
+    with pytest.raises(ValueError, match="more than 100 bytes"):
+        read(*chunks, limit=100)
+
+
+def test_an_event_is_one_line_of_data() -> None:
+    assert event(b"{}") == b"data: {}\n\n"
+    assert event(b"{}", "a-1", "message") == b"id: a-1\nevent: message\ndata: {}\n\n"
