@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
@@ -11,7 +12,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 
 from pegboard.call import Around, Handler, Json
 from pegboard.catalog.catalog import ToolCatalog
-from pegboard.errors import DeclarationError
+from pegboard.errors import DeclarationError, SetupError
 from pegboard.execution.dispatch import Dispatcher
 from pegboard.execution.hooks import Middleware, check_middleware
 from pegboard.execution.pipeline import Attachment, Scope, compose
@@ -154,15 +155,14 @@ class Board(Hanger):
         targets: list[tuple[Scope, str]] = [
             ("tool", name) for name in ([tool] if isinstance(tool, str) else tool or ())
         ]
-        if group is not None:
-            targets.append(("group", group))
-        if category is not None:
-            targets.append(("category", category))
-        if tag is not None:
-            targets.append(("tag", tag))
+        scopes: tuple[tuple[Scope, str | None], ...] = (("group", group), ("category", category), ("tag", tag))
+        targets += [(scope, target) for scope, target in scopes if target is not None]
+        if tool is None and not targets:
+            targets = [("board", "")]
         for one in middleware:
             check_middleware(one)
-            for scope, target in targets or [("board", "")]:
+        for one in middleware:
+            for scope, target in targets:
                 self._attached.append(Attachment(one, scope, target, order, len(self._attached)))
             if isinstance(one, Middleware):
                 one.watch(self.tools.touch)
@@ -182,7 +182,12 @@ class Board(Hanger):
 
     def run(self, **settings: Any) -> None:
         """Serve until stopped: stdio where a client holds our stdin, HTTP on a terminal or without one."""
-        run(self, Settings(**settings))
+        try:
+            run(self, Settings(**settings))
+        except SetupError as error:
+            # This is the program's last word, and whoever started it has to act: a traceback would only hide the fix.
+            print(f"{self.name}: {error}", file=sys.stderr)  # noqa: T201
+            sys.exit(2)
 
     def asgi(self, *, path: str = "/mcp", hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> AsgiApp:
         """The board as an ASGI application: `app.routes.append(board.asgi())`, or mounted, or served by itself.

@@ -1,0 +1,32 @@
+"""What tests of tools and middleware need: a recording hook, a clock to turn, a call to run, a store to break."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+# Names load when they are first used, as those of `pegboard` do.
+_HOMES = {
+    "FakeClock": "pegboard.testing.clock",
+    "FakeRates": "pegboard.testing.rates",
+    "Recorder": "pegboard.testing.recorder",
+    "Run": "pegboard.testing.alone",
+    "Step": "pegboard.testing.recorder",
+    "make_call": "pegboard.testing.alone",
+    "run_alone": "pegboard.testing.alone",
+}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'pegboard.testing' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,30 @@
+"""A clock that stands still until a test turns it."""
+
+from __future__ import annotations
+
+
+class FakeClock:
+    """Seconds as a float when called, like `time.monotonic`; `microseconds` for those who count whole ones.
+
+    `sleep` takes the place of `asyncio.sleep`: it turns the clock instead of waiting, and keeps what it was asked for.
+    """
+
+    def __init__(self, seconds: float = 1_000.0) -> None:
+        self._microseconds = round(seconds * 1_000_000)
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self._microseconds / 1_000_000
+
+    def microseconds(self) -> int:
+        return self._microseconds
+
+    def advance(self, seconds: float) -> None:
+        """Turn the clock on."""
+        if seconds < 0:
+            raise ValueError(f"a clock does not go back, not even by {-seconds:g} s")
+        self._microseconds += round(seconds * 1_000_000)
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.advance(max(0.0, seconds))
