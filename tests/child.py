@@ -180,9 +180,17 @@ class StdioChild(Child):
 class HttpChild(Child):
     """A server on HTTP, on a port it chose itself."""
 
-    def __init__(self, *more: str, target: str | Path = ROUGH, **env: str) -> None:
+    def __init__(
+        self,
+        *more: str,
+        target: str | Path = ROUGH,
+        command: tuple[str, ...] = PEGBOARD,
+        shown: str = "127.0.0.1",
+        **env: str,
+    ) -> None:
+        self._shown = re.compile(rf"https?://{re.escape(shown)}:(\d+)(/\S+)")
         super().__init__(
-            *PEGBOARD, "run", target, "--http", "--port", "0", *more, stdin=subprocess.DEVNULL, stdout=None, **env
+            *command, "run", target, "--http", "--port", "0", *more, stdin=subprocess.DEVNULL, stdout=None, **env
         )
         try:
             wait_until(lambda: self._url() is not None or self.process.poll() is not None)
@@ -194,7 +202,7 @@ class HttpChild(Child):
         self.port, self.path = int(url[1]), url[2]
 
     def _url(self) -> re.Match[str] | None:
-        return re.search(r"https?://127\.0\.0\.1:(\d+)(/\S+)", self.said())
+        return self._shown.search(self.said())
 
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=SOON)

@@ -55,6 +55,14 @@ def hold_thread(key: str, token: CancellationToken) -> str:
 
 
 @board.tool
+async def pause(key: str, seconds: float) -> str:
+    """Takes its time."""
+    gates["begun " + key].set()
+    await asyncio.sleep(seconds)
+    return "paused"
+
+
+@board.tool
 async def release(key: str) -> str:
     """Lets everybody go who waits for the key."""
     gates[key].set()
@@ -162,7 +170,7 @@ def big(size: int) -> str:
 @board.tool
 async def block_the_loop() -> str:
     """What nobody should do: a coroutine that never lets go."""
-    bolt("begun loop").set()
+    print("blocking", file=sys.stderr, flush=True)
     bolt("never").wait(FOREVER)
     return "never"
 
@@ -181,4 +189,4 @@ def memory() -> int:
 
 
 if __name__ == "__main__":
-    board.run()
+    board.run(port=int(os.environ.get("ROUGH_PORT", "7332")))
