@@ -7,10 +7,20 @@ from typing import Any
 
 # Names load when they are first used, as those of `pegboard` do.
 _HOMES = {
+    "Budget": "pegboard.middleware.budgets",
+    "ConcurrencyLimit": "pegboard.middleware.limits",
+    "KeptResults": "pegboard.middleware.kept_results",
+    "Logging": "pegboard.middleware.log",
     "MemoryRates": "pegboard.middleware.rates",
     "RateLimit": "pegboard.middleware.rates",
     "RateStore": "pegboard.middleware.rates",
     "RedisRates": "pegboard.middleware.shared_rates",
+    "Timeout": "pegboard.middleware.limits",
+    "Timing": "pegboard.middleware.timing",
+    "TokenBudget": "pegboard.middleware.budgets",
+    "TokenCount": "pegboard.middleware.tokens",
+    "count_tokens": "pegboard.middleware.tokens",
+    "estimate_tokens": "pegboard.middleware.tokens",
     "mask": "pegboard.middleware.masking",
 }
 

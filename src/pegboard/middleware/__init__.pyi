@@ -1,5 +1,15 @@
+from pegboard.middleware.budgets import Budget as Budget
+from pegboard.middleware.budgets import TokenBudget as TokenBudget
+from pegboard.middleware.kept_results import KeptResults as KeptResults
+from pegboard.middleware.limits import ConcurrencyLimit as ConcurrencyLimit
+from pegboard.middleware.limits import Timeout as Timeout
+from pegboard.middleware.log import Logging as Logging
 from pegboard.middleware.masking import mask as mask
 from pegboard.middleware.rates import MemoryRates as MemoryRates
 from pegboard.middleware.rates import RateLimit as RateLimit
 from pegboard.middleware.rates import RateStore as RateStore
 from pegboard.middleware.shared_rates import RedisRates as RedisRates
+from pegboard.middleware.timing import Timing as Timing
+from pegboard.middleware.tokens import TokenCount as TokenCount
+from pegboard.middleware.tokens import count_tokens as count_tokens
+from pegboard.middleware.tokens import estimate_tokens as estimate_tokens

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, TypeAlias, TypeVar
 
 from pegboard.call import Call
 from pegboard.errors import DeclarationError
 
 Part: TypeAlias = Literal["tool", "category", "principal", "client", "session"]
 Key: TypeAlias = Part | Iterable[Part] | Callable[[Call], str]
+
+T = TypeVar("T")
 
 UNKNOWN = "(unknown)"
 OTHERS = "(others)"
@@ -61,7 +63,7 @@ def describe_key(by: Key) -> str:
     return by if isinstance(by, str) else "+".join(by)
 
 
-def resolve(call: Call, tools: Any, categories: Any, default: Any) -> Any:
+def resolve(call: Call, tools: Mapping[str, T], categories: Mapping[str, T], default: T) -> T:
     """What holds for a call: said for its tool, else for its category, else for all."""
     tool = call.tool
     if tool is None:

@@ -1,0 +1,126 @@
+"""A line in the log for every call: what, for whom, how it ended, how long it took."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from pegboard.call import Call, Json
+from pegboard.errors import DeclarationError, LimitReached, Refusal
+from pegboard.execution.hooks import Middleware
+from pegboard.middleware.keys import client_of
+from pegboard.middleware.masking import mask, mask_text
+
+_LONGEST_TEXT = 500
+_LONGEST_ARGUMENTS = 4000
+_MOST_ITEMS = 50
+_DEEPEST = 8
+# Control characters, and the separators that some readers of logs take for the end of a line.
+_UNSAFE = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {0x2028: "\\u2028", 0x2029: "\\u2029"}
+_UNSAFE |= {10: "\\n", 13: "\\r", 9: "\\t"}
+# What other middleware has noted in `call.state` and a line should tell.
+_NOTED = ("slow_ms", "tokens_in", "tokens_out")
+
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+def one_line(text: str) -> str:
+    """The text with everything escaped that could end or forge a line."""
+    return text if text.isprintable() else text.translate(_UNSAFE)
+
+
+class Logging(Middleware):
+    """Logs how each call ended, at `level`; failures at WARNING; the start and the arguments at DEBUG, masked.
+
+    `style="line"` writes a sentence, `"json"` one JSON object. Either way the record carries the fields as attributes,
+    as `extra` gives them: tool, outcome, elapsed_ms, transport, and where there is one client, principal, session (its
+    first eight digits), slow_ms, tokens_in, tokens_out and problem.
+    """
+
+    order = 10
+
+    def __init__(
+        self,
+        logger: logging.Logger | str = "pegboard.calls",
+        level: int = logging.INFO,
+        *,
+        style: Literal["line", "json"] = "line",
+    ) -> None:
+        if style not in ("line", "json"):
+            raise DeclarationError(f'style={style!r}: use "line" or "json"')
+        self.logger = logging.getLogger(logger) if isinstance(logger, str) else logger
+        self.level = level
+        self.style = style
+
+    async def before(self, call: Call) -> None:
+        if self.logger.isEnabledFor(logging.DEBUG):
+            arguments = _encode(mask(_shorten(call.arguments))).decode("utf-8", "replace")
+            fields = {**_fields(call, "started"), "arguments": one_line(arguments[:_LONGEST_ARGUMENTS])}
+            self._write(logging.DEBUG, f"{fields['tool']} started with {fields['arguments']}", fields)
+
+    async def after(self, call: Call, result: Mapping[str, Json], elapsed_ms: float) -> None:
+        level = logging.WARNING if call.failed else self.level
+        if self.logger.isEnabledFor(level):
+            outcome = "error" if call.failed else "ok"
+            fields = _fields(call, outcome, elapsed_ms)
+            self._write(level, f"{fields['tool']} {outcome} in {elapsed_ms:.1f} ms{_who(fields)}", fields)
+
+    async def error(self, call: Call, exception: BaseException, elapsed_ms: float) -> None:
+        cancelled = isinstance(exception, asyncio.CancelledError)
+        level = self.level if cancelled else logging.WARNING
+        if self.logger.isEnabledFor(level):
+            refused = isinstance(exception, Refusal | LimitReached)
+            fields = _fields(call, "cancelled" if cancelled else "refused" if refused else "failed", elapsed_ms)
+            said = ""
+            if not cancelled:
+                fields["problem"] = one_line(mask_text(f"{type(exception).__name__}: {exception}"[:_LONGEST_TEXT]))
+                said = f" ({fields['problem']})"
+            line = f"{fields['tool']} {fields['outcome']} in {elapsed_ms:.1f} ms{_who(fields)}{said}"
+            self._write(level, line, fields)
+
+    def _write(self, level: int, line: str, fields: dict[str, Json]) -> None:
+        message = line if self.style == "line" else _encode(fields).decode("utf-8", "replace")
+        # No arguments, so a % in the message stays one. The record is made here: looking for the calling line, as
+        # `logger.log` does, costs more than all the rest and always finds this one.
+        record = self.logger.makeRecord(self.logger.name, level, __file__, 0, message, (), None, extra=fields)
+        self.logger.handle(record)
+
+
+def _fields(call: Call, outcome: str, elapsed_ms: float | None = None) -> dict[str, Json]:
+    fields: dict[str, Json] = {"tool": one_line(call.name[:128]), "outcome": outcome}
+    if elapsed_ms is not None:
+        fields["elapsed_ms"] = round(elapsed_ms, 3)
+    caller = call.caller
+    fields["transport"] = caller.transport
+    if client := client_of(call):
+        fields["client"] = one_line(client)
+    if caller.principal:
+        fields["principal"] = one_line(caller.principal)
+    if caller.session:
+        fields["session"] = caller.session[:8]
+    if call._state is not None:
+        fields.update({key: call._state[key] for key in _NOTED if key in call._state})
+    return fields
+
+
+def _who(fields: Mapping[str, Json]) -> str:
+    who = fields.get("principal") or fields.get("client")
+    return f" for {who}" if who else ""
+
+
+def _shorten(value: Json, depth: int = 0) -> Json:
+    """At most as much of a value as a line may hold, before any work is done on it."""
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}… ({len(value)} characters)"
+    if isinstance(value, dict | list) and depth == _DEEPEST:
+        return "…"
+    if isinstance(value, dict):
+        kept = list(value.items())[:_MOST_ITEMS]
+        return {key[:_LONGEST_TEXT]: _shorten(item, depth + 1) for key, item in kept}
+    if isinstance(value, list):
+        return [_shorten(item, depth + 1) for item in value[:_MOST_ITEMS]]
+    return value
