@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from pegboard.call import Call, Done, Handler, Json, Kept, Reply
 from pegboard.catalog.catalog import ToolCatalog
@@ -35,12 +36,14 @@ class Dispatcher:
             "tools/call": self._call_tool,
         }
 
-    async def __call__(self, call: Call) -> Reply:
+    # Here the way is only chosen: the coroutine of who goes it is returned as it is, not awaited in one more.
+
+    def __call__(self, call: Call) -> Coroutine[Any, Any, Reply]:
         """Answer any method."""
         handler = self._methods.get(call.method)
         if handler is None:
             raise MethodNotFound(f"Method not found: {call.method[:80]!r}")
-        return await handler(call)
+        return handler(call)
 
     async def _discover(self, call: Call) -> Reply:
         return Done(self._discovered)
@@ -51,7 +54,7 @@ class Dispatcher:
             raise InvalidParams("Invalid cursor: the list has one page, ask for it without a cursor")
         return Done(self._catalog.listing())
 
-    async def _call_tool(self, call: Call) -> Reply:
+    def _call_tool(self, call: Call) -> Coroutine[Any, Any, Reply]:
         if self._generation != self._catalog.generation:
             self._chains.clear()
             self._chain_of_unknown = None
@@ -62,10 +65,10 @@ class Dispatcher:
             if tool is None:
                 if self._chain_of_unknown is None:
                     self._chain_of_unknown = self._surround(None, self._unknown)
-                return await self._chain_of_unknown(call)
+                return self._chain_of_unknown(call)
             found = self._chains[call.name] = tool, self._surround(tool, self._run(tool))
         call.tool, chain = found
-        return await chain(call)
+        return chain(call)
 
     async def _unknown(self, call: Call) -> Reply:
         """What the board's middleware goes around when nobody knows the tool."""

@@ -227,12 +227,12 @@ class HttpEndpoint:
         call = Call(method="server/discover", caller=session.caller, channel=exchange, id=request_id)
         return self._run_legacy(call, request_id, exchange, sink, session)
 
-    async def _run_legacy(
+    def _run_legacy(
         self, call: Call, request_id: RequestId, exchange: HttpExchange, sink: Sink, session: Session
-    ) -> Answer | None:
+    ) -> Coroutine[Any, Any, Answer | None]:
         # "Disconnection … SHOULD NOT be interpreted as the client cancelling its request" (2025-11-25, Sending 6)
         sink.on_gone(exchange.leave)
-        return await self._conduct(call, request_id, exchange, session)
+        return self._conduct(call, request_id, exchange, session)
 
     async def _conduct(self, call: Call, request_id: RequestId, exchange: Admitted[T], session: Session) -> T | None:
         """Walk a call that its session can cancel."""
