@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from pegboard.call import Call, Done, Kept, Notice, Reply
+from pegboard.call import Call, Done, Handler, Kept, Notice, Reply
 from pegboard.errors import UnknownTool
 from pegboard.limits import Limits
 from pegboard.protocol.sse import Event, EventReader
@@ -221,9 +221,18 @@ def said(text: str) -> Reply:
 class Door:
     """An endpoint with a Probe behind it, and requests to put to it."""
 
-    def __init__(self, limits: Limits | None = None, guard: Guard | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        guard: Guard | None = None,
+        handler: Handler | None = None,
+        info: Mapping[str, Any] = INFO,
+        **settings: Any,
+    ) -> None:
         self.probe = Probe()
-        self.endpoint = HttpEndpoint(self.probe, INFO, limits=limits or Limits(), guard=guard or Guard(), **settings)
+        self.endpoint = HttpEndpoint(
+            handler or self.probe, info, limits=limits or Limits(), guard=guard or Guard(), **settings
+        )
 
     def send(
         self,

@@ -14,13 +14,16 @@ import msgspec
 from pegboard.errors import SetupError
 from pegboard.serve import PORT, Settings
 
+_LEVELS = ("info", "debug", "warning", "error")
+_FORMATS = ("text", "json")
+
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Where and how to serve."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--http", action="store_const", dest="transport", const="http", help="serve HTTP")
     which.add_argument("--stdio", action="store_const", dest="transport", const="stdio", help="serve stdin and stdout")
-    parser.set_defaults(transport=_env("transport", "auto"))
+    parser.set_defaults(transport=_env_choice("transport", ("auto", "http", "stdio")))
     place = parser.add_argument_group("HTTP")
     place.add_argument("--host", default=_env("host", "127.0.0.1"), help="address to bind (127.0.0.1)")
     place.add_argument(
@@ -30,7 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     place.add_argument(
         "--public",
         action="store_true",
-        default=bool(_env("public")),
+        default=_env_choice("public", ("no", "yes", "0", "1", "false", "true", "")) in ("yes", "1", "true"),
         help="allow --host to be reached from other machines",
     )
     place.add_argument("--tls-cert", default=_env("tls_cert"), metavar="FILE", help="certificate chain (PEM)")
@@ -50,8 +53,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--allow-host", action="append", default=_env_list("allow_host"), metavar="NAME", help="answer to this Host too"
     )
     log = parser.add_argument_group("logging")
-    log.add_argument("--log-level", default=_env("log_level", "info"), choices=("debug", "info", "warning", "error"))
-    log.add_argument("--log-format", default=_env("log_format", "text"), choices=("text", "json"))
+    log.add_argument("--log-level", default=_env_choice("log_level", _LEVELS), choices=_LEVELS)
+    log.add_argument("--log-format", default=_env_choice("log_format", _FORMATS), choices=_FORMATS)
 
 
 def read_settings(chosen: argparse.Namespace, **more: Any) -> Settings:
@@ -85,7 +88,10 @@ def set_up_logging(level: str, style: str) -> None:
 
 
 class _TextLines(logging.Formatter):
-    """A record a line: a line break in a message must not make a second record of it."""
+    """A record a line, a traceback indented below it: no text of a peer's can look like a record of ours."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return super().format(record).replace("\r", "\\r").replace("\n", "\n    ")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 — the standard library's name
         return super().formatMessage(record).replace("\r", "\\r").replace("\n", "\\n")
@@ -116,6 +122,15 @@ def _env_int(name: str, default: int) -> int:
         return int(text)
     except ValueError:
         raise SetupError(f"PEGBOARD_{name.upper()}={text!r} is not a whole number") from None
+
+
+def _env_choice(name: str, choices: tuple[str, ...]) -> str:
+    """One of the choices; the first if nothing is set."""
+    text = _env(name, choices[0])
+    if text not in choices:
+        listed = ", ".join(choice for choice in choices if choice)
+        raise SetupError(f"PEGBOARD_{name.upper()}={text!r} is not one of {listed}")
+    return text
 
 
 def _env_list(name: str) -> list[str]:

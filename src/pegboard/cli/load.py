@@ -45,16 +45,20 @@ def _load(path: Path) -> ModuleType:
         near = suggest(path.name, [file.name for file in path.parent.glob("*.py")]) if path.parent.is_dir() else []
         hint = f", did you mean {path.parent / near[0]}?" if near else ""
         raise SetupError(f"There is no file {path}{hint}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    # A file may be called like a module that is in use: it must not take its place.
+    name = path.stem if path.stem not in sys.modules else f"pegboard_file_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise SetupError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     sys.path.insert(0, str(path.resolve().parent))
     try:
         spec.loader.exec_module(module)
     except PegboardError:
         raise
+    except SyntaxError as error:
+        raise SetupError(f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}") from error
     except Exception as error:
         lines = traceback.extract_tb(error.__traceback__)
         mine = [line for line in lines if Path(line.filename).resolve() == path.resolve()] or lines[-1:]
