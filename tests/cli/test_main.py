@@ -1,0 +1,49 @@
+"""The command itself: verbs, help, exit codes."""
+
+from __future__ import annotations
+
+import pytest
+
+from pegboard import __version__
+from pegboard.cli.main import VERBS, main
+
+
+def run(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    code = ended.value.code
+    return 0 if code is None else int(code)
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version") == 0
+    assert capsys.readouterr().out == f"pegboard {__version__}\n"
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
+def test_help_lists_every_verb_and_exit_code(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*words) == 0
+    told = capsys.readouterr().out
+    for verb in VERBS:
+        assert f"  {verb} " in told
+    assert "exit codes: 0 ok, 1 a tool answered with an error, 2 wrong usage" in told
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(verb, "--help") == 0
+    assert f"pegboard {verb}" in capsys.readouterr().out
+
+
+def test_an_unknown_verb_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("dance") == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "dance" in captured.err
+
+
+def test_what_is_wrong_is_one_line_on_stderr_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("run", "nowhere.py") == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "pegboard run: There is no file nowhere.py\n"
