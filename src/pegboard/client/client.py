@@ -108,7 +108,11 @@ class Client:
             token=None if progress is None else self._ids,
         )
         reply: Done = await self._board.handler(call)
-        return reply.result.value if isinstance(reply.result, Kept) else reply.result
+        if not isinstance(reply.result, Kept):
+            return reply.result
+        # What is kept belongs to the board; its reader gets a copy, as it would from afar.
+        copy: Mapping[str, Json] = msgspec.json.decode(_encode(reply.result.value))
+        return copy
 
 
 class _Direct:

@@ -1,0 +1,99 @@
+"""The client in process: what an agent sees, with no transport between."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from dataclasses import dataclass
+
+import pytest
+
+from pegboard import Board, Client, ToolError
+from pegboard.errors import UnknownTool
+
+
+@dataclass
+class Meeting:
+    title: str
+    at: dt.datetime
+
+
+@pytest.fixture
+def board() -> Board:
+    board = Board("served", version="2")
+
+    @board.tool
+    def add(a: float, b: float = 1) -> float:
+        """Adds two numbers."""
+        return a + b
+
+    @board.tool
+    def meet() -> Meeting:
+        return Meeting("lunch", dt.datetime(2026, 1, 2, 12, tzinfo=dt.UTC))
+
+    @board.tool
+    def refuse() -> None:
+        raise ToolError("not today", meta={"dev.example/why": "closed"})
+
+    return board
+
+
+async def test_tools_are_listed_as_definitions(board: Board) -> None:
+    async with Client(board) as client:
+        tools = await client.list_tools()
+    assert [tool["name"] for tool in tools] == ["add", "meet", "refuse"]
+    assert tools[0]["description"] == "Adds two numbers."
+    assert tools[0]["inputSchema"]["required"] == ["a"]
+
+
+async def test_a_call_has_text_and_structure(board: Board) -> None:
+    async with Client(board) as client:
+        result = await client.call("add", {"a": 2})
+    assert (result.text, result.structured, result.is_error) == ("3", 3, False)
+
+
+async def test_structure_is_what_would_be_sent_and_not_the_tools_own_object(board: Board) -> None:
+    async with Client(board) as client:
+        result = await client.call("meet")
+    assert result.structured == {"title": "lunch", "at": "2026-01-02T12:00:00Z"}
+
+
+async def test_the_failure_of_a_tool_is_a_result(board: Board) -> None:
+    async with Client(board) as client:
+        result = await client.call("refuse")
+    assert (result.is_error, result.text, result.meta["dev.example/why"]) == (True, "not today", "closed")
+
+
+async def test_a_protocol_error_is_raised(board: Board) -> None:
+    async with Client(board) as client:
+        with pytest.raises(UnknownTool, match="did you mean 'add'"):
+            await client.call("ad")
+
+
+async def test_arguments_that_are_no_json_are_the_callers_to_fix(board: Board) -> None:
+    async with Client(board) as client:
+        with pytest.raises(TypeError):
+            await client.call("add", {"a": object()})
+
+
+async def test_calls_run_side_by_side_and_keep_their_own_answers(board: Board) -> None:
+    async with Client(board) as client:
+        results = await asyncio.gather(*(client.call("add", {"a": number, "b": 0}) for number in range(200)))
+    assert [result.structured for result in results] == list(range(200))
+
+
+async def test_clients_may_come_and_go(board: Board) -> None:
+    for _ in range(3):
+        async with Client(board) as client:
+            assert (await client.call("add", {"a": 1})).text == "2"
+
+
+async def test_what_a_client_was_given_is_its_own(board: Board) -> None:
+    async with Client(board) as client:
+        (tool, *_) = await client.list_tools()
+        tool["name"] = "changed"
+        tool["inputSchema"]["required"].append("b")
+        (again, *_) = await client.list_tools()
+        assert again["name"] == "add"
+        assert again["inputSchema"]["required"] == ["a"]
+        assert not (await client.call("add", {"a": 1})).is_error

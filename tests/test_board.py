@@ -1,0 +1,189 @@
+"""The Board: hanging functions on it leaves them functions."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pegboard import Board, Client, Tool
+from pegboard.errors import DeclarationError, UnknownTool
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_a_function_stays_the_function_it_was() -> None:
+    board = Board()
+
+    def add(a: int, b: int) -> int:
+        """Adds."""
+        return a + b
+
+    before = dict(vars(add)), inspect.signature(add)
+    assert board.tool(add) is add
+    assert board.tool("other", title="Other")(add) is add
+    assert (dict(vars(add)), inspect.signature(add)) == before
+    assert add(1, 2) == 3
+
+
+async def test_a_tool_is_named_described_and_titled_by_its_function_or_by_its_author() -> None:
+    board = Board()
+
+    @board.tool
+    def getUserName() -> None:  # noqa: N802 — the case is what is tested
+        """Looks a user up.
+
+        More that only people read.
+        """
+
+    @board.tool()
+    def plain() -> None: ...
+
+    @board.tool("given", title="A Title", description="A description.")
+    def whatever() -> None: ...
+
+    @board.tool(name="by_keyword")
+    def another() -> None: ...
+
+    async with Client(board) as client:
+        tools = {tool["name"]: tool for tool in await client.list_tools()}
+    assert list(tools) == ["get_user_name", "plain", "given", "by_keyword"]
+    assert tools["get_user_name"]["description"].startswith("Looks a user up.")
+    assert (tools["given"]["title"], tools["given"]["description"]) == ("A Title", "A description.")
+
+
+async def test_methods_partials_and_objects_can_be_hung() -> None:
+    board = Board()
+
+    class Counter:
+        def __init__(self) -> None:
+            self.count = 0
+
+        def up(self, by: int = 1) -> int:
+            self.count += by
+            return self.count
+
+    class Doubler:
+        def __call__(self, number: int) -> int:
+            return number * 2
+
+    def scale(number: int, factor: int) -> int:
+        return number * factor
+
+    counter = Counter()
+    board.tool(counter.up)
+    board.add(Doubler(), name="double")
+    board.add(functools.partial(scale, factor=3), name="triple")
+    async with Client(board) as client:
+        assert (await client.call("up", {"by": 2})).text == "2"
+        assert (await client.call("double", {"number": 4})).text == "8"
+        assert (await client.call("triple", {"number": 4})).text == "12"
+    assert counter.count == 2
+
+
+def test_a_name_that_is_taken_is_refused_and_the_first_stays() -> None:
+    board = Board()
+    board.add(lambda: 1, name="one")
+    with pytest.raises(DeclarationError, match="'one' is taken"):
+        board.add(lambda: 2, name="one")
+    assert len(board.tools) == 1
+
+
+def test_an_option_that_does_not_exist_is_refused_with_the_one_meant() -> None:
+    with pytest.raises(DeclarationError, match="did you mean 'description'"):
+        Board().tool(descripton="typo")(lambda: None)
+
+
+def test_taking_down_what_does_not_hang_is_refused() -> None:
+    with pytest.raises(UnknownTool):
+        Board().remove("nothing")
+
+
+async def test_a_declared_tool_can_be_hung_beside_functions() -> None:
+    board = Board()
+
+    class Search(Tool):
+        name, description = "memory.search", "Searches."
+
+        async def execute(self, context: Any) -> str:
+            return f"found by {context.request.tool_name}"
+
+    board.add(Search())
+    async with Client(board) as client:
+        assert (await client.call("memory.search")).text == "found by memory.search"
+
+
+def test_a_board_says_who_it_is() -> None:
+    assert Board("a", version="2").info == {"name": "a", "version": "2"}
+    assert Board("a", title="The A").info["title"] == "The A"
+
+
+async def test_tools_can_be_hung_from_within_a_tool() -> None:
+    board = Board()
+
+    @board.tool
+    async def grow() -> str:
+        board.add(lambda: "grown", name="grown")
+        await asyncio.sleep(0)
+        return "done"
+
+    async with Client(board) as client:
+        await client.call("grow")
+        assert (await client.call("grown")).text == "grown"
+
+
+SNIPPET = """
+from typing_extensions import assert_type
+from pegboard import Board, Client, Context, ToolError
+
+board = Board("typed")
+
+@board.tool
+def bare(a: int, b: str = "x") -> float:
+    return float(a)
+
+@board.tool("named", title="Named", timeout=3.0)
+async def named(a: int, ctx: Context) -> str:
+    await ctx.progress(1, 2, "half")
+    if ctx.cancelled:
+        raise ToolError("stopped")
+    return str(a)
+
+@board.tool()
+def empty() -> None: ...
+
+assert_type(bare(1), float)
+assert_type(bare(1, b="y"), float)
+bare("no")  # error
+named(1)  # error
+empty(1)  # error
+
+async def main() -> None:
+    async with Client(board) as client:
+        result = await client.call("bare", {"a": 1})
+        assert_type(result.text, str)
+        assert_type(result.is_error, bool)
+"""
+
+
+def test_the_types_of_a_decorated_function_survive(tmp_path: Path) -> None:
+    file = tmp_path / "snippet.py"
+    file.write_text(SNIPPET.lstrip())
+    # With the settings of the repository, so that what `make check` has read need not be read again.
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--no-error-summary", str(file)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    wrong = [number for number, line in enumerate(SNIPPET.lstrip().splitlines(), 1) if line.endswith("# error")]
+    found = {int(line.split(":")[1]) for line in checked.stdout.splitlines() if ": error:" in line}
+    assert sorted(found) == wrong, checked.stdout + checked.stderr
