@@ -27,7 +27,7 @@ _INSIDE = re.compile(
     | (?P<address>://[^\s:/@]{0,256}:)[^\s/@]{1,256}(?=@)
     | \b(?P<form>eyJ|sk-|gh[pousr]_|github_pat_|xox[abprs]-|AKIA|glpat-)[\w.-]{12,}
     | (?P<key>(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|authorization)
-        ["'\\]{0,4}\s{0,4}[:=]\s{0,4}["'\\]{0,4}(?:basic\s{1,4}|bearer\s{1,4})?)(?!\*)[^\s"',;&}\\]+
+        ["'\\]{0,4}\s{0,4}[:=]\s{0,4}["'\\]{0,4}(?:(?:basic|bearer)\s{1,4})?)(?!\*|(?:basic|bearer)\s)[^\s"',;&}\\]+
     """
 )
 # Looked for first: most texts hold none of these, and the long expression is not run over them.

@@ -106,7 +106,8 @@ class RateLimit(Middleware):
         self.limit, self.seconds, self.burst, self.fail = limit, seconds, burst or limit, fail
         self.refused = self.unavailable = 0
         self._price = math.ceil(seconds * 1_000_000 / limit)
-        self._named = f"{limit} calls per {per}" if isinstance(per, str) else f"{limit} calls in {per:g} s"
+        calls = "1 call" if limit == 1 else f"{limit} calls"
+        self._named = f"{calls} per {per}" if isinstance(per, str) else f"{calls} in {per:g} s"
         self._prefix = (name or f"{limit}/{seconds:g}s:{describe_key(by)}") + "\x1f"
         self._key = key_function(by)
         self._store: RateStore = MemoryRates() if store is None else store
