@@ -489,3 +489,21 @@ def test_the_decoder_and_the_schema_agree(annotation: Any, value: Any) -> None:
 
 _tools: dict[str, Tool] = {}
 _judges: dict[str, Validator] = {}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "sent", "code"),
+    [
+        (Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 3})], "x", "string_too_short"),
+        (Annotated[str, msgspec.Meta(extra_json_schema={"format": "date"})], "x", "invalid_date_format"),
+        (Annotated[list[int], msgspec.Meta(extra_json_schema={"minItems": 2})], [1], "array_too_short"),
+        (Annotated[int, msgspec.Meta(ge=0, extra_json_schema={"multipleOf": 5})], 3, "number_not_a_multiple"),
+    ],
+)
+def test_keywords_an_author_adds_to_the_schema_hold(annotation: Any, sent: Any, code: str) -> None:
+    def take(value: Any) -> None:
+        """Takes it."""
+
+    take.__annotations__["value"] = annotation
+    [error] = tool_from_function(take).parse(msgspec.json.encode({"value": sent})).errors
+    assert error.code == code

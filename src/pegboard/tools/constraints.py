@@ -87,6 +87,11 @@ class Notes(Struct, frozen=True, kw_only=True):
 
 BARE = Notes()
 
+# Keywords that say something about a schema without narrowing it.
+REMARKS = frozenset(
+    {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$schema", "$id", "$comment"}
+)
+
 _BOUNDS = ("minimum", "above", "maximum", "below", "multiple_of", "min_length", "max_length", "pattern", "allowed")
 
 # Attribute → field, for annotated-types, msgspec.Meta and pydantic alike.
@@ -107,7 +112,12 @@ _SHARED_WORDS = {
 
 def has_bounds(notes: Notes) -> bool:
     """Whether these notes forbid any value of the type."""
-    return notes is not BARE and any(getattr(notes, name) not in {None, ()} for name in _BOUNDS)
+    return notes is not BARE and (narrows(notes) or any(getattr(notes, name) not in {None, ()} for name in _BOUNDS))
+
+
+def narrows(notes: Notes) -> bool:
+    """Whether the author's own keywords may forbid a value: all but those that only tell something."""
+    return any(key not in REMARKS and not key.startswith("x-") for key in notes.extra)
 
 
 def read_notes(metadata: Iterable[Any], under: Notes = BARE) -> Notes:

@@ -243,6 +243,9 @@ _FORMATS: Final[Mapping[str, tuple[Callable[[str], str | None], str]]] = {
 
 def readings(value: Json, wanted: frozenset[str], formats: frozenset[str]) -> Iterator[Reading]:
     """Everything a value may be read as where these types are wanted; the caller keeps what then validates."""
+    # Any text may stand for a URI that is not absolute, but what is no text is none.
+    if not isinstance(value, str) and "uri" in formats:
+        wanted -= {"string"}
     match value:
         case str():
             yield from _text_readings(value, wanted, formats)

@@ -201,8 +201,6 @@ def _code(problem: Problem) -> str:
             return "null_not_allowed"
         if kind == "string" and problem.schema.get("format") == "date-time":
             return "timestamp_requires_string"
-        if kind == "string" and problem.schema.get("format") == "uri":
-            return "uri_requires_string"
         return _TYPE_CODES.get((kind or "", got)) or _OTHER_TYPE_CODES.get(kind or "", "no_branch_matches")
     if problem.keyword == "format":
         form = problem.schema.get("format")

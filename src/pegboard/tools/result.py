@@ -32,6 +32,7 @@ from pegboard.errors import (
 from pegboard.limits import Limits
 from pegboard.protocol.content import Block, text_block
 from pegboard.tools.check import LENIENT, Validator
+from pegboard.tools.constraints import REMARKS
 from pegboard.tools.media import Content
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.plain import (
@@ -60,11 +61,6 @@ _WORDS = {True: "true", False: "false", None: "null"}
 
 # Beyond this not every whole number has a float of its own.
 _EXACT = 2**53
-
-# Keywords that say something about a schema without narrowing it.
-_REMARKS = frozenset(
-    {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$schema", "$id", "$comment"}
-)
 
 
 class ToolResult:
@@ -310,7 +306,7 @@ def _ways(teller: Teller, schema: Mapping[str, Json] | None) -> dict[type, Calla
         ways[type(None)] = teller._tell_nothing
         ways[str] = teller._tell_text
         ways[int] = ways[float] = teller._tell_number
-    elif set(schema) <= _REMARKS | {"type"}:
+    elif set(schema) <= REMARKS | {"type"}:
         kinds = schema.get("type", ["number", "boolean", "string", "null"])
         sure: dict[str, dict[type, Callable[[Any], Done]]] = {
             "number": {float: teller._tell_sure_number, int: teller._tell_sure_number},

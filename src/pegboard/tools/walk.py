@@ -192,7 +192,7 @@ class Walk:
 
     def _read(self, node: Node, reading: Reading, value: Json, path: Path, depth: int) -> Json:
         read, code = reading
-        is_map = code == "empty_object_string" and not node.properties
+        is_map = code == "empty_object_string" and node.open and not node.properties
         self._warn(path, "empty_map_string" if is_map else code, value, read)
         if not isinstance(read, CONTAINERS):
             return read

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from pegboard.call import Json
 from pegboard.tools.binding import BindingProblem, Load, convert, guard, load_at, load_pydantic
 from pegboard.tools.check import Validator
-from pegboard.tools.constraints import Notes, has_bounds
+from pegboard.tools.constraints import Notes, has_bounds, narrows
 from pegboard.tools.native import Named, either_type, is_known, is_native, list_type, native_type
 from pegboard.tools.schema import write_schema
 from pegboard.tools.shape import (
@@ -304,5 +304,5 @@ def _bound(wanted: Any, kind: str, notes: Notes, *, sound: bool = True, load: Lo
     exact = all(type(bound) in kinds and abs(bound) < _INT64 for bound in said.values())
     if not exact or {"ge", "gt"} <= said.keys() or {"le", "lt"} <= said.keys():
         return Wire(wanted, False, load)
-    more = notes.pattern is not None or notes.multiple_of is not None or notes.allowed
+    more = notes.pattern is not None or notes.multiple_of is not None or notes.allowed or narrows(notes)
     return Wire(Annotated[wanted, Meta(**said)] if said else wanted, sound and not more, load)

@@ -190,10 +190,13 @@ def example(schema: Mapping[str, Json], root: Mapping[str, Json], depth: int = 0
         return (text,) if text is not None else None
     if kind == "array" and depth < 4:
         items = schema.get("items")
+        least = schema.get("minItems") or 0
+        if least > 2 or (least == 2 and schema.get("uniqueItems")):
+            return None
         inner = example(items, root, depth + 1) if isinstance(items, Mapping) else None
         if inner is None and isinstance(items, Mapping) and items.get("type") == "string":
             return (["a", "b"],)
-        return ([inner[0]],) if inner else None
+        return ([inner[0]] * max(least, 1),) if inner else None
     return _example_object(schema, root, depth) if kind == "object" and depth < 3 else None
 
 

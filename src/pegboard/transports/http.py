@@ -336,9 +336,10 @@ class HttpEndpoint:
     def _admit(self, exchange: Admitted[Any]) -> None:
         """Let a call in, if there is room for one more; who is let in must be run, for that is what lets it out."""
         self._check_room()
-        loop = self._loop
-        if loop is None:
-            loop = self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            # One loop may follow another, as in tests; the sweep of the last one ended with it.
+            self._loop, self._sweeping = loop, False
         exchange.since = loop.time()
         self.calls[exchange] = None
         if not self._sweeping:
