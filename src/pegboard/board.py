@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import pkgutil
+import secrets
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from pegboard.call import Around, Handler, Json
 from pegboard.catalog.catalog import ToolCatalog
+from pegboard.catalog.prompt import Prompt, PromptCatalog
+from pegboard.catalog.resource import Resource, ResourceCatalog, read_folder
 from pegboard.errors import DeclarationError, SetupError
 from pegboard.execution.dispatch import Dispatcher
 from pegboard.execution.hooks import Middleware, check_middleware
 from pegboard.execution.pipeline import Attachment, Scope, compose
+from pegboard.execution.reading import Reading
 from pegboard.execution.run import Runner, settle
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
 from pegboard.limits import Limits
+from pegboard.seal import Seal
 from pegboard.serve import Settings, run
 from pegboard.tools.mark import find_marked
 from pegboard.tools.naming import check_name, snake_case
@@ -74,17 +80,22 @@ class Board(Hanger):
         instructions: str | None = None,
         arguments: Literal["lenient", "strict"] = "lenient",
         limits: Limits | None = None,
+        page_size: int = 1000,
     ) -> None:
         self.name = name
         self.version = version
         self.limits = limits or Limits()
         self.services = Services()
         self.tools = ToolCatalog()
+        self.resources = ResourceCatalog()
+        self.prompts = PromptCatalog()
         self._title = title
         self._threads = Threads(self.limits.threads, self.limits.thread_queue)
         self._attached: list[Attachment] = []
         self._runner = Runner(self.services, self._threads, arguments)
-        self._dispatcher = Dispatcher(self.tools, self._runner.handler, self._surround, instructions)
+        seal = Seal("cursor", [secrets.token_bytes(32)])
+        self._reading = Reading(self.resources, self.prompts, self._runner, seal, page_size)
+        self._dispatcher = Dispatcher(self.tools, self._runner.handler, self._surround, instructions, self._reading)
 
     @property
     def info(self) -> Mapping[str, Json]:
@@ -105,7 +116,7 @@ class Board(Hanger):
             made = tool.prepare(self.services.__contains__)
         else:
             made = tool_from_function(tool, is_injected=self.services.__contains__, **options)
-        for one in made.middleware:
+        for one in made.hooks:
             check_middleware(one)
             if isinstance(one, Middleware):
                 one.watch(self.tools.touch)
@@ -115,6 +126,75 @@ class Board(Hanger):
     def remove(self, name: str) -> Tool:
         """Take a tool down."""
         return self.tools.remove(name)
+
+    def resource(
+        self,
+        uri: str,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: Mapping[str, Json] | None = None,
+        icons: Sequence[Mapping[str, Json]] = (),
+        meta: Mapping[str, Json] | None = None,
+    ) -> Callable[[F], F]:
+        """Hang a function as a resource: `@board.resource("notes://{name}")`; one with braces is a template."""
+
+        def hang(function: F) -> F:
+            told: NamedOptions = {}
+            if title is not None:
+                told["title"] = title
+            if description is not None:
+                told["description"] = description
+            tool = tool_from_function(function, is_injected=self.services.__contains__, **told)
+            self.resources.add(
+                Resource(
+                    uri,
+                    tool,
+                    name=name,
+                    mime_type=mime_type,
+                    size=size,
+                    annotations=annotations,
+                    icons=icons,
+                    meta=meta,
+                )
+            )
+            return function
+
+        return hang
+
+    def files(self, uri: str, folder: str | Path) -> None:
+        """Let clients read the files below a folder, and nothing outside it: `board.files("docs://", "docs")`."""
+        read = read_folder(Path(folder))
+        self.resource(uri.rstrip("/") + "/{+path}" if not uri.endswith("://") else uri + "{+path}", name="files")(read)
+
+    @overload
+    def prompt(self, name: F, /) -> F: ...
+    @overload
+    def prompt(self, name: str | None = None, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+    def prompt(self, name: Any = None, /, **options: Any) -> Any:
+        """Hang a function as a prompt; it returns text, content, messages, or a list of these."""
+        if name is not None and not isinstance(name, str):
+            return self.prompt()(name)
+
+        def hang(function: F) -> F:
+            tool = tool_from_function(function, name, is_injected=self.services.__contains__, **options)
+            self.prompts.add(Prompt(tool))
+            return function
+
+        return hang
+
+    def complete(self, owner: str, argument: str) -> Callable[[F], F]:
+        """Hang a function that suggests values for an argument of a prompt (by name) or a template (by its URI)."""
+
+        def hang(function: F) -> F:
+            self._reading.suggestions[owner, argument] = function
+            return function
+
+        return hang
 
     def discover(self, package: str | ModuleType | object) -> list[Tool]:
         """Hang whatever is marked with `@tool` in a module, in every module of a package, or on an object."""

@@ -76,7 +76,7 @@ def _choose(attachments: Iterable[Attachment], tool: Tool | None) -> list[Middle
     chosen = [one for one in attachments if one.covers(tool)]
     if tool is not None:
         # Behind everything that the board attached to the same tool: an index no board reaches.
-        own = enumerate(tool.middleware, 1 << 30)
+        own = enumerate(tool.hooks, 1 << 30)
         chosen += [Attachment(middleware, "tool", tool.name, None, index) for index, middleware in own]
     chosen.sort(key=lambda one: (_order(one), _SCOPES.index(one.scope), one.index))
     return list({id(one.middleware): one.middleware for one in chosen}.values())

@@ -94,6 +94,7 @@ class Tool:
     source: str
     kind: Kind
     injected: Mapping[str, Any]
+    hooks: tuple[Any, ...]
     _work: Work
     _invoke: Invoke
 
@@ -129,7 +130,8 @@ class Tool:
         self.output_schema = choose_output(inferred, output_schema)
         self.icons = read_icons(self.icons)
         self.tags = frozenset(self.tags)
-        self.middleware = tuple(self.middleware)
+        # Read once: a property may make new ones each time it is asked.
+        self.hooks = tuple(self.middleware)
         self._work = work
         self._invoke = compile_call(function, inferred, work)
 
