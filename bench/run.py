@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -86,6 +87,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only what has this in its name: http, stdio, inside, start, memory")
     parser.add_argument("--ours", default=sys.executable, help="the Python that runs Pegboard and the raw application")
     chosen = parser.parse_args()
+    # Whoever ends this run, by `timeout` for one, ends its servers too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     rounds = chosen.rounds or (1 if chosen.quick else 6)
     seconds = chosen.seconds or (1.0 if chosen.quick else 2.0)
     figures = Figures()
