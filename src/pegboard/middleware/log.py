@@ -101,7 +101,7 @@ def _fields(call: Call, outcome: str, elapsed_ms: float | None = None) -> dict[s
     if caller.principal:
         fields["principal"] = one_line(caller.principal)
     if caller.session:
-        fields["session"] = caller.session[:8]
+        fields["session"] = one_line(caller.session[:8])
     if call._state is not None:
         fields.update({key: call._state[key] for key in _NOTED if key in call._state})
     return fields
