@@ -507,3 +507,19 @@ def test_keywords_an_author_adds_to_the_schema_hold(annotation: Any, sent: Any, 
     take.__annotations__["value"] = annotation
     [error] = tool_from_function(take).parse(msgspec.json.encode({"value": sent})).errors
     assert error.code == code
+
+
+@dataclass
+class Defaulted:
+    street: str
+    number: int = 1
+
+
+def test_a_default_of_a_dataclass_is_in_the_instance_and_is_written_again() -> None:
+    def take(place: Defaulted, places: list[Defaulted]) -> None:
+        """Takes them."""
+
+    raw = b'{"place": {"street": "Main"}, "places": [{"street": "Side"}]}'
+    arguments = tool_from_function(take).parse(raw).arguments
+    assert vars(arguments["place"]) == {"street": "Main", "number": 1}
+    assert msgspec.json.encode(arguments["places"]) == b'[{"street":"Side","number":1}]'

@@ -228,7 +228,7 @@ def test_options_are_kept_as_given() -> None:
     assert tool.definition()["annotations"] == {"readOnlyHint": True}
     assert tool.definition()["icons"] == [{"src": "https://x.example/i.png"}]
     assert tool.definition()["_meta"] == {"a": 1}
-    assert (tool.category, tool.tags, tool.middleware) == ("data", frozenset({"a"}), (hook,))
+    assert (tool.category, tool.tags, tool.hooks) == ("data", frozenset({"a"}), (hook,))
     assert (tool.timeout, tool.inline, tool.requires, tool.arguments) == (2.5, True, ("sampling",), "strict")
     assert (tool.options.task, tool.options.detach, tool.options.once) == ("required", "manual", True)
 

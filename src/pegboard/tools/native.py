@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Hashable, Mapping
 from typing import Any, TypeAlias, Union
 
@@ -68,7 +69,7 @@ def is_native(shape: Shape, named: Named, known: dict[Hashable, bool]) -> bool:
             return known.get(key, True) and isinstance(named.get(key), Record)
         case Record(type=key, maker=maker):
             if key not in known:
-                known[key] = not maker.startswith("pydantic") and not _has_hidden_fields(shape)
+                known[key] = not maker.startswith("pydantic") and not _is_half_read(shape)
                 known[key] = (
                     known[key] and all(is_native(part, named, known) for part in children(shape)) and is_known(key)
                 )
@@ -87,7 +88,17 @@ def is_known(wanted: Any) -> bool:
     return True
 
 
-def _has_hidden_fields(record: Record) -> bool:
-    """msgspec would let a caller set dataclass fields that the author keeps out of `__init__`."""
+def _is_half_read(record: Record) -> bool:
+    """Dataclasses that msgspec reads otherwise than their `__init__` would.
+
+    It would let a caller set fields that the author keeps out of `__init__`. It leaves a default on the class and out
+    of the instance, and then does not write it either: a tool that returns its argument would lose the field.
+    """
     declared = getattr(record.type, "__dataclass_fields__", None)
-    return declared is not None and len(declared) != len(record.fields)
+    if declared is None:
+        return False
+    on_the_class = (
+        field.default is not dataclasses.MISSING and getattr(record.type, name, None) is field.default
+        for name, field in declared.items()
+    )
+    return len(declared) != len(record.fields) or any(on_the_class)
