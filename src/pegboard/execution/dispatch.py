@@ -8,7 +8,7 @@ from typing import Any
 from pegboard.call import Call, Done, Handler, Json, Kept, Reply
 from pegboard.catalog.catalog import ToolCatalog
 from pegboard.errors import InvalidParams, MethodNotFound
-from pegboard.protocol.jsonrpc import decode_json
+from pegboard.execution.reading import Reading, read_cursor
 from pegboard.protocol.versions import SUPPORTED
 from pegboard.tools.tool import Tool
 
@@ -21,7 +21,8 @@ class Dispatcher:
         catalog: ToolCatalog,
         run: Callable[[Tool], Handler],
         surround: Callable[[Tool | None, Handler], Handler],
-        instructions: str | None,
+        instructions: str | None = None,
+        reading: Reading | None = None,
     ) -> None:
         self._catalog = catalog
         self._run = run
@@ -29,11 +30,14 @@ class Dispatcher:
         self._chains: dict[str, tuple[Tool, Handler]] = {}
         self._chain_of_unknown: Handler | None = None
         self._generation = catalog.generation
-        self._discovered = Kept(_discovery(instructions))
+        self._reading = reading
+        self._instructions = instructions
+        self._discovered: Kept | None = None
         self._methods: Mapping[str, Handler] = {
             "server/discover": self._discover,
             "tools/list": self._list_tools,
             "tools/call": self._call_tool,
+            **({} if reading is None else reading.methods),
         }
 
     # Here the way is only chosen: the coroutine of who goes it is returned as it is, not awaited in one more.
@@ -46,10 +50,13 @@ class Dispatcher:
         return handler(call)
 
     async def _discover(self, call: Call) -> Reply:
+        capabilities = {"tools": {}, **({} if self._reading is None else self._reading.capabilities())}
+        if self._discovered is None or self._discovered.value["capabilities"] != capabilities:
+            self._discovered = Kept(_discovery(capabilities, self._instructions))
         return Done(self._discovered)
 
     async def _list_tools(self, call: Call) -> Reply:
-        if call.params and "cursor" in decode_json(call.params):
+        if read_cursor(call) is not None:
             # All tools are on the first page, so no cursor of ours can exist.
             raise InvalidParams("Invalid cursor: the list has one page, ask for it without a cursor")
         return Done(self._catalog.listing())
@@ -75,10 +82,10 @@ class Dispatcher:
         raise self._catalog.unknown(call.name)
 
 
-def _discovery(instructions: str | None) -> Mapping[str, Json]:
+def _discovery(capabilities: Mapping[str, Json], instructions: str | None) -> Mapping[str, Json]:
     discovered: dict[str, Json] = {
         "supportedVersions": list(SUPPORTED),
-        "capabilities": {"tools": {}},
+        "capabilities": capabilities,
         "ttlMs": 3_600_000,
         "cacheScope": "public",
     }

@@ -72,6 +72,18 @@ class Runner:
 
         return run_in_time
 
+    def reader(self, tool: Tool) -> Callable[[Call], Coroutine[Any, Any, Any]]:
+        """As `handler`, but what the function returned is handed on untold."""
+        perform = self._performer(tool)
+
+        async def read(call: Call) -> Any:
+            parsed = call.parsed = tool.parse(call.raw)
+            if parsed.errors:
+                raise InvalidArguments(render(parsed.errors, tool.name), parsed.errors)
+            return await perform(call, parsed)
+
+        return read
+
     def _performer(self, tool: Tool) -> Callable[[Call, Parsed], Any]:
         """How the author's code is called: on the loop or in a thread, with or without injected values."""
         invoke, wanted = tool.invoke, tool.injected

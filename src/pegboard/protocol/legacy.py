@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from pegboard.call import Done, Json, Kept, Notice
-from pegboard.errors import Busy, IdInFlight, InvalidParams, Refusal
+from pegboard.errors import Busy, IdInFlight, InvalidParams, Refusal, ResourceNotFound
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.content import blocks_for
 from pegboard.protocol.versions import LEGACY, NEWEST_LEGACY, trim
@@ -63,6 +63,10 @@ class Legacy:
         """A notice as a JSON-RPC notification, with what the revision knows."""
         return jsonrpc.notification(notice.method, trim(notice.method, notice.params, self.version))
 
+    def code(self, refusal: Refusal) -> int:
+        """The error code: some were others before 2026-07-28."""
+        return _CODES.get(type(refusal), refusal.code)
+
     def status(self, refusal: Refusal) -> int:
         """The HTTP status that goes with a refused call: an error is an answer like any other, unless nothing was tried.
 
@@ -78,13 +82,16 @@ class Legacy:
                 result = {**result, "tools": [_tool(tool, self.version) for tool in result["tools"]]}
             case "tools/call":
                 result = _called(result, done, self.version)
+            case "resources/list" | "resources/templates/list" | "prompts/list":
+                result = _listed(result, self.version)
+            case "prompts/get":
+                result = {**result, "messages": [_message(one, self.version) for one in result["messages"]]}
         return trim("result", result, self.version)
 
     def _initialized(self, discovered: Mapping[str, Json]) -> Mapping[str, Json]:
-        capabilities = {name: value for name, value in discovered["capabilities"].items() if name != "extensions"}
         answer: dict[str, Json] = {
             "protocolVersion": self.version,
-            "capabilities": capabilities,
+            "capabilities": trim("capabilities", discovered["capabilities"], self.version),
             "serverInfo": trim("implementation", self._info, self.version),
         }
         if "instructions" in discovered:
@@ -98,6 +105,21 @@ def _tool(tool: Mapping[str, Json], version: str) -> Mapping[str, Json]:
         # "outputSchema … type: object" until 2025-11-25: another value travels in a box, and so does its schema.
         tool = {**tool, "outputSchema": _box_schema(output)}
     return trim("tool", tool, version)
+
+
+_CODES: Mapping[type[Refusal], int] = {ResourceNotFound: -32002}
+_LISTS = {"resources": "resource", "resourceTemplates": "resource", "prompts": "prompt"}
+
+
+def _listed(result: Mapping[str, Json], version: str) -> Mapping[str, Json]:
+    return {
+        key: [trim(_LISTS[key], item, version) for item in value] if key in _LISTS else value
+        for key, value in result.items()
+    }
+
+
+def _message(message: Mapping[str, Json], version: str) -> Mapping[str, Json]:
+    return {**message, "content": blocks_for(version, [message["content"]])[0]}
 
 
 def _box_schema(schema: Mapping[str, Json]) -> Mapping[str, Json]:

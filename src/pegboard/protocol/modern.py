@@ -77,6 +77,10 @@ class Modern:
         """A notice as a JSON-RPC notification."""
         return jsonrpc.notification(notice.method, notice.params)
 
+    def code(self, refusal: Refusal) -> int:
+        """The error code, which is this revision's own."""
+        return refusal.code
+
     def status(self, refusal: Refusal) -> int:
         """The HTTP status that goes with a refused call: here the error code alone decides it."""
         return refusal.status

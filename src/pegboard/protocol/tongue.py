@@ -1,4 +1,4 @@
-"""The tongues a server answers in: one per revision, all with the same three sentences."""
+"""The tongues a server answers in: one per revision, all with the same few sentences."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class Tongue(Protocol):
     def result(self, method: str, done: Done) -> bytes: ...
 
     def notice(self, notice: Notice) -> bytes: ...
+
+    def code(self, refusal: Refusal) -> int: ...
 
     def status(self, refusal: Refusal) -> int: ...
 

@@ -27,6 +27,12 @@ METHODS: Final[Mapping[str, tuple[str, str]]] = {
     "server/discover": _MODERN_ONLY,
     "tools/list": _ALL,
     "tools/call": _ALL,
+    "resources/list": _ALL,
+    "resources/templates/list": _ALL,
+    "resources/read": _ALL,
+    "prompts/list": _ALL,
+    "prompts/get": _ALL,
+    "completion/complete": _ALL,
 }
 """First and last revision that has the method, of those this server implements."""
 
@@ -47,6 +53,9 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "_meta": "2025-06-18",
         "icons": "2025-11-25",
     },
+    "resource": {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"},
+    "prompt": {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"},
+    "capabilities": {"completions": "2025-03-26", "extensions": MODERN},
     "result": {"structuredContent": "2025-06-18", "resultType": MODERN, "ttlMs": MODERN, "cacheScope": MODERN},
     "notifications/progress": {"message": "2025-03-26"},
     "implementation": {

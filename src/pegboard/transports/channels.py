@@ -110,7 +110,7 @@ class HttpExchange:
 
     def refuse(self, refusal: Refusal) -> Answer | None:
         """The error, likewise."""
-        return self._end(self._tongue.status(refusal), jsonrpc.refusal(self._id, refusal), refusal.retry_after)
+        return self._end(self._tongue.status(refusal), jsonrpc.refusal(self._id, refusal, self._tongue.code(refusal)), refusal.retry_after)
 
     def withdraw(self) -> Answer | None:
         """End without an answer, since the client has cancelled the call; unless it was we who gave up."""
@@ -175,7 +175,7 @@ class LineExchange:
         self._end(jsonrpc.answer(self._id, self._tongue.result(method, reply)))
 
     def refuse(self, refusal: Refusal) -> None:
-        self._end(jsonrpc.refusal(self._id, refusal))
+        self._end(jsonrpc.refusal(self._id, refusal, self._tongue.code(refusal)))
 
     def withdraw(self) -> None:
         """A cancelled call is not answered: "servers … MUST NOT send any further messages for it" (stdio)."""
@@ -211,7 +211,7 @@ class Batched:
         return jsonrpc.answer(self._id, self._tongue.result(method, reply))
 
     def refuse(self, refusal: Refusal) -> bytes:
-        return jsonrpc.refusal(self._id, refusal)
+        return jsonrpc.refusal(self._id, refusal, self._tongue.code(refusal))
 
     def withdraw(self) -> bytes | None:
         """A cancelled call has no answer in the array; unless it was we who gave up."""

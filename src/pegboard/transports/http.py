@@ -70,7 +70,7 @@ class HttpEndpoint:
         self._handler = handler
         self._limits = limits
         self._guard = guard
-        self._loop = loop
+        self._given_loop = self._loop = loop
         self._tongues = tongues(info)
         self._modern = self._tongues[MODERN]
         self.sessions = Sessions(limits)
@@ -336,7 +336,7 @@ class HttpEndpoint:
     def _admit(self, exchange: Admitted[Any]) -> None:
         """Let a call in, if there is room for one more; who is let in must be run, for that is what lets it out."""
         self._check_room()
-        loop = asyncio.get_running_loop()
+        loop = self._given_loop or asyncio.get_running_loop()
         if loop is not self._loop:
             # One loop may follow another, as in tests; the sweep of the last one ended with it.
             self._loop, self._sweeping = loop, False

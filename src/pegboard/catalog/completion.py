@@ -1,0 +1,36 @@
+"""What an argument of a prompt or a resource template may become, while somebody types it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pegboard.call import Json
+from pegboard.tools.tool import Tool
+
+MOST = 100
+
+Suggest = Callable[[str], Any]
+
+
+def known_values(tool: Tool, argument: str) -> list[str]:
+    """The values that an argument's own type allows: those of an enum or a Literal, true and false."""
+    schema = tool.input_schema.get("properties", {}).get(argument, {})
+    if not isinstance(schema, Mapping):
+        return []
+    if schema.get("type") == "boolean":
+        return ["true", "false"]
+    options = schema.get("enum", [])
+    for branch in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        options = [*options, *branch.get("enum", ())]
+    return [option if isinstance(option, str) else str(option) for option in options]
+
+
+def complete(values: Sequence[str], typed: str) -> Mapping[str, Json]:
+    """The values that begin as typed, then those that hold it; at most a hundred, and how many there are in all."""
+    folded = typed.casefold()
+    first = [value for value in values if value.casefold().startswith(folded)]
+    also = [value for value in values if folded in value.casefold() and not value.casefold().startswith(folded)]
+    found = first + also
+    # "Maximum 100 items per response" (Completion, Data Types)
+    return {"completion": {"values": found[:MOST], "total": len(found), "hasMore": len(found) > MOST}}

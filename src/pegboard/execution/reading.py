@@ -1,0 +1,149 @@
+"""The methods for what a client reads: resources, prompts, and completions of their arguments."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+
+from pegboard.call import Call, Done, Handler, Json, Reply
+from pegboard.catalog.completion import Suggest, complete, known_values
+from pegboard.catalog.page import Listing
+from pegboard.catalog.prompt import PromptCatalog
+from pegboard.catalog.resource import ResourceCatalog
+from pegboard.errors import InternalFailure, InvalidArguments, InvalidParams, ToolError
+from pegboard.execution.run import Runner
+from pegboard.seal import Seal
+from pegboard.tools.tool import Tool
+
+Read: TypeAlias = Callable[[Call], Coroutine[Any, Any, Any]]
+
+_CACHE = {"ttlMs": 0, "cacheScope": "private"}
+
+
+class _Reference(Struct):
+    type: Literal["ref/prompt", "ref/resource"]
+    name: str = ""
+    uri: str = ""
+
+
+class _Argument(Struct):
+    name: str
+    value: str
+
+
+class _Completion(Struct):
+    ref: _Reference
+    argument: _Argument
+
+
+class _Cursor(Struct):
+    cursor: str | None = None
+
+
+class Reading:
+    """Answers lists, reads, prompts and completions for one board."""
+
+    def __init__(
+        self, resources: ResourceCatalog, prompts: PromptCatalog, runner: Runner, seal: Seal, page: int
+    ) -> None:
+        self._resources = resources
+        self._prompts = prompts
+        self._runner = runner
+        self._reads: dict[int, Read] = {}
+        self.suggestions: dict[tuple[str, str], Suggest] = {}
+        lists = (
+            Listing("resources", lambda: [one.definition() for one in resources.fixed], seal, page),
+            Listing("resourceTemplates", lambda: [one.definition() for one in resources.templates], seal, page),
+            Listing("prompts", lambda: [one.definition() for one in prompts.all], seal, page),
+        )
+        resources.watch(lists[0].forget)
+        resources.watch(lists[1].forget)
+        prompts.watch(lists[2].forget)
+        self.methods: Mapping[str, Handler] = {
+            "resources/list": _lister(lists[0]),
+            "resources/templates/list": _lister(lists[1]),
+            "resources/read": self._read,
+            "prompts/list": _lister(lists[2]),
+            "prompts/get": self._get,
+            "completion/complete": self._complete,
+        }
+
+    def capabilities(self) -> Mapping[str, Json]:
+        """What there is to declare: nothing for a board that has only tools."""
+        declared: dict[str, Json] = {}
+        if len(self._resources):
+            declared["resources"] = {}
+        if len(self._prompts):
+            declared["prompts"] = {}
+        return {**declared, "completions": {}} if declared else {}
+
+    async def _read(self, call: Call) -> Reply:
+        resource, variables = self._resources.find(call.name)
+        call.raw = Raw(msgspec.json.encode(variables))
+        value = await self._value(resource.tool, call)
+        return Done({"contents": resource.contents(call.name, value), **_CACHE})
+
+    async def _get(self, call: Call) -> Reply:
+        prompt = self._prompts.find(call.name)
+        return Done(prompt.messages(await self._value(prompt.tool, call)))
+
+    async def _value(self, tool: Tool, call: Call) -> Any:
+        read = self._reads.get(id(tool))
+        if read is None:
+            read = self._reads[id(tool)] = self._runner.reader(tool)
+        try:
+            return await read(call)
+        except InvalidArguments as refused:
+            raise InvalidParams(refused.message) from None
+        except ToolError as error:
+            raise InternalFailure(error.message) from None
+
+    async def _complete(self, call: Call) -> Reply:
+        try:
+            asked = msgspec.json.decode(call.params, type=_Completion)
+        except msgspec.MsgspecError:
+            raise InvalidParams(
+                "completion/complete needs ref (ref/prompt or ref/resource) and argument {name, value}"
+            ) from None
+        ref, argument = asked.ref, asked.argument
+        if ref.type == "ref/prompt":
+            owner, tool = ref.name, self._prompts.find(ref.name).tool
+        else:
+            owner, tool = ref.uri, self._template(ref.uri)
+        if argument.name not in tool.input_schema.get("properties", {}):
+            raise InvalidParams(f"{owner!r} has no argument {argument.name[:80]!r}")
+        suggest = self.suggestions.get((owner, argument.name))
+        if suggest is None:
+            values = known_values(tool, argument.name)
+        else:
+            made = suggest(argument.value)
+            values = [str(value) for value in (await made if inspect.isawaitable(made) else made)]
+        return Done(complete(values, argument.value))
+
+    def _template(self, uri: str) -> Tool:
+        for resource in self._resources.templates:
+            if resource.uri == uri:
+                return resource.tool
+        return self._resources.find(uri)[0].tool
+
+
+def _lister(listing: Listing) -> Handler:
+    async def answer(call: Call) -> Reply:
+        return Done(listing.page(read_cursor(call)))
+
+    return answer
+
+
+def read_cursor(call: Call) -> str | None:
+    """The cursor of a list request."""
+    if not bytes(call.params):
+        return None
+    try:
+        # A request may come without params at all.
+        return msgspec.json.decode(call.params or b"{}", type=_Cursor).cursor
+    except msgspec.MsgspecError:
+        raise InvalidParams("Invalid cursor: it must be a string") from None
