@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -14,9 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pegboard import Board, Limits
+from pegboard.transports.stdio import LineDoor
 from tests.child import MODERN, PEGBOARD, PLAIN_PEGBOARD, ROUGH, Child, StdioChild, modern
-from tests.waiting import wait_until
+from tests.waiting import until, wait_until
 
 
 @pytest.fixture(scope="module", params=[PEGBOARD, PLAIN_PEGBOARD], ids=["uvloop", "asyncio"])
@@ -430,3 +435,56 @@ def test_a_board_that_runs_itself_serves_stdio_on_a_pipe_and_says_so() -> None:
         assert "serving stdio" in child.said()
         child.hang_up()
         assert child.wait() == 0
+
+
+# -- whatever comes --------------------------------------------------------------------------------------------------
+
+
+class Pipe(asyncio.WriteTransport):
+    """A pipe that keeps what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[dict[str, Any]] = []
+
+    def write(self, data: Any) -> None:
+        self.lines.append(json.loads(bytes(data)))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+
+WORDS = st.sampled_from(["jsonrpc", "id", "method", "params", "name", "arguments", "_meta", "cursor", "requestId", "x"])
+
+SCRAPS = st.one_of(
+    st.binary(max_size=60).map(lambda data: data.replace(b"\n", b"")),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=5),
+        max_leaves=12,
+    ).map(lambda value: json.dumps(value).encode()),
+    st.fixed_dictionaries(
+        {"jsonrpc": st.just("2.0")},
+        optional={
+            "id": st.integers() | st.text(max_size=4) | st.none() | st.floats(),
+            "method": st.sampled_from(["ping", "initialize", "tools/list", "tools/call", "notifications/cancelled"]),
+            "params": st.dictionaries(
+                WORDS, st.none() | st.integers() | st.text(max_size=4) | st.just(modern()["_meta"])
+            ),
+        },
+    ).map(lambda value: json.dumps(value).encode()),
+)
+
+
+@given(st.lists(SCRAPS, max_size=6), st.integers(1, 50))
+async def test_whatever_comes_the_next_line_is_served(scraps: list[bytes], size: int) -> None:
+    loop = asyncio.get_running_loop()
+    board, pipe = Board(), Pipe()
+    door = LineDoor(board.handler, board.info, Limits(json_depth=8), loop)
+    door.line.connection_made(pipe)
+    sent = b"".join(scrap + b"\n" for scrap in scraps) + b'{"jsonrpc":"2.0","id":"last","method":"ping"}\n'
+    for start in range(0, len(sent), size):
+        door.data_received(sent[start : start + size])
+    await until(lambda: any(line.get("id") == "last" for line in pipe.lines))
+    assert len(pipe.lines) <= len(scraps) + 1
+    assert all(("result" in line) != ("error" in line) for line in pipe.lines)
+    assert "Internal error" not in str(pipe.lines)
