@@ -32,7 +32,9 @@ def test_events_come_back_in_any_split_and_with_any_line_ends(
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     # A CR at the end may be half of a line end: what follows tells.
     chunks = [stream[start:end] for start, end in itertools.pairwise(edges)] + [b":"]
-    assert read(*chunks) == [Event(data, name or "message", event_id) for data, event_id, name in events]
+    wanted = [Event(data, name or "message", event_id) for data, event_id, name in events]
+    assert read(*chunks) == wanted
+    assert read(*(bytes([byte]) for byte in stream), b":") == wanted
 
 
 @settings(deadline=None)

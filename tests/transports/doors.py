@@ -128,6 +128,7 @@ class Visit:
         answer = self._answer if self._task is None else await self._task
         if answer is not None:
             assert not self.sink.started.is_set(), "answered twice"
+            self.sink.ended = True
             return Response(answer.status, answer.headers, answer.content_type, answer.body)
         assert self.sink.ended or self.sink.gone, "neither an answer nor the end of a stream"
         headers = dict(self.sink.headers)

@@ -475,15 +475,15 @@ async def test_a_client_that_takes_only_a_stream_gets_every_answer_there(accept:
     visits = [
         door.modern(headers=only),
         door.call("echo", headers=only),
-        session.ask("ping", headers=only),
-        session.call("echo", headers=only),
-        session.call("nope", headers=only),
-        session.ask("unknown/method", headers=only),
+        session.ask("ping", request_id=2, headers=only),
+        session.call("echo", 3, headers=only),
+        session.call("nope", 4, headers=only),
+        session.ask("unknown/method", request_id=5, headers=only),
     ]
-    for visit in visits:
+    for request_id, visit in zip((1, 1, 2, 3, 4, 5), visits, strict=True):
         response = await visit.response()
         assert (response.status, response.content_type) == (200, "text/event-stream")
-        assert [message["id"] for message in response.messages] == [1]
+        assert [message["id"] for message in response.messages] == [request_id]
     batch = await session.send(b"[" + request("ping") + b"]", only).response()
     assert (batch.content_type, batch.json) == ("text/event-stream", [{"jsonrpc": "2.0", "id": 1, "result": {}}])
 
@@ -678,10 +678,10 @@ async def test_the_session_is_named_on_every_answer() -> None:
     session = await Door().open_session()
     visits = [
         session.ask("ping"),
-        session.ask("tools/list"),
-        session.call("echo"),
-        session.call("nope"),
-        session.ask("unknown/method"),
+        session.ask("tools/list", request_id=2),
+        session.call("echo", 3),
+        session.call("nope", 4),
+        session.ask("unknown/method", request_id=5),
         session.send(notification("notifications/initialized")),
         session.send(b'{"jsonrpc":"2.0","id":1,"result":{}}'),
     ]
@@ -733,6 +733,7 @@ async def test_the_longest_idle_session_makes_room_and_a_busy_house_says_503() -
     assert (await first.ask("ping").response()).status == 404
     for session in (second, third):
         session.call("slow")
+    await door.probe.wait_for_calls(2)
     response = await refused(door, door.send(request("initialize", handshake())), 503, -32603)
     assert response.headers["retry-after"] == "30"
     door.probe.release.set()
