@@ -46,13 +46,17 @@ class Runner:
         passes = tool.on_parse_error == "pass"
         mode = self._arguments
 
+        # The commonest tool of all is a coroutine function of plain arguments: nothing stands between it and its call.
+        author = tool.author if tool.kind == "async" and not tool.injected else None
+
         async def run(call: Call) -> Reply:
             parsed = call.parsed = parse(call.raw, mode)
             if call._origin is not None:
                 call.note_parsed(parsed)
             if parsed.errors and not passes:
                 raise InvalidArguments(render(parsed.errors, tool.name), parsed.errors)
-            done = tell(await perform(call, parsed), call.id)
+            value = await (author(parsed.value, _NOTHING) if author is not None else perform(call, parsed))
+            done = tell(value, call.id)
             return with_warnings(done, parsed.warnings) if parsed.warnings else done
 
         if tool.timeout is None:
@@ -86,15 +90,14 @@ class Runner:
 
     def _performer(self, tool: Tool) -> Callable[[Call, Parsed], Any]:
         """How the author's code is called: on the loop or in a thread, with or without injected values."""
-        invoke, wanted = tool.invoke, tool.injected
+        wanted = tool.injected
         begin = self._begin(tool)
         if not wanted:
 
             async def perform(call: Call, parsed: Parsed) -> Any:
                 return await begin(call, parsed.value, _NOTHING, None)
 
-            # The commonest tool of all: a coroutine function of plain arguments.
-            return (lambda call, parsed: invoke(parsed.value, _NOTHING)) if tool.kind == "async" else perform
+            return perform
 
         asked = {name: kind for name, kind in wanted.items() if kind not in SPECIAL}
         special = {name: kind for name, kind in wanted.items() if kind in SPECIAL}
@@ -120,7 +123,7 @@ class Runner:
         return perform_supplied
 
     def _begin(self, tool: Tool) -> Begin:
-        invoke, threads = tool.invoke, self._threads
+        invoke, threads = tool.author, self._threads
         match tool.kind:
             case "async":
 

@@ -81,7 +81,7 @@ def read_batch(body: bytes, limits: Limits) -> list[bytes]:
 
 def is_batch(body: bytes) -> bool:
     """Whether the body is a JSON array."""
-    return body[:1] == b"[" or body.lstrip(b" \t\r\n")[:1] == b"["
+    return body[:1] != b"{" and body.lstrip(b" \t\r\n")[:1] == b"["
 
 
 def check_text(body: bytes, limits: Limits) -> None:

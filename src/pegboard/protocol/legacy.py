@@ -11,7 +11,7 @@ from pegboard.call import Done, Json, Kept, Notice
 from pegboard.errors import Busy, IdInFlight, InvalidParams, Refusal, ResourceNotFound
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.content import blocks_for
-from pegboard.protocol.versions import LEGACY, NEWEST_LEGACY, trim
+from pegboard.protocol.versions import FIELDS, LEGACY, NEWEST_LEGACY, trim
 
 _encode = msgspec.json.Encoder().encode
 
@@ -48,11 +48,17 @@ class Legacy:
     def __init__(self, version: str, info: Mapping[str, Json]) -> None:
         self.version = version
         self._info = info
+        self._takes_all = version >= FIELDS["result"]["structuredContent"]
 
     def result(self, method: str, done: Done) -> bytes:
         """The result of a (modern) method as JSON, with what the revision knows."""
         result = done.result
         if not isinstance(result, Kept):
+            if method == "tools/call" and self._takes_all and "resultType" not in result:
+                # What calls answer is nearly all that is ever written, and these revisions know every part of it.
+                if done.boxed and "structuredContent" in result:
+                    result = {**result, "structuredContent": {"result": result["structuredContent"]}}
+                return _encode(result)
             return _encode(self._translate(method, result, done))
         written = result.written.get(self.version)
         if written is None:

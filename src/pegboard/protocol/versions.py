@@ -42,6 +42,14 @@ NOTICES: Final[Mapping[str, tuple[str, str]]] = {
     "notifications/progress": _ALL,
 }
 
+KNOWN: Final[Mapping[str, frozenset[str]]] = {
+    revision: frozenset(
+        method for method, (first, last) in METHODS.items() if _AGE[first] <= _AGE[revision] <= _AGE[last]
+    )
+    for revision in REVISIONS
+}
+"""The methods of each revision."""
+
 NAMED: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The member of params that says what a method is about."""
 

@@ -96,7 +96,8 @@ class Tool:
     injected: Mapping[str, Any]
     hooks: tuple[Any, ...]
     _work: Work
-    _invoke: Invoke
+    author: Invoke
+    """The author's code behind `invoke`, for those who call it at every turn."""
 
     def execute(self, _context: ToolExecutionContext, /, *_args: Any, **_kwargs: Any) -> Any:
         """What a declared tool does; may be async, and may take injected services after the context."""
@@ -133,7 +134,7 @@ class Tool:
         # Read once: a property may make new ones each time it is asked.
         self.hooks = tuple(self.middleware)
         self._work = work
-        self._invoke = compile_call(function, inferred, work)
+        self.author = compile_call(function, inferred, work)
 
     def parse(self, raw: bytes | Raw, mode: Mode = "lenient") -> Parsed:
         """Read the arguments of a call. `mode` is the board's; the tool's own `arguments` goes before it."""
@@ -145,7 +146,7 @@ class Tool:
 
     def invoke(self, value: Any, injected: Mapping[str, Any]) -> Any:
         """Call the author's code with `Parsed.value` and return whatever it returns."""
-        return self._invoke(value, injected)
+        return self.author(value, injected)
 
     def definition(self) -> dict[str, Json]:
         """The tool as `tools/list` shows it in revision 2026-07-28."""

@@ -102,7 +102,11 @@ class HttpExchange:
 
     def finish(self, method: str, reply: Reply) -> Answer | None:
         """The result, as a whole answer or as the last event."""
-        return self.answer(self._tongue.result(method, reply))
+        body = jsonrpc.answer(self._id, self._tongue.result(method, reply))
+        if self.streaming or not self._accepts.json:
+            return self._end(200, body)
+        self._sink = None
+        return Answer(200, body, headers=self._headers)
 
     def answer(self, result: bytes) -> Answer | None:
         """A result that is written already."""
@@ -110,7 +114,11 @@ class HttpExchange:
 
     def refuse(self, refusal: Refusal) -> Answer | None:
         """The error, likewise."""
-        return self._end(self._tongue.status(refusal), jsonrpc.refusal(self._id, refusal, self._tongue.code(refusal)), refusal.retry_after)
+        return self._end(
+            self._tongue.status(refusal),
+            jsonrpc.refusal(self._id, refusal, self._tongue.code(refusal)),
+            refusal.retry_after,
+        )
 
     def withdraw(self) -> Answer | None:
         """End without an answer, since the client has cancelled the call; unless it was we who gave up."""

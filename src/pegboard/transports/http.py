@@ -335,7 +335,8 @@ class HttpEndpoint:
 
     def _admit(self, exchange: Admitted[Any]) -> None:
         """Let a call in, if there is room for one more; who is let in must be run, for that is what lets it out."""
-        self._check_room()
+        if self.draining or len(self.calls) >= self._limits.calls:
+            self._check_room()
         loop = self._given_loop or asyncio.get_running_loop()
         if loop is not self._loop:
             # One loop may follow another, as in tests; the sweep of the last one ended with it.

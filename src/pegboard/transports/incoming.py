@@ -13,7 +13,7 @@ from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import NOTHING, Message
 from pegboard.protocol.modern import check_version, read_envelope
 from pegboard.protocol.params import PREFIX, Params, read_meta
-from pegboard.protocol.versions import METHODS, MODERN, NAMED, SUPPORTED, knows
+from pegboard.protocol.versions import KNOWN, MODERN, NAMED, SUPPORTED
 
 _MODERN_MARK: Final = (PREFIX + "protocolVersion").encode()
 _REMEMBERED: Final = 1024
@@ -62,13 +62,15 @@ class ModernCallers:
 
 def read_token(params: Params) -> ProgressToken | None:
     """The progress token of a legacy request."""
+    if params.meta is NOTHING:
+        return None
     token = read_meta(bytes(params.meta)).token
     return None if token is UNSET else token
 
 
 def check_method(method: str, version: str) -> None:
     """Refuse a method that the revision, or this server, does not have."""
-    if not knows(METHODS, method, version):
+    if method not in KNOWN[version]:
         raise MethodNotFound(f"Method not found: {method[:80]!r}")
 
 
