@@ -135,7 +135,7 @@ async def test_nobody_can_forge_a_line(style: str) -> None:
     logger = make_logger(stream, logging.DEBUG)
     evil = "a\r\nb\x85c\u2028d\x1b[31m\x00%s%d"
     call = make_call(arguments={evil: evil}, principal=evil, client=evil, session=evil)
-    call.name = evil
+    call.name, call.tool = evil, None
     await run_alone(Logging(logger, style=style), call=call, answer=ToolError(evil))  # type: ignore[arg-type]
     assert len(stream.getvalue().splitlines()) == 2
     assert "\x1b" not in stream.getvalue()
@@ -159,3 +159,42 @@ async def test_the_level_is_chosen_and_a_silent_logger_writes_nothing() -> None:
 def test_a_style_that_does_not_exist_is_refused() -> None:
     with pytest.raises(DeclarationError, match='"line" or "json"'):
         Logging(style="xml")  # type: ignore[arg-type]
+
+
+async def test_a_record_has_all_that_records_have() -> None:
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            kept.append(record)
+
+    kept: list[logging.LogRecord] = []
+    logger = make_logger(io.StringIO())
+    logger.addHandler(Kept())
+    middleware = Logging(logger)
+    for _ in range(2):
+        await run_alone(middleware)
+    await asyncio.to_thread(lambda: asyncio.run(run_alone(middleware)))
+    logger.info("as usual")
+    first, second, elsewhere, usual = kept
+    assert set(usual.__dict__) <= set(first.__dict__)
+    assert usual.created - 10 < first.created <= second.created <= usual.created
+    assert first.relativeCreated <= second.relativeCreated <= usual.relativeCreated
+    for name in ("name", "levelno", "levelname", "process", "processName", "thread", "threadName", "exc_info", "args"):
+        assert getattr(first, name) == getattr(second, name) == getattr(usual, name), name
+    assert elsewhere.thread != first.thread
+    assert "%(asctime)s" not in logging.Formatter("%(asctime)s %(taskName)s %(message)s").format(second)
+
+
+async def test_a_factory_of_records_is_asked() -> None:
+    stream, usual = io.StringIO(), logging.getLogRecordFactory()
+
+    def make(*arguments: object, **options: object) -> logging.LogRecord:
+        record = usual(*arguments, **options)
+        record.msg = f"traced: {record.msg}"
+        return record
+
+    logging.setLogRecordFactory(make)
+    try:
+        await run_alone(Logging(make_logger(stream)))
+    finally:
+        logging.setLogRecordFactory(usual)
+    assert stream.getvalue().startswith("traced: stub ok in ")

@@ -13,7 +13,7 @@ from pegboard.errors import DeclarationError, LimitReached
 from pegboard.execution.hooks import Middleware
 from pegboard.middleware.kept_results import SCHEME, KeptResults
 from pegboard.middleware.keys import resolve, tool_of
-from pegboard.middleware.tokens import Counter, count_tokens
+from pegboard.middleware.tokens import Counter, count_tokens, measure
 from pegboard.middleware.truncation import SMALLEST, truncate
 from pegboard.protocol.content import Block, link_block
 
@@ -74,7 +74,7 @@ class TokenBudget(Middleware):
         texts = [_text_of(block) for block in blocks]
         if self._bytes_suffice and sum(map(_bytes, texts)) <= budget.tokens:
             return reply
-        sizes = [self._count(text) for text in texts]
+        sizes = [await measure(text, self._count) for text in texts]
         total = sum(sizes)
         if total <= budget.tokens:
             return reply

@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct
@@ -15,15 +15,16 @@ from msgspec import Struct
 from pegboard.call import Call, Json
 from pegboard.errors import DeclarationError, ToolError
 from pegboard.execution.hooks import Middleware
-from pegboard.middleware.keys import OTHERS, key_function
+from pegboard.middleware.keys import OTHERS, category_of, client_of, tool_of
 
 Counter: TypeAlias = Callable[[str], int]
 By: TypeAlias = Literal["tool", "category", "client", "principal"]
 
 _log = logging.getLogger("pegboard.tokens")
+_BY: tuple[By, ...] = get_args(By)
 _ACCOUNTS = 10_000
 # Counting holds the loop for about a millisecond in 50 KB; more than this is counted in a thread.
-_LONG = 256 * 1024
+LONG = 256 * 1024
 
 # What an estimate takes for one token, found by comparing with the vocabulary o200k: a word of up to ten letters, three
 # digits, four marks, a line's end with its indentation. Without a property of letters for ASCII: that is three times
@@ -71,7 +72,7 @@ def _counter() -> Counter:
         return estimate_tokens
     # Ordinary: a text that spells a control token is still only text.
     encode = Tokenizer.from_pretrained("o200k_base").encode_ordinary
-    return lambda text: len(encode(text))
+    return lambda text: len(encode(text)) if text else 0
 
 
 def texts_of(result: Mapping[str, Json]) -> Iterator[str]:
@@ -89,12 +90,22 @@ def texts_of(result: Mapping[str, Json]) -> Iterator[str]:
                 yield _encode(block).decode("utf-8")
 
 
+async def measure(text: str, count: Counter) -> int:
+    """Count on the loop what is short, and in a thread what would hold everybody else up."""
+    return count(text) if len(text) < LONG else await asyncio.to_thread(count, text)
+
+
 class TokenTally(Struct):
     """The calls of one account, with the tokens of their arguments and of their results."""
 
     calls: int = 0
     input: int = 0
     output: int = 0
+
+    def add(self, other: TokenTally) -> None:
+        self.calls += other.calls
+        self.input += other.input
+        self.output += other.output
 
 
 class TokenCount(Middleware):
@@ -108,17 +119,25 @@ class TokenCount(Middleware):
 
     def __init__(self, counter: Counter | None = None) -> None:
         self._count: Counter = counter or count_tokens
-        self.total = TokenTally()
-        self._accounts: dict[str, dict[str, TokenTally]] = {
-            by: {} for by in ("tool", "category", "client", "principal")
-        }
-        self._readers = [(key_function(by), accounts) for by, accounts in self._accounts.items()]  # type: ignore[arg-type]  # the keys above are Parts
+        # One account for each combination that occurs, so that a call adds up once; sums are made when asked for.
+        self._accounts: dict[tuple[str, str, str, str], TokenTally] = {}
+
+    @property
+    def total(self) -> TokenTally:
+        """All calls so far."""
+        total = TokenTally()
+        for tally in self._accounts.values():
+            total.add(tally)
+        return total
 
     def stats(self, by: By = "tool") -> Mapping[str, TokenTally]:
         """The sums so far of each tool, category, client or principal."""
-        if by not in self._accounts:
-            raise DeclarationError(f"by={by!r}: use one of {', '.join(self._accounts)}")
-        return dict(self._accounts[by])
+        if by not in _BY:
+            raise DeclarationError(f"by={by!r}: use one of {', '.join(_BY)}")
+        place, sums = _BY.index(by), dict[str, TokenTally]()
+        for account, tally in self._accounts.items():
+            sums.setdefault(account[place], TokenTally()).add(tally)
+        return sums
 
     async def after(self, call: Call, result: Mapping[str, Json], elapsed_ms: float) -> None:
         blocks = result.get("content")
@@ -133,26 +152,19 @@ class TokenCount(Middleware):
 
     async def _record(self, call: Call, told: str) -> None:
         asked = bytes(call.raw).decode("utf-8", "replace")
-        spent = await self._measure(asked)
-        got = await self._measure(told) if told else 0
+        # Only what is long is worth another coroutine.
+        spent = self._count(asked) if len(asked) < LONG else await measure(asked, self._count)
+        got = self._count(told) if len(told) < LONG else await measure(told, self._count)
         state = call.state
         state["tokens_in"], state["tokens_out"] = spent, got
-        total = self.total
-        total.calls += 1
-        total.input += spent
-        total.output += got
-        for read, accounts in self._readers:
-            name = read(call)
-            tally = accounts.get(name)
-            if tally is None:
-                tally = accounts.setdefault(name if len(accounts) < _ACCOUNTS else OTHERS, TokenTally())
-            tally.calls += 1
-            tally.input += spent
-            tally.output += got
+        tool, category, client, principal = tool_of(call), category_of(call), client_of(call), call.caller.principal
+        tally = self._accounts.get((tool, category, client, principal))
+        if tally is None:
+            if len(self._accounts) >= _ACCOUNTS:
+                client = principal = OTHERS
+            tally = self._accounts.setdefault((tool, category, client, principal), TokenTally())
+        tally.calls += 1
+        tally.input += spent
+        tally.output += got
         if _log.isEnabledFor(logging.DEBUG):
-            _log.debug(
-                "%s: %d + %d = %d tokens", call.name[:128].encode("unicode_escape").decode(), spent, got, spent + got
-            )
-
-    async def _measure(self, text: str) -> int:
-        return self._count(text) if len(text) < _LONG else await asyncio.to_thread(self._count, text)
+            _log.debug("%s: %d + %d = %d tokens", tool, spent, got, spent + got)
