@@ -7,18 +7,23 @@ from typing import Any
 
 # Names load when they are first used, as those of `pegboard` do.
 _HOMES = {
+    "Audit": "pegboard.middleware.audit",
     "Budget": "pegboard.middleware.budgets",
+    "Cache": "pegboard.middleware.cache",
     "ConcurrencyLimit": "pegboard.middleware.limits",
     "KeptResults": "pegboard.middleware.kept_results",
     "Logging": "pegboard.middleware.log",
     "MemoryRates": "pegboard.middleware.rates",
+    "Metrics": "pegboard.middleware.metrics",
     "RateLimit": "pegboard.middleware.rates",
     "RateStore": "pegboard.middleware.rates",
     "RedisRates": "pegboard.middleware.shared_rates",
+    "Retry": "pegboard.middleware.retry",
     "Timeout": "pegboard.middleware.limits",
     "Timing": "pegboard.middleware.timing",
     "TokenBudget": "pegboard.middleware.budgets",
     "TokenCount": "pegboard.middleware.tokens",
+    "Tracing": "pegboard.middleware.tracing",
     "count_tokens": "pegboard.middleware.tokens",
     "estimate_tokens": "pegboard.middleware.tokens",
     "mask": "pegboard.middleware.masking",

@@ -1,0 +1,115 @@
+"""Answers from memory for tools that only read."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.call import Call, Done, Handler, Kept, Reply
+from pegboard.errors import DeclarationError
+from pegboard.execution.hooks import Middleware
+from pegboard.middleware.promises import promised
+
+Key: TypeAlias = tuple[Any, ...]
+
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+# What an entry costs besides its bytes: the key's and the entry's objects.
+_OVERHEAD = 512
+
+
+class _Entry(Struct):
+    written: bytes
+    boxed: bool
+    expires: float
+    size: int
+
+
+class Cache(Middleware):
+    """Keeps results for `ttl` seconds: of the tools named, or of those whose author says `readOnlyHint`.
+
+    The key is the tool, its arguments (in any order of their names) and the principal; `shared=True` leaves out the
+    principal, for answers that are the same for everybody. At most `entries` results and `size` bytes are kept, the
+    ones used longest ago go first. Errors are never kept. `hits` and `misses` count, `call.state["cache"]` tells.
+    """
+
+    order = 112
+
+    def __init__(
+        self,
+        ttl: float,
+        *,
+        tools: Collection[str] | None = None,
+        shared: bool = False,
+        entries: int = 1024,
+        size: int = 16 * 1024 * 1024,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not ttl > 0 or entries < 1 or size < 1:
+            raise DeclarationError(f"ttl={ttl!r}, entries={entries!r}, size={size!r}: each has to be above 0")
+        self.ttl, self.shared, self.entries, self.size = ttl, shared, entries, size
+        self.hits = self.misses = 0
+        self._covers = promised(tools, "readOnlyHint")
+        self._clock = clock
+        self._kept: OrderedDict[Key, _Entry] = OrderedDict()
+        self._bytes = 0
+
+    async def around(self, call: Call, proceed: Handler) -> Reply:
+        if not self._covers(call):
+            return await proceed(call)
+        key = self._key(call)
+        entry = self._kept.get(key)
+        if entry is not None and entry.expires > self._clock():
+            self.hits += 1
+            self._kept.move_to_end(key)
+            call.state["cache"] = "hit"
+            # Decoded anew: whoever gets it may change it.
+            return Done(_decode(entry.written), entry.boxed)
+        self.misses += 1
+        call.state["cache"] = "miss"
+        reply = await proceed(call)
+        self._keep(key, reply)
+        return reply
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._kept.clear()
+        self._bytes = 0
+
+    def _key(self, call: Call) -> Key:
+        # A float may be written in ways that only a Decimal tells apart: how it was written is part of the key.
+        written: list[str] = []
+
+        def note(text: str) -> float:
+            written.append(text)
+            return float(text)
+
+        arguments = msgspec.json.Decoder(float_hook=note).decode(call.raw)
+        principal = None if self.shared else call.caller.principal
+        # The tool itself, not its name: one that is hung anew has nothing in the cache.
+        return call.tool, _encode_sorted(arguments), tuple(written), principal
+
+    def _keep(self, key: Key, reply: Reply) -> None:
+        result = reply.result.value if isinstance(reply.result, Kept) else reply.result
+        if result.get("isError"):
+            return
+        written = _encode(result)
+        size = len(written) + len(key[1]) + _OVERHEAD
+        self._drop(key)
+        if size > self.size:
+            return
+        self._kept[key] = _Entry(written, reply.boxed, self._clock() + self.ttl, size)
+        self._bytes += size
+        while self._bytes > self.size or len(self._kept) > self.entries:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: Key) -> None:
+        entry = self._kept.pop(key, None)
+        if entry is not None:
+            self._bytes -= entry.size

@@ -1,0 +1,141 @@
+"""Counts and durations of calls, in the text format that Prometheus reads, under OpenTelemetry's names for MCP."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from pegboard.call import Call, Json
+from pegboard.errors import Refusal
+from pegboard.execution.hooks import Middleware
+from pegboard.middleware.keys import OTHERS, tool_of
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+# As the conventions advise for `mcp.server.operation.duration`, in seconds.
+BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+
+TOOL_ERROR = "tool_error"
+CANCELLED = "cancelled"
+_CODES = frozenset({-32700, -32600, -32601, -32602, -32603, -32020, -32021, -32022, -32001})
+
+Labels: TypeAlias = tuple[str, ...]
+
+
+def error_type(exception: BaseException) -> str:
+    """What the conventions call `error.type`: the JSON-RPC code, or that the model was told of an error."""
+    if isinstance(exception, Refusal):
+        # Authors may invent codes; labels may not grow with them.
+        return str(exception.code) if exception.code in _CODES else "_OTHER"
+    return CANCELLED if isinstance(exception, asyncio.CancelledError) else TOOL_ERROR
+
+
+class _Durations:
+    __slots__ = ("buckets", "total")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(BUCKETS) + 1)
+        self.total = 0.0
+
+
+class Metrics(Middleware):
+    """Measures every call; `render()` is what a scrape of `/metrics` answers.
+
+    `mcp_server_operation_duration_seconds` by method, tool and kind of error; `pegboard_calls_in_progress`;
+    `pegboard_args_repaired_total` by tool and kind of repair; `pegboard_tool_tokens_total` by direction, where
+    TokenCount is in use. After `tools` different tools, and for `kinds` of repairs likewise, further ones are counted
+    under one name: no caller can make the number of series grow.
+    """
+
+    order = 2
+
+    def __init__(self, *, tools: int = 1000, kinds: int = 100) -> None:
+        self.tools, self.kinds = tools, kinds
+        self._names: set[str] = set()
+        self._repairs_known: set[str] = set()
+        self._durations: dict[Labels, _Durations] = {}
+        self._repaired: dict[Labels, int] = {}
+        self._tokens: dict[Labels, int] = {}
+        self._in_progress = 0
+
+    async def before(self, call: Call) -> None:
+        self._in_progress += 1
+
+    async def after(self, call: Call, result: Mapping[str, Json], elapsed_ms: float) -> None:
+        self._end(call, TOOL_ERROR if call.failed else "", elapsed_ms)
+
+    async def error(self, call: Call, exception: BaseException, elapsed_ms: float) -> None:
+        self._end(call, error_type(exception), elapsed_ms)
+
+    def _end(self, call: Call, error: str, elapsed_ms: float) -> None:
+        self._in_progress -= 1
+        tool = _bounded(tool_of(call), self._names, self.tools)
+        labels = call.method, tool, error
+        durations = self._durations.get(labels)
+        if durations is None:
+            durations = self._durations[labels] = _Durations()
+        seconds = elapsed_ms / 1000
+        durations.buckets[bisect_left(BUCKETS, seconds)] += 1
+        durations.total += seconds
+        for warning in call.warnings:
+            kind = _bounded(str(getattr(warning, "code", "")), self._repairs_known, self.kinds)
+            self._repaired[tool, kind] = self._repaired.get((tool, kind), 0) + 1
+        if call._state is not None:
+            for direction in ("in", "out"):
+                tokens = call._state.get("tokens_" + direction)
+                if isinstance(tokens, int):
+                    self._tokens[direction,] = self._tokens.get((direction,), 0) + tokens
+
+    def render(self) -> str:
+        """All series as text; serve it as CONTENT_TYPE."""
+        lines: list[str] = []
+        name = "mcp_server_operation_duration_seconds"
+        _head(lines, name, "histogram", "How long requests took, as received here.")
+        for (method, tool, error), durations in self._durations.items():
+            labels = {"mcp_method_name": method, "gen_ai_tool_name": tool} | ({"error_type": error} if error else {})
+            seen = 0
+            for bound, count in zip((*map(_number, BUCKETS), "+Inf"), durations.buckets, strict=True):
+                seen += count
+                lines.append(f"{name}_bucket{_labels({**labels, 'le': bound})} {seen}")
+            lines.append(f"{name}_sum{_labels(labels)} {_number(durations.total)}")
+            lines.append(f"{name}_count{_labels(labels)} {seen}")
+        _head(lines, "pegboard_calls_in_progress", "gauge", "Calls that have begun and not ended.")
+        lines.append(f"pegboard_calls_in_progress {self._in_progress}")
+        _counters(
+            lines, "pegboard_args_repaired_total", "Arguments that were repaired.", ("tool", "kind"), self._repaired
+        )
+        _counters(lines, "pegboard_tool_tokens_total", "Tokens of arguments and results.", ("direction",), self._tokens)
+        return "\n".join(lines) + "\n"
+
+
+def _bounded(name: str, known: set[str], limit: int) -> str:
+    if name in known:
+        return name
+    if len(known) >= limit:
+        return OTHERS
+    known.add(name)
+    return name
+
+
+def _counters(lines: list[str], name: str, told: str, labels: Labels, series: Mapping[Labels, int]) -> None:
+    _head(lines, name, "counter", told)
+    for values, count in series.items():
+        lines.append(f"{name}{_labels(dict(zip(labels, values, strict=True)))} {count}")
+
+
+def _head(lines: list[str], name: str, kind: str, told: str) -> None:
+    lines.extend((f"# HELP {name} {told}", f"# TYPE {name} {kind}"))
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items()) + "}"
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _number(value: float) -> str:
+    return repr(value)

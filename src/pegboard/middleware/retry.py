@@ -1,0 +1,71 @@
+"""Tries again what failed, where that can do no harm."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Collection
+
+from pegboard.call import Call, Handler, Reply
+from pegboard.errors import DeclarationError, Refusal, ToolError
+from pegboard.execution.hooks import Middleware
+from pegboard.middleware.promises import promised
+
+_log = logging.getLogger("pegboard.retry")
+
+
+class Retry(Middleware):
+    """Up to `attempts` runs of the tools named, or of those whose author says `idempotentHint` or `readOnlyHint`.
+
+    Between two runs it waits a random part of `wait` seconds, which doubles each time up to `longest`. Tried again is
+    what raises one of `on`; a ToolError or a Refusal is an answer in its author's words and is not, unless `on` names
+    it. Timeouts inside it (order 120) bound each run; `retried` counts and `call.state["attempts"]` tells.
+    """
+
+    order = 115
+
+    def __init__(
+        self,
+        attempts: int = 3,
+        *,
+        tools: Collection[str] | None = None,
+        on: type[Exception] | tuple[type[Exception], ...] = Exception,
+        wait: float = 0.1,
+        longest: float = 5.0,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        if not 1 <= attempts <= 100 or not 0 <= wait <= longest:
+            raise DeclarationError(
+                f"attempts={attempts!r}, wait={wait!r}, longest={longest!r}: 1 to 100 attempts, and 0 <= wait <= longest"
+            )
+        self.attempts, self.wait, self.longest = attempts, wait, longest
+        self.retried = 0
+        self._on = on
+        self._answers = tuple(kind for kind in (ToolError, Refusal) if not _names(on, kind))
+        self._covers = promised(tools, "idempotentHint", "readOnlyHint")
+        self._sleep, self._draw = sleep, draw
+
+    async def around(self, call: Call, proceed: Handler) -> Reply:
+        if not self._covers(call):
+            return await proceed(call)
+        attempt = 1
+        while True:
+            call.state["attempts"] = attempt
+            try:
+                return await proceed(call)
+            except self._answers:
+                raise
+            except self._on as problem:
+                if attempt >= self.attempts:
+                    raise
+                self.retried += 1
+                _log.info("%s failed (%s), attempt %d of %d", call.name, type(problem).__name__, attempt, self.attempts)
+            await self._sleep(self._draw() * min(self.longest, self.wait * 2 ** (attempt - 1)))
+            attempt += 1
+
+
+def _names(on: type[Exception] | tuple[type[Exception], ...], kind: type[Exception]) -> bool:
+    """Whether `on` names this kind of answer, or one of it, and not merely all exceptions."""
+    return any(issubclass(one, kind) for one in (on if isinstance(on, tuple) else (on,)))

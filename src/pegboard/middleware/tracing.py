@@ -1,0 +1,125 @@
+"""A span for every call, under OpenTelemetry's names for MCP, joined to the trace of its caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from pegboard.call import Call, Handler, Json, Kept, Reply
+from pegboard.errors import Refusal, SetupError, ToolError
+from pegboard.execution.hooks import Middleware
+from pegboard.middleware.masking import mask
+from pegboard.middleware.metrics import TOOL_ERROR, error_type
+
+_NETWORK: Mapping[str, Mapping[str, str]] = {
+    "stdio": {"network.transport": "pipe"},
+    "http": {"network.transport": "tcp", "network.protocol.name": "http"},
+}
+
+
+class _Carried(Struct, gc=False):
+    """The trace of a request's sender, as W3C writes it, without a prefix in `_meta` (SEP-414)."""
+
+    traceparent: str | None = None
+    tracestate: str | None = None
+    baggage: str | None = None
+
+
+class _Params(Struct, gc=False):
+    meta: _Carried | None = field(name="_meta", default=None)
+
+
+_decode = msgspec.json.Decoder(_Params).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Tracing(Middleware):
+    """Opens a span of kind SERVER around each call: needs the `otel` extra, and a provider unless one is set globally.
+
+    The parent is the `traceparent` in the request's `_meta`; a span that is current here, such as the web server's,
+    is linked. `arguments=True` and `results=True` add both to the span, secrets masked.
+    """
+
+    order = 1
+
+    def __init__(self, provider: Any = None, *, arguments: bool = False, results: bool = False) -> None:
+        try:
+            from opentelemetry import trace  # noqa: PLC0415 — an extra, at its one door
+            from opentelemetry.baggage.propagation import W3CBaggagePropagator  # noqa: PLC0415
+            from opentelemetry.trace.propagation.tracecontext import (  # noqa: PLC0415
+                TraceContextTextMapPropagator,
+            )
+        except ImportError:
+            raise SetupError("Tracing needs OpenTelemetry: pip install 'pegboard[otel]'") from None
+        self.arguments, self.results = arguments, results
+        self._trace = trace
+        self._tracer = trace.get_tracer("pegboard", tracer_provider=provider)
+        self._readers = (TraceContextTextMapPropagator(), W3CBaggagePropagator())
+
+    async def around(self, call: Call, proceed: Handler) -> Reply:
+        trace = self._trace
+        parent = self._parent(call)
+        ambient = trace.get_current_span().get_span_context()
+        links = [trace.Link(ambient)] if parent is not None and ambient.is_valid else None
+        # Names that nobody knows stay out of the span's own.
+        name = call.method if call.tool is None else f"{call.method} {call.name}"
+        span = self._tracer.start_span(
+            name, context=parent, kind=trace.SpanKind.SERVER, attributes=self._attributes(call), links=links
+        )
+        with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+            try:
+                reply = await proceed(call)
+            except BaseException as problem:
+                self._fail(span, error_type(problem))
+                if isinstance(problem, Refusal):
+                    span.set_attribute("rpc.response.status_code", str(problem.code))
+                elif not isinstance(problem, ToolError):
+                    span.record_exception(problem)
+                raise
+            result = reply.result.value if isinstance(reply.result, Kept) else reply.result
+            if result.get("isError"):
+                self._fail(span, TOOL_ERROR)
+            if self.results and span.is_recording():
+                span.set_attribute("gen_ai.tool.call.result", _encode(mask(result)).decode())
+            return reply
+
+    def _parent(self, call: Call) -> Any:
+        """The sender's trace; None where the request carries none that can be read."""
+        if b"traceparent" not in bytes(call.params):
+            return None
+        try:
+            carried = _decode(call.params).meta
+        except msgspec.MsgspecError:
+            return None
+        if carried is None or carried.traceparent is None:
+            return None
+        headers = {name: value for name, value in msgspec.structs.asdict(carried).items() if value is not None}
+        context: Any = None
+        for reader in self._readers:
+            context = reader.extract(headers, context)
+        return context if self._trace.get_current_span(context).get_span_context().is_valid else None
+
+    def _attributes(self, call: Call) -> dict[str, Json]:
+        caller = call.caller
+        attributes: dict[str, Json] = {
+            "mcp.method.name": call.method,
+            "mcp.protocol.version": caller.version,
+            "gen_ai.operation.name": "execute_tool",
+            **_NETWORK.get(caller.transport, {}),
+        }
+        if call.name:
+            attributes["gen_ai.tool.name"] = call.name[:128]
+        if call.id is not None:
+            attributes["jsonrpc.request.id"] = str(call.id)
+        if caller.session:
+            attributes["mcp.session.id"] = caller.session
+        if self.arguments:
+            attributes["gen_ai.tool.call.arguments"] = _encode(mask(call.arguments)).decode()
+        return attributes
+
+    def _fail(self, span: Any, kind: str) -> None:
+        span.set_attribute("error.type", kind)
+        span.set_status(self._trace.Status(self._trace.StatusCode.ERROR))
