@@ -219,6 +219,8 @@ CALLS: Final[tuple[Sloppy, ...]] = (
     Sloppy("null for an optional list", "tag", {"tags": None}, {}, ("null_left_out",)),
     _one("null as text", "query", "maybe", "null", None, "string_literal_converted_to_null"),
     _one("null as text", "query", "maybe", "None", None, "string_literal_converted_to_null"),
+    Sloppy("null as text for something optional", "search", {"query": "q", "limit": "None"}, {"query": "q"}, ("string_literal_converted_to_null", "null_left_out")),
+    Sloppy("null as text for text", "search", {"query": "q", "page_token": 0, "limit": "null"}, {"query": "q", "page_token": "0"}, (_KEPT_TEXT, "string_literal_converted_to_null", "null_left_out")),
     _one("null in a list", "tag", "ids", [1, None], REFUSED, "null_not_allowed"),
     # Lists.
     _one("scalar for a list", "tag", "tags", "news", ["news"], _LIST),

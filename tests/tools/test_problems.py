@@ -39,7 +39,7 @@ def messages(part: Any, value: Any, **keywords: Any) -> list[str]:
         ({"enum": ["red", "green"]}, "zzz", 'x: got "zzz", expected one of "red", "green"'),
         ({"const": "on"}, "zzz", 'x: got "zzz", expected "on"'),
         ({"type": "array", "items": {"type": "integer"}}, "a", 'x: got "a", expected a list of integers, e.g. [10]'),
-        ({"type": "array", "items": {"type": "integer"}, "minItems": 2}, [], "x: got [], expected a list of integers of at least 2 items, e.g. [10]"),
+        ({"type": "array", "items": {"type": "integer"}, "minItems": 2}, [], "x: got [], expected a list of integers of at least 2 items, e.g. [10,10]"),
         ({"type": "array", "items": {"enum": ["a", "b"]}}, 5, 'x: got 5, expected a list of "a", "b", e.g. ["a"]'),
         ({"type": "object", "required": ["b"], "properties": {"b": {"type": "integer"}}}, 5, 'x: got 5, expected an object with b, e.g. {"b":10}'),
         ({"type": "object", "required": ["b"], "properties": {"b": {"type": "integer"}}}, {}, "x.b: required, but not given; expected an integer, e.g. 10"),

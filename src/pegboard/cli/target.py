@@ -8,6 +8,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Struct
 
 from pegboard import __version__
 from pegboard.cli.load import load_board
@@ -23,6 +24,20 @@ _SECONDS = 60.0
 
 class CannotConnect(PegboardError):
     """There is no server at the address, or it does not answer as one."""
+
+
+class _Error(Struct):
+    code: int
+    message: str
+
+
+class _Answer(Struct):
+    result: dict[str, object] | None = None
+    error: _Error | None = None
+
+
+class _Listing(Struct):
+    tools: list[dict[str, object]]
 
 
 class Target(Protocol):
@@ -44,17 +59,24 @@ class Address:
     """A server over HTTP, asked in the newest revision."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        if not parts.hostname:
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host = None
+        if not host:
             raise SetupError(f"{url!r} is not an address; write it like http://127.0.0.1:7332/mcp")
         self._url = url
         self._path = parts.path or "/mcp"
         connect = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._connection = connect(parts.hostname, parts.port, timeout=_SECONDS)
+        self._connection = connect(host, port, timeout=_SECONDS)
 
     async def list_tools(self) -> list[dict[str, object]]:
-        tools: list[dict[str, object]] = self._ask("tools/list", "", {})["tools"]  # type: ignore[assignment]  # JSON
-        return tools
+        result = self._ask("tools/list", "", {})
+        try:
+            return msgspec.convert(result, _Listing).tools
+        except msgspec.ValidationError as problem:
+            raise CannotConnect(f"{self._url} answered with no list of tools: {problem}") from None
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> CallResult:
         return read_result(self._ask("tools/call", name, {"name": name, "arguments": arguments}))
@@ -81,12 +103,14 @@ class Address:
         except (OSError, http.client.HTTPException) as error:
             raise CannotConnect(f"Cannot reach {self._url}: {error}. Is the server running?") from None
         if response.headers.get_content_type() == "text/event-stream":
-            data = [event.data for event in EventReader().feed(data)][-1].encode()
+            # The answer is the last event of its stream; notices come before it.
+            data = b"".join([event.data.encode() for event in EventReader().feed(data)][-1:])
         try:
-            answer = msgspec.json.decode(data)
+            answer = msgspec.json.decode(data, type=_Answer)
         except msgspec.DecodeError:
-            raise CannotConnect(f"{self._url} answered {response.status} and no MCP message") from None
-        if "error" in answer:
-            raise SetupError(f"{answer['error'].get('message')} (code {answer['error'].get('code')})")
-        result: Mapping[str, object] = answer["result"]
-        return result
+            answer = _Answer()
+        if answer.error is not None:
+            raise SetupError(f"{answer.error.message} (code {answer.error.code})")
+        if answer.result is None:
+            raise CannotConnect(f"{self._url} answered {response.status} and no MCP message")
+        return answer.result

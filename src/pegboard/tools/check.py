@@ -251,7 +251,8 @@ def _speaks_of_another(problem: Problem, union: Problem) -> bool:
     """A branch that wants another type, or another value where branches are told apart, was not meant."""
     if problem.path == union.path:
         return problem.keyword in ("type", "const", "enum")
-    return len(problem.path) == len(union.path) + 1 and problem.keyword == "const"
+    only = problem.keyword == "const" or (problem.keyword == "enum" and len(problem.schema.get("enum", ())) == 1)
+    return only and len(problem.path) == len(union.path) + 1
 
 
 def has_soft_formats(schema: Mapping[str, Json]) -> bool:

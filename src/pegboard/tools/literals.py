@@ -88,6 +88,10 @@ def encode(value: Json) -> str | None:
         return None
 
 
+def says_null(value: Json) -> bool:
+    return isinstance(value, str) and len(value) < 40 and value.strip().lower() in _NULLS
+
+
 def to_boolean(text: str) -> bool | None:
     return _BOOLEANS.get(text.strip().lower()) if len(text) < 40 else None
 
@@ -278,7 +282,7 @@ def _text_readings(text: str, wanted: frozenset[str], formats: frozenset[str]) -
             yield Reading(number, "string_literal_converted_to_number")
     elif "integer" in wanted and (whole := to_integer(text)) is not None:
         yield Reading(whole, "string_literal_converted_to_integer")
-    if "null" in wanted and text.strip().lower() in _NULLS:
+    if "null" in wanted and says_null(text):
         yield Reading(None, "string_literal_converted_to_null")
     if "object" in wanted or "array" in wanted:
         yield from _container_readings(text, wanted)

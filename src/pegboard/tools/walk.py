@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, ParamSpec
 
 from pegboard.call import Json
 from pegboard.tools.check import DETAILED_PARTS, Problem, count
-from pegboard.tools.literals import CONTAINERS, Reading, encode, fold, kind_of, match_names, readings
+from pegboard.tools.literals import CONTAINERS, Reading, encode, fold, kind_of, match_names, readings, says_null
 from pegboard.tools.nodes import Graph, Node
 from pegboard.tools.problems import SHOWN, ParseError, ParseWarning, Path, fit, spell, tell
 from pegboard.tools.wording import show
@@ -296,6 +296,9 @@ class Walk:
             became = self._visit(below, inner, (path, name), depth + 1)
             if became is not inner:
                 made = {**made, name: became}
+            elif says_null(inner) and name not in node.required and not below.accepts(inner):
+                self._warn((path, name), "string_literal_converted_to_null", inner, None)
+                made = self._without_null(node, name, {**made, name: None}, path)
         if node.conditions and not node.accepts(made):
             made = self._mend_under_conditions(node, made, path, depth)
         return made

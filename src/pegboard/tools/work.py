@@ -70,13 +70,15 @@ class Work:
         return repairer_of(self.schema)
 
     def prepare_value(self, value: Json) -> Json:
-        """The decoded arguments as the schema should see them; none at all are an empty object."""
-        return {} if value is None else value
+        """The decoded arguments as the schema should see them."""
+        return value
 
     def parse_slowly(self, raw: bytes | Raw, mode: Mode) -> Parsed:
         """Read arguments that do not fit as sent: bind what is valid all the same, repair or report the rest."""
         try:
-            value = self.prepare_value(decode_json(raw))
+            value = decode_json(raw)
+            # None at all are no arguments; who is lenient says so.
+            value = self.prepare_value({} if value is None and mode == "strict" else value)
         except (msgspec.DecodeError, UnicodeDecodeError) as problem:
             if mode == "strict":
                 return Parsed({}, (), (ParseError("", UNREADABLE, f"The arguments are not JSON: {problem}", None),))
@@ -117,7 +119,7 @@ class BoundWork(Work):
         return repairer_of(write_parameters(self._inferred.fields, self._inferred.named, private=True))
 
     def prepare_value(self, value: Json) -> Json:
-        return self._binder.without_nulls({} if value is None else value)
+        return self._binder.without_nulls(value)
 
     def _fits(self, value: Json) -> bool:
         return self.repairer.fits(value)
