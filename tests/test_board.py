@@ -172,6 +172,7 @@ async def main() -> None:
 """
 
 
+@pytest.mark.peer  # mypy judges, which only the development environment has
 def test_the_types_of_a_decorated_function_survive(tmp_path: Path) -> None:
     file = tmp_path / "snippet.py"
     file.write_text(SNIPPET.lstrip())

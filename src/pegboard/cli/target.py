@@ -62,10 +62,10 @@ class Address:
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
+            if not host:
+                raise ValueError
         except ValueError:
-            host = None
-        if not host:
-            raise SetupError(f"{url!r} is not an address; write it like http://127.0.0.1:7332/mcp")
+            raise SetupError(f"{url!r} is not an address; write it like http://127.0.0.1:7332/mcp") from None
         self._url = url
         self._path = parts.path or "/mcp"
         connect = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
