@@ -78,7 +78,7 @@ def test_any_text_is_matched_or_not_and_never_an_error(text: str) -> None:
 
 @pytest.mark.parametrize("template", ["x://{", "x://}", "x://{a", "x://{a-b}", "x://{}", "x://{a}{a}", "x://{a:0}"])
 def test_a_template_that_is_none_is_refused_where_it_is_declared(template: str) -> None:
-    with pytest.raises(DeclarationError, match="^here: "):
+    with pytest.raises(DeclarationError, match=r"^here: "):
         Template(template, "here")
 
 

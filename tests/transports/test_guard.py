@@ -274,3 +274,10 @@ def test_verdicts_that_are_remembered_stay_few() -> None:
 )
 def test_what_stays_on_this_machine_is_known(host: str, loopback: bool) -> None:
     assert is_loopback(host) is loopback
+
+
+@pytest.mark.parametrize("server", ["127.0.0.1", "192.0.2.1"])
+def test_where_hosts_are_named_only_they_are_answered_to_on_any_address(server: str) -> None:
+    guard = Guard(hosts=["mcp.example"])
+    assert status(guard, head("mcp.example", server=server)) == 200
+    assert status(guard, head("evil.example", server=server)) == 421

@@ -82,7 +82,9 @@ class Guard:
             elif not _same_origin(text.lower(), sent_to):
                 # "If the Origin header is present and invalid, servers MUST respond with HTTP 403" (Streamable HTTP)
                 return _refuse(403, f"The origin {text[:80]!r} is not allowed here; allow it with --cors {text[:80]}")
-        if _is_loopback(server) and not _is_loopback(_name(sent_to)) and not self._names(sent_to):
+        # Beyond loopback the operator asked to be reached from elsewhere: there any name will do, unless some are given.
+        picky = _is_loopback(server) or bool(self._hosts)
+        if picky and not _is_loopback(_name(sent_to)) and not self._names(sent_to):
             name = _name(sent_to)[:80]
             if not name:
                 return _refuse(421, "The Host header names no host; send the name or address this server is reached by")

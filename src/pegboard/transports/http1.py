@@ -295,11 +295,10 @@ class Http1(asyncio.Protocol):
                     self._connections.date,
                     lines,
                     connection,
-                    b"content-type: ",
-                    answer.content_type,
-                    b"\r\ncontent-length: ",
-                    str(len(body)).encode(),
-                    b"\r\n\r\n",
+                    # RFC 9110, 8.6: "MUST NOT send a Content-Length header field in any response with a status code of … 204"
+                    b"\r\n"
+                    if answer.status == 204
+                    else b"content-type: %b\r\ncontent-length: %d\r\n\r\n" % (answer.content_type, len(body)),
                     body if request.head.method != b"HEAD" else b"",
                 )
             )
