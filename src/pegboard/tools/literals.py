@@ -120,6 +120,8 @@ def to_integer(text: str) -> int | None:
 
 
 def to_number(text: str) -> int | float | None:
+    if text.isascii() and text.isdecimal() and len(text) <= NUMBER_LENGTH:
+        return int(text)
     number = to_decimal(text)
     if number is None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import islice
@@ -39,8 +40,14 @@ _FORMATS: Final = {
 }
 
 
+# Text that is its own JSON.
+_PLAIN: Final = re.compile(r"[\w .,:;/+*=@#-]*", re.ASCII)
+
+
 def show(value: Json, most: int = 40) -> str:
     """A value as JSON, cut."""
+    if isinstance(value, str) and len(value) < most - 2 and _PLAIN.fullmatch(value):
+        return f'"{value}"'
     text = encode(_head(value, most) if isinstance(value, (str, *CONTAINERS)) else value)
     if text is None:
         text = ascii(value[:most]) if isinstance(value, str) else "…"

@@ -84,9 +84,9 @@ class Work:
                 return Parsed({}, (), (ParseError("", UNREADABLE, f"The arguments are not JSON: {problem}", None),))
             # Text that may still hold JSON, in a fence or with a comma too many.
             value = bytes(raw).decode("utf-8", "replace")
-        if isinstance(value, dict) and self.repairer.fits(value):
-            return self._finish(value, ())
         if mode == "strict":
+            if isinstance(value, dict) and self.repairer.fits(value):
+                return self._finish(value, ())
             errors = self.repairer.report(value)
             # A value the report has nothing against is no object only in form: there is nothing left to refuse.
             return Parsed(value, (), errors) if errors else self._finish(value, ())
