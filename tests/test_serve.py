@@ -225,7 +225,8 @@ def test_a_wrong_setting_is_one_line_with_the_fix(flags: list[str], hint: str) -
 def test_a_unix_socket_is_served_and_removed(tmp_path: Path) -> None:
     path = tmp_path / "board.sock"
     with Child(*PEGBOARD, "run", ROUGH, "--http", "--uds", path, stdin=subprocess.DEVNULL, stdout=None) as child:
-        wait_until(path.exists)
+        # The file is there before anybody listens on it.
+        wait_until(lambda: f"unix:{path}" in child.said())
         with socket.socket(socket.AF_UNIX) as peer:
             peer.settimeout(SOON)
             peer.connect(str(path))
