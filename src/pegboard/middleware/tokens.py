@@ -29,7 +29,7 @@ LONG = 256 * 1024
 # What an estimate takes for one token, found by comparing with the vocabulary o200k: a word of up to ten letters, three
 # digits, four marks, a line's end with its indentation. Without a property of letters for ASCII: that is three times
 # faster.
-_ASCII = re.compile(r"_?[A-Z]?[a-z]{1,10}|[^\sA-Za-z0-9]{1,4}|[A-Z]{1,3}|[0-9]{1,3}|\s{2,}|\n")
+_ASCII = re.compile(r"[a-z]{1,10}|[0-9]{1,3}|[!-/:-@\[-`{-~]{1,4}|[A-Z](?:[a-z]{1,10}|[A-Z]{0,2})|\s\s+|[\0-\x1f\x7f]")
 _UNICODE = re.compile(
     r"[\u3040-\u9fff\uac00-\ud7af]{1,2}|_?[A-Za-z\u00c0-\u024f]{1,8}|[^\W\d_]{1,6}|[!-/:-@\[-`{-~]{1,4}|[^\w\s]"
     r"|\d{1,3}|\s{2,}|\n"
