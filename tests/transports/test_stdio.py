@@ -143,7 +143,7 @@ def test_sixty_four_calls_are_in_flight_and_answered_in_any_order(shared: StdioC
     order = list(zip(ids, [n for n in range(64) if n % 2 or n < 40], strict=True))
     random.Random(3).shuffle(order)
     for request_id, n in order:
-        shared.start_call("release", key=f"many-{n}")
+        shared.call("release", key=f"many-{n}")
         assert shared.answer(request_id)["result"]["content"][0]["text"].startswith(f"held many-{n}")
 
 
