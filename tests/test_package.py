@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import json
 import subprocess
@@ -143,3 +144,9 @@ def test_a_board_loads_no_framework_and_no_model_library() -> None:
 def test_the_command_says_its_version_without_loading_a_server() -> None:
     loaded = loaded_by("import pegboard.cli.main")
     assert not {name.partition(".")[0] for name in loaded} & {"asyncio", "msgspec", "uvloop", "httptools", "ssl"}
+
+
+def test_the_providers_of_models_are_a_public_module() -> None:
+    providers = importlib.import_module("pegboard.providers")
+    assert {"Provider", "Wish", "FORMATS", "export"} <= set(providers.__all__)
+    assert all(hasattr(providers, name) for name in providers.__all__)
