@@ -47,7 +47,7 @@ class Tracing(Middleware):
 
     def __init__(self, provider: Any = None, *, arguments: bool = False, results: bool = False) -> None:
         try:
-            from opentelemetry import trace  # noqa: PLC0415 — an extra, at its one door
+            from opentelemetry import context, trace  # noqa: PLC0415 — an extra, at its one door
             from opentelemetry.baggage.propagation import W3CBaggagePropagator  # noqa: PLC0415
             from opentelemetry.trace.propagation.tracecontext import (  # noqa: PLC0415
                 TraceContextTextMapPropagator,
@@ -55,7 +55,7 @@ class Tracing(Middleware):
         except ImportError:
             raise SetupError("Tracing needs OpenTelemetry: pip install 'pegboard[otel]'") from None
         self.arguments, self.results = arguments, results
-        self._trace = trace
+        self._trace, self._context = trace, context
         self._tracer = trace.get_tracer("pegboard", tracer_provider=provider)
         self._readers = (TraceContextTextMapPropagator(), W3CBaggagePropagator())
 
@@ -69,22 +69,25 @@ class Tracing(Middleware):
         span = self._tracer.start_span(
             name, context=parent, kind=trace.SpanKind.SERVER, attributes=self._attributes(call), links=links
         )
-        with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
-            try:
-                reply = await proceed(call)
-            except BaseException as problem:
-                self._fail(span, error_type(problem))
-                if isinstance(problem, Refusal):
-                    span.set_attribute("rpc.response.status_code", str(problem.code))
-                elif not isinstance(problem, ToolError):
-                    span.record_exception(problem)
-                raise
+        token = self._context.attach(trace.set_span_in_context(span, parent))
+        try:
+            reply = await proceed(call)
             result = reply.result.value if isinstance(reply.result, Kept) else reply.result
             if result.get("isError"):
                 self._fail(span, TOOL_ERROR)
             if self.results and span.is_recording():
                 span.set_attribute("gen_ai.tool.call.result", _encode(mask(result)).decode())
             return reply
+        except BaseException as problem:
+            self._fail(span, error_type(problem))
+            if isinstance(problem, Refusal):
+                span.set_attribute("rpc.response.status_code", str(problem.code))
+            elif not isinstance(problem, ToolError):
+                span.record_exception(problem)
+            raise
+        finally:
+            self._context.detach(token)
+            span.end()
 
     def _parent(self, call: Call) -> Any:
         """The sender's trace; None where the request carries none that can be read."""
