@@ -1,0 +1,36 @@
+"""Tools in an agent loop of your own: definitions out, tool calls in, records back. No server runs."""
+
+import asyncio
+from typing import Any
+
+from pegboard import ToolCatalog, ToolExecutor
+from pegboard.providers import Provider
+
+
+def add(a: float, b: float) -> float:
+    """Adds two numbers."""
+    return a + b
+
+
+tools = ToolCatalog([add])
+provider = Provider("anthropic", tools)
+executor = ToolExecutor(tools, environment={"user": "Ada"})
+
+
+def ask_model(definitions: list[dict[str, Any]]) -> dict[str, Any]:
+    """What a model answers that was given the definitions; here, one sloppy call."""
+    call = {"type": "tool_use", "id": "call-1", "name": definitions[0]["name"], "input": {"a": "2", "b": 3}}
+    return {"role": "assistant", "content": [call]}
+
+
+async def main() -> None:
+    requests = provider.parse(ask_model(provider.definitions))
+    batch = await executor.execute_batch(requests)
+    for request, record in zip(requests, batch.records, strict=True):
+        print(record.status, record.told())
+        print(provider.answer(request, record.result, is_error=record.failed))
+    print(batch.metadata["tool_call_count"], batch.metadata["tool_failed_count"])
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,41 @@
+"""Services: registered by type on the board, injected into tools, never shown to callers."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from pegboard import Board, Context
+
+board = Board("services")
+
+
+@dataclass
+class Settings:
+    greeting: str = "Hello"
+
+
+class Connection:
+    """Stands for a connection to a database."""
+
+    async def fetch(self, key: int) -> str:
+        return f"row {key}"
+
+
+async def connect(settings: Settings) -> AsyncIterator[Connection]:
+    connection = Connection()
+    yield connection
+    # What is after the yield cleans up, when the call ends (lifetime="call") or the application does ("app").
+
+
+board.services.value(Settings, Settings())
+board.services.factory(Connection, connect)
+
+
+@board.tool
+async def fetch(key: int, connection: Connection, settings: Settings, ctx: Context) -> str:
+    """Fetches a row."""
+    await ctx.progress(1, 1, "fetching")
+    return f"{settings.greeting}, {await connection.fetch(key)}"
+
+
+if __name__ == "__main__":
+    board.run()
