@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+import re
 import secrets
 import sys
 from abc import ABC, abstractmethod
@@ -145,6 +146,9 @@ class Board(Hanger):
 
         def hang(function: F) -> F:
             told: NamedOptions = {}
+            if not name_of(function).isidentifier():
+                # A lambda has no name; the last part of its URI has to do.
+                told["name"] = re.sub(r"[^A-Za-z0-9_.-]+", "_", uri.rstrip("/").rpartition("/")[2]) or "resource"
             if title is not None:
                 told["title"] = title
             if description is not None:

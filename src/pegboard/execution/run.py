@@ -10,7 +10,7 @@ from contextlib import aclosing, closing
 from typing import Any, TypeAlias
 
 from pegboard.call import Call, Done, Handler, Reply
-from pegboard.errors import InvalidArguments, Refusal, ToolError
+from pegboard.errors import InvalidArguments, LimitReached, Refusal, ToolError
 from pegboard.execution.context import CancellationToken, Context, ToolConnector, tell_step
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
@@ -72,7 +72,8 @@ class Runner:
             except TimeoutError:
                 if not limit.expired():
                     raise
-                raise ToolError(f"{tool.name} took longer than {seconds:g} s and was stopped") from None
+                said = f"{tool.name} took longer than {seconds:g} s and was stopped"
+                raise LimitReached(said, "timeout", limitSeconds=seconds) from None
 
         return run_in_time
 

@@ -1,0 +1,298 @@
+"""Resources, prompts and completions, asked for as clients do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from pegboard import Board, Context, Image, ToolError
+from pegboard.call import Call, Caller, Done, Json, Kept, Notice
+from pegboard.catalog.prompt import PromptMessage
+from pegboard.errors import DeclarationError, InternalFailure, InvalidParams, ResourceNotFound
+from pegboard.protocol.legacy import Legacy
+from pegboard.protocol.versions import MODERN
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
+
+
+class Silence:
+    async def emit(self, notice: Notice) -> None:
+        raise AssertionError("nothing is to be said")
+
+
+async def ask(board: Board, method: str, name: str = "", **params: Json) -> dict[str, Any]:
+    """The result of a method; params as the client sends them."""
+    call = Call(
+        method=method,
+        caller=Caller(version=MODERN, transport="direct"),
+        channel=Silence(),
+        id=1,
+        name=name,
+        raw=Raw(msgspec.json.encode(params.get("arguments", {}))),
+        params=Raw(msgspec.json.encode(params)),
+    )
+    reply = await board.handler(call)
+    result = reply.result.value if isinstance(reply.result, Kept) else reply.result
+    return dict(result)
+
+
+async def test_a_fixed_resource_is_listed_and_read() -> None:
+    board = Board()
+
+    @board.resource("notes://today", mime_type="text/markdown", size=9)
+    def today() -> str:
+        """What is on today."""
+        return "Buy milk."
+
+    listed = await ask(board, "resources/list")
+    assert listed["resources"] == [
+        {
+            "uri": "notes://today",
+            "name": "today",
+            "title": "Today",
+            "description": "What is on today.",
+            "mimeType": "text/markdown",
+            "size": 9,
+        }
+    ]
+    assert (await ask(board, "resources/templates/list"))["resourceTemplates"] == []
+    read = await ask(board, "resources/read", "notes://today")
+    assert read["contents"] == [{"uri": "notes://today", "mimeType": "text/markdown", "text": "Buy milk."}]
+    assert read["ttlMs"] >= 0
+    assert read["cacheScope"] in {"public", "private"}
+
+
+async def test_a_template_fills_typed_parameters_from_the_uri() -> None:
+    board = Board()
+
+    @board.resource("pages://{book}/{page}")
+    async def page(book: str, page: int) -> dict[str, Any]:
+        return {"book": book, "next": page + 1}
+
+    listed = await ask(board, "resources/templates/list")
+    assert [one["uriTemplate"] for one in listed["resourceTemplates"]] == ["pages://{book}/{page}"]
+    read = await ask(board, "resources/read", "pages://a%20b/41")
+    assert read["contents"] == [
+        {"uri": "pages://a%20b/41", "mimeType": "application/json", "text": '{"book":"a b","next":42}'}
+    ]
+    with pytest.raises(InvalidParams, match="page"):
+        await ask(board, "resources/read", "pages://a/x")
+
+
+async def test_bytes_are_read_as_a_blob_and_the_exact_uri_goes_before_a_template() -> None:
+    board = Board()
+
+    @board.resource("x://{name}")
+    def any_one(name: str) -> str:
+        return "template"
+
+    @board.resource("x://logo.png")
+    def logo() -> bytes:
+        return PNG
+
+    content = (await ask(board, "resources/read", "x://logo.png"))["contents"][0]
+    assert content["mimeType"] == "image/png"
+    assert content["blob"].startswith("iVBORw0KGgo")
+    assert (await ask(board, "resources/read", "x://other"))["contents"][0]["text"] == "template"
+
+
+@pytest.mark.parametrize("uri", ["notes://nothing", "other://x", ""])
+async def test_a_uri_nobody_answers_to_is_refused_with_the_uri(uri: str) -> None:
+    board = Board()
+
+    @board.resource("notes://{name}")
+    def note(name: str) -> str | None:
+        return None
+
+    with pytest.raises(ResourceNotFound) as refused:
+        await ask(board, "resources/read", uri)
+    assert refused.value.code == -32602
+    assert refused.value.data == {"uri": uri}
+    assert Legacy("2025-11-25", {}).code(refused.value) == -32002
+
+
+async def test_what_an_author_says_reaches_the_client_and_what_fails_does_not() -> None:
+    board = Board()
+
+    @board.resource("x://said")
+    def said() -> str:
+        raise ToolError("the shelf is empty")
+
+    @board.resource("x://broken")
+    def broken() -> str:
+        raise ValueError("password=secret")
+
+    with pytest.raises(InternalFailure, match="the shelf is empty"):
+        await ask(board, "resources/read", "x://said")
+    with pytest.raises(ValueError, match="secret"):
+        await ask(board, "resources/read", "x://broken")
+
+
+@pytest.mark.parametrize(
+    ("uri", "wrong"),
+    [
+        ("no-scheme", "not a URI"),
+        ("x://{other}", "gives no value for name"),
+        ("x://{name}/{more}", "no parameter more"),
+    ],
+)
+def test_a_resource_that_cannot_work_is_refused_where_it_is_declared(uri: str, wrong: str) -> None:
+    board = Board()
+    with pytest.raises(DeclarationError, match=wrong):
+
+        @board.resource(uri)
+        def note(name: str) -> str:
+            return name
+
+
+def test_a_uri_that_is_taken_is_refused() -> None:
+    board = Board()
+    board.resource("x://a")(lambda: "one")
+    with pytest.raises(DeclarationError, match="there already"):
+        board.resource("x://a")(lambda: "two")
+
+
+async def test_the_files_of_a_folder_are_read_and_nothing_outside_it(tmp_path: Path) -> None:
+    (tmp_path / "docs" / "deep").mkdir(parents=True)
+    (tmp_path / "docs" / "deep" / "a.md").write_text("inside")
+    (tmp_path / "secret").write_text("outside")
+    (tmp_path / "docs" / "link").symlink_to(tmp_path / "secret")
+    board = Board()
+    board.files("docs://", tmp_path / "docs")
+    content = (await ask(board, "resources/read", "docs://deep/a.md"))["contents"][0]
+    assert content["text"] == "inside"
+    for path in ("../secret", "deep/../../secret", "link", "%2e%2e/secret", "/etc/passwd", "deep", "none", "a%00b"):
+        with pytest.raises(ResourceNotFound):
+            await ask(board, "resources/read", f"docs://{path}")
+
+
+async def test_lists_come_in_pages_whose_cursors_cannot_be_made_up() -> None:
+    board = Board(page_size=2)
+    for number in range(5):
+        board.resource(f"x://{number}")(lambda: "x")
+    seen: list[str] = []
+    cursor = None
+    for _ in range(3):
+        page = await ask(board, "resources/list", **({} if cursor is None else {"cursor": cursor}))
+        seen += [one["uri"] for one in page["resources"]]
+        cursor = page.get("nextCursor")
+    assert cursor is None
+    assert seen == [f"x://{number}" for number in range(5)]
+    first = (await ask(board, "resources/list"))["nextCursor"]
+    for wrong in ("x", first[:-1], first + "A", Board(page_size=2)):
+        with pytest.raises(InvalidParams):
+            await ask(board, "resources/list", cursor=wrong if isinstance(wrong, str) else 5)
+    with pytest.raises(InvalidParams):
+        await ask(board, "prompts/list", cursor=first)
+
+
+async def test_a_resource_that_comes_or_goes_changes_the_list() -> None:
+    board = Board()
+    board.resource("x://a")(lambda: "a")
+    assert len((await ask(board, "resources/list"))["resources"]) == 1
+    board.resources.remove("x://a")
+    assert (await ask(board, "resources/list"))["resources"] == []
+
+
+async def test_a_prompt_tells_its_arguments_and_makes_its_messages() -> None:
+    board = Board()
+
+    @board.prompt
+    def review(code: Annotated[str, "What to review"], tone: Literal["kind", "strict"] = "kind") -> str:
+        """Asks for a review."""
+        return f"Review in a {tone} tone: {code}"
+
+    assert (await ask(board, "prompts/list"))["prompts"] == [
+        {
+            "name": "review",
+            "title": "Review",
+            "description": "Asks for a review.",
+            "arguments": [
+                {"name": "code", "description": "What to review", "required": True},
+                {"name": "tone", "required": False},
+            ],
+        }
+    ]
+    got = await ask(board, "prompts/get", "review", arguments={"code": "x = 1", "tone": "STRICT"})
+    assert got["messages"] == [{"role": "user", "content": {"type": "text", "text": "Review in a strict tone: x = 1"}}]
+    with pytest.raises(InvalidParams, match="code"):
+        await ask(board, "prompts/get", "review")
+    with pytest.raises(InvalidParams, match="did you mean 'review'"):
+        await ask(board, "prompts/get", "revew")
+
+
+async def test_a_prompt_may_be_several_messages_with_content_of_every_kind() -> None:
+    board = Board()
+
+    @board.prompt("look", title="Look at it")
+    async def look(ctx: Context) -> list[Any]:
+        return [Image(PNG), PromptMessage("What is it?", role="assistant"), {"role": "user", "content": "Go on."}]
+
+    messages = (await ask(board, "prompts/get", "look"))["messages"]
+    assert [(one["role"], one["content"]["type"]) for one in messages] == [
+        ("user", "image"),
+        ("assistant", "text"),
+        ("user", "text"),
+    ]
+
+
+async def test_completions_come_from_the_type_or_from_a_function() -> None:
+    board = Board()
+
+    @board.prompt
+    def paint(color: Literal["red", "rose", "green"], city: str = "") -> str:
+        return color
+
+    @board.complete("paint", "city")
+    async def cities(typed: str) -> list[str]:
+        return ["Oslo", "Bergen", "Moss"]
+
+    async def completed(argument: str, typed: str) -> dict[str, Any]:
+        ref = {"type": "ref/prompt", "name": "paint"}
+        told = await ask(board, "completion/complete", ref=ref, argument={"name": argument, "value": typed})
+        return dict(told["completion"])
+
+    assert await completed("color", "r") == {"values": ["red", "rose", "green"], "total": 3, "hasMore": False}
+    assert (await completed("color", "ro"))["values"] == ["rose"]
+    assert (await completed("city", "os"))["values"] == ["Oslo", "Moss"]
+    with pytest.raises(InvalidParams, match="no argument"):
+        await completed("size", "x")
+
+
+async def test_no_more_than_a_hundred_completions_are_told() -> None:
+    board = Board()
+    board.resource("x://{name}")(lambda name: name)
+    board.complete("x://{name}", "name")(lambda typed: [f"n{number}" for number in range(250)])
+    ref = {"type": "ref/resource", "uri": "x://{name}"}
+    told = await ask(board, "completion/complete", ref=ref, argument={"name": "name", "value": "n"})
+    assert len(told["completion"]["values"]) == 100
+    assert told["completion"]["total"] == 250
+    assert told["completion"]["hasMore"]
+
+
+@pytest.mark.parametrize("params", [{}, {"ref": {"type": "ref/other"}}, {"ref": 1, "argument": {}}])
+async def test_a_malformed_completion_is_refused(params: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParams, match="needs ref"):
+        await ask(Board(), "completion/complete", **params)
+
+
+async def test_only_what_there_is_is_declared() -> None:
+    board = Board()
+    assert (await ask(board, "server/discover"))["capabilities"] == {"tools": {}}
+    board.prompt("p")(lambda: "x")
+    assert (await ask(board, "server/discover"))["capabilities"] == {"tools": {}, "prompts": {}, "completions": {}}
+
+
+async def test_older_revisions_are_told_what_they_know() -> None:
+    board = Board()
+    board.resource("x://a", meta={"k": 1})(lambda: "a")
+    listed = Done(await ask(board, "resources/list"))
+    old = msgspec.json.decode(Legacy("2024-11-05", {}).result("resources/list", listed))
+    assert set(old["resources"][0]) == {"uri", "name"}
+    assert set(old) == {"resources"}
+    new = msgspec.json.decode(Legacy("2025-11-25", {}).result("resources/list", listed))
+    assert set(new["resources"][0]) == {"uri", "name", "title", "_meta"}
