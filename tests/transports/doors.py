@@ -42,10 +42,11 @@ class RecordedSink:
         self.status, self.headers = status, headers
         self.started.set()
 
-    def write(self, chunk: bytes) -> None:
+    def write(self, chunk: bytes) -> bool:
         self._check_open()
         if not self.gone:
             self.written += chunk
+        return self._room.is_set() and not self.gone
 
     async def drain(self) -> None:
         await self._room.wait()

@@ -40,10 +40,39 @@ class AsgiApp:
         self._mounted = {**self._places, "": route, "/": route}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kind = scope["type"]
-        if kind == "http":
-            await self._serve(scope, receive, send)
-        elif kind == "lifespan":
+        if scope["type"] != "http":
+            await self._meet(scope["type"], receive, send)
+            return
+        head = self._read_head(scope)
+        body: bytes | Answer | None = check(head, self._limits) or await read_body(receive, self._limits.body_bytes)
+        if body is None:
+            return
+        if isinstance(body, Answer):
+            await send_answer(send, head, body)
+            return
+        courier = Courier(self._limits, head.method == b"HEAD")
+        try:
+            answer = self._endpoint.accept(head, body, courier)
+            if not isinstance(answer, Answer):
+                task = start(asyncio.get_running_loop(), answer)
+                whole = task.done() and not courier.started and not task.cancelled()
+                answer = task.result() if whole else await accompany(task, courier, receive, send)
+                if answer is None and not courier.started and not courier.gone:
+                    raise RuntimeError("a request ended with no response")
+            if answer is not None and answer.headers:
+                encode_headers(answer.headers)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a call raises, SystemExit too, ends that call alone
+            answer = apologize(error)
+        # Nobody is called back any more, and no circle waits for the garbage collector.
+        courier.callbacks = ()
+        if answer is not None and not courier.started and not courier.gone:
+            await send_answer(send, head, answer)
+
+    async def _meet(self, kind: str, receive: Receive, send: Send) -> None:
+        """Take part in what is no request."""
+        if kind == "lifespan":
             await live(receive, send)
         elif kind == "websocket":
             await receive()
@@ -69,55 +98,15 @@ class AsgiApp:
 
         raise NoMatchFound(name, path_params)
 
-    # One request.
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        head = self._read_head(scope)
-        body: bytes | Answer | None = check(head, self._limits) or await read_body(receive, self._limits.body_bytes)
-        if body is None:
-            return
-        if isinstance(body, Answer):
-            await send_answer(send, head, body)
-            return
-        courier = Courier(asyncio.get_running_loop(), self._limits, bodyless=head.method == b"HEAD")
-        try:
-            answer = await self._respond(head, body, courier, receive, send)
-            if answer is not None:
-                encode_headers(answer.headers)
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:  # noqa: BLE001 - whatever a call raises, SystemExit too, ends that call alone
-            answer = apologize(error)
-        courier.forget()
-        if answer is not None and not courier.started and not courier.gone:
-            await send_answer(send, head, answer)
-
-    async def _respond(self, head: Head, body: bytes, courier: Courier, receive: Receive, send: Send) -> Answer | None:
-        outcome = self._endpoint.accept(head, body, courier)
-        if isinstance(outcome, Answer):
-            return outcome
-        task = start(asyncio.get_running_loop(), outcome)
-        if not task.done():
-            # Before Python 3.12 a task takes its first step here.
-            await asyncio.sleep(0)
-        if not task.done() or (courier.started and not courier.ended):
-            await carry(task, courier, receive, send)
-        else:
-            await courier.deliver(send)
-        # The call's cancellation is not to be taken for that of the server's own task.
-        answer = None if task.cancelled() else task.result()
-        if answer is None and not courier.started and not courier.gone:
-            raise RuntimeError("a request ended with no response")
-        return answer
-
     def _read_head(self, scope: Scope) -> Head:
         fields = scope["headers"]
         headers: dict[bytes, bytes] = dict(fields)
         repeated: tuple[bytes, ...] = ()
         if len(headers) != len(fields):
             headers, repeated = join_repeated(fields)
-        path = strip_root(scope)
-        places = self._mounted if scope.get("root_path") else self._places
+        path, places = scope["path"], self._places
+        if scope.get("root_path"):
+            path, places = strip_root(scope), self._mounted
         client, server = scope.get("client"), scope.get("server")
         return Head(
             scope["method"].encode(),
@@ -178,7 +167,7 @@ async def read_body(receive: Receive, limit: int) -> bytes | Answer | None:
     while event["type"] == "http.request":
         if size > limit:
             return refuse_large_body(limit)
-        if not event.get("more_body", False):
+        if not event.get("more_body"):
             return body if len(parts) == 1 else b"".join(parts)
         event = await receive()
         parts.append(event.get("body", b""))
@@ -197,6 +186,19 @@ async def send_answer(send: Send, head: Head, answer: Answer) -> None:
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body if head.method != b"HEAD" else b""})
+
+
+async def accompany(task: asyncio.Task[Answer | None], courier: Courier, receive: Receive, send: Send) -> Answer | None:
+    """See a call to its end that waits, or streams; None where it has streamed, was cancelled or has lost its client."""
+    if not task.done():
+        # Before Python 3.12 a task takes its first step here.
+        await asyncio.sleep(0)
+    if not task.done() or (courier.started and not courier.ended):
+        await carry(task, courier, receive, send)
+    else:
+        await courier.deliver(send)
+    # The call's cancellation is not to be taken for that of the server's own task.
+    return None if task.cancelled() else task.result()
 
 
 async def carry(task: asyncio.Task[Answer | None], courier: Courier, receive: Receive, send: Send) -> None:

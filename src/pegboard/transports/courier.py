@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from pegboard.limits import Limits
 from pegboard.transports.answers import encode_headers
@@ -18,51 +19,46 @@ Send: TypeAlias = Callable[[Event], Awaitable[None]]
 log = logging.getLogger("pegboard.http")
 
 
-class Courier:
-    """The Sink of one request: keeps what the endpoint writes until the server has taken it."""
+class Courier(Struct, eq=False):
+    """The Sink of one request: keeps what the endpoint writes until the server has taken it.
 
-    __slots__ = (
-        "_bodyless",
-        "_callbacks",
-        "_held",
-        "_limits",
-        "_loop",
-        "_parcels",
-        "_room",
-        "_waker",
-        "ended",
-        "gone",
-        "started",
-    )
+    Most requests are answered whole and need nothing of it but to be there, so it is cheap to make.
+    """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits, *, bodyless: bool = False) -> None:
-        self.started = False
-        self.ended = False
-        self.gone = False
-        self._loop = loop
-        self._limits = limits
-        self._bodyless = bodyless
-        self._held = 0
-        self._parcels: deque[Event] = deque()
-        self._callbacks: tuple[Callable[[], object], ...] = ()
-        self._waker: asyncio.Future[None] | None = None
-        self._room: asyncio.Event | None = None
+    limits: Limits
+    bodyless: bool = False
+    started: bool = False
+    ended: bool = False
+    gone: bool = False
+    callbacks: tuple[Callable[[], object], ...] = ()
+    _head: Event | None = None
+    _chunks: list[bytes] = []
+    _held: int = 0
+    _told_end: bool = False
+    _waker: asyncio.Future[None] | None = None
+    _room: asyncio.Event | None = None
 
     def start(self, status: int, headers: Headers) -> None:
         if self.started:
             raise RuntimeError("the response has already begun")
         encode_headers(headers)
         self.started = True
-        self._add({"type": "http.response.start", "status": status, "headers": list(headers)})
+        self._head = {"type": "http.response.start", "status": status, "headers": list(headers)}
+        self.wake()
 
-    def write(self, chunk: bytes) -> None:
+    def write(self, chunk: bytes) -> bool:
         if not self.started or self.ended:
             raise RuntimeError("the response is not open")
-        if chunk and not self._bodyless:
-            self._add({"type": "http.response.body", "body": chunk, "more_body": True})
+        if self.gone:
+            return False
+        if chunk and not self.bodyless:
+            self._held += len(chunk)
+            self._chunks.append(chunk)
+            self.wake()
+        return self._held <= self.limits.write_buffer
 
     async def drain(self) -> None:
-        if self._held > self._limits.write_buffer:
+        if self._held > self.limits.write_buffer:
             if self._room is None:
                 self._room = asyncio.Event()
             self._room.clear()
@@ -74,22 +70,23 @@ class Courier:
         if not self.started or self.ended:
             raise RuntimeError("the response is not open")
         self.ended = True
-        self._add({"type": "http.response.body", "body": b"", "more_body": False})
+        self.wake()
 
     def on_gone(self, callback: Callable[[], object]) -> None:
         if self.gone:
-            self._loop.call_soon(callback)
+            asyncio.get_running_loop().call_soon(callback)
         elif not self.ended:
-            self._callbacks += (callback,)
+            self.callbacks += (callback,)
 
     def leave(self) -> None:
         """The client is gone: nothing is sent any more, and whoever asked is told, once."""
         if self.gone:
             return
         self.gone = True
-        self._parcels.clear()
+        self._head = None
+        self._chunks.clear()
         self._held = 0
-        callbacks, self._callbacks = self._callbacks, ()
+        callbacks, self.callbacks = self.callbacks, ()
         for callback in () if self.ended else callbacks:
             try:
                 callback()
@@ -99,10 +96,6 @@ class Courier:
             self._room.set()
         self.wake()
 
-    def forget(self) -> None:
-        """The response has ended: nobody is called back, and no circle waits for the garbage collector."""
-        self._callbacks = ()
-
     def wake(self) -> None:
         """End the rest: there is something to look at."""
         if self._waker is not None and not self._waker.done():
@@ -110,31 +103,38 @@ class Courier:
 
     async def rest(self) -> None:
         """Wait until there is something to look at."""
-        if not self._parcels and not self.gone:
-            self._waker = self._loop.create_future()
+        if not self._waits() and not self.gone:
+            self._waker = asyncio.get_running_loop().create_future()
             await self._waker
 
     async def deliver(self, send: Send) -> None:
-        """Hand everything written so far to the server."""
-        while self._parcels:
-            parcel = self._parcels.popleft()
+        """Hand everything written so far to the server, in as few pieces as it can be told in."""
+        while self._waits():
             try:
-                async with asyncio.timeout(self._limits.write_seconds):
-                    await send(parcel)
+                async with asyncio.timeout(self.limits.write_seconds):
+                    await self._hand_over(send)
             except (OSError, TimeoutError):
                 self.leave()
                 return
-            if not self.gone:
-                self._held -= len(parcel.get("body", b""))
-            if self._room is not None and self._held <= self._limits.write_buffer // 4:
+            if self._room is not None and self._held <= self.limits.write_buffer // 4:
                 self._room.set()
 
     def open_after(self, task: asyncio.Task[Answer | None]) -> bool:
         """Whether somebody still writes to the stream although the coroutine that opened it has returned."""
         return self.started and not task.cancelled() and task.exception() is None and task.result() is None
 
-    def _add(self, parcel: Event) -> None:
-        if not self.gone:
-            self._held += len(parcel.get("body", b""))
-            self._parcels.append(parcel)
-            self.wake()
+    def _waits(self) -> bool:
+        """Whether there is something to hand over."""
+        return not self.gone and bool(self._head or self._chunks or self.ended > self._told_end)
+
+    async def _hand_over(self, send: Send) -> None:
+        head, self._head = self._head, None
+        if head is not None:
+            await send(head)
+        chunks, self._chunks = self._chunks, []
+        if (chunks or self.ended) and not self.gone:
+            self._told_end = self.ended
+            body = b"".join(chunks)
+            await send({"type": "http.response.body", "body": body, "more_body": not self.ended})
+            # Whoever has left holds nothing: what was on its way then is counted no more.
+            self._held = max(0, self._held - len(body))

@@ -45,7 +45,8 @@ class Sink(Protocol):
 
     def start(self, status: int, headers: Headers) -> None: ...
 
-    def write(self, chunk: bytes) -> None: ...
+    def write(self, chunk: bytes) -> bool:
+        """Send a piece soon; False where the reader lags behind or is gone: then `drain` before the next."""
 
     async def drain(self) -> None:
         """Wait until the reader has caught up; raises ConnectionError once it is gone or too slow for too long."""

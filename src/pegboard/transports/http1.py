@@ -69,12 +69,14 @@ class Stream(Struct, eq=False):
                 b"".join((find_status(status), self.connection.date, lines, framing, closing, b"\r\n"))
             )
 
-    def write(self, chunk: bytes) -> None:
+    def write(self, chunk: bytes) -> bool:
         if not self.started or self.ended:
             raise RuntimeError("the response is not open")
-        if self.gone or not chunk or self.request.head.method == b"HEAD":
-            return
-        self.connection.send(b"%x\r\n%b\r\n" % (len(chunk), chunk) if self.request.chunks else chunk)
+        if self.gone:
+            return False
+        if chunk and self.request.head.method != b"HEAD":
+            self.connection.send(b"%x\r\n%b\r\n" % (len(chunk), chunk) if self.request.chunks else chunk)
+        return not self.connection.clogged
 
     async def drain(self) -> None:
         if not self.gone:
@@ -133,8 +135,8 @@ class Http1(asyncio.Protocol):
     """One connection: reads requests, hands them to the endpoint one after the other, writes the responses."""
 
     __slots__ = (
-        "_accept", "_clogged", "_connections", "_feed", "_last_stage", "_leaving", "_limits", "_lost", "_mark", "_paused",
-        "_reader", "_ready", "_resting", "_room", "_secure", "_served", "_serving", "_since", "_stream", "_transport", "loop",
+        "_accept", "_connections", "_feed", "_last_stage", "_leaving", "_limits", "_lost", "_mark", "_paused",
+        "_reader", "_ready", "_resting", "_room", "_secure", "_served", "_serving", "_since", "_stream", "_transport", "clogged", "loop",
         "send",
     )  # fmt: skip
 
@@ -162,7 +164,7 @@ class Http1(asyncio.Protocol):
         self._served = False
         self._leaving = False
         self._lost = False
-        self._clogged = False
+        self.clogged = False
         self._mark = 0
         self._room: asyncio.Event | None = None
 
@@ -219,14 +221,14 @@ class Http1(asyncio.Protocol):
         connections.settle()
 
     def pause_writing(self) -> None:
-        self._clogged = True
+        self.clogged = True
         self._since = self._connections.now
         self._mark = self._transport.get_write_buffer_size()
         if self._room is not None:
             self._room.clear()
 
     def resume_writing(self) -> None:
-        self._clogged = False
+        self.clogged = False
         self._since = self._connections.now
         if self._room is not None:
             self._room.set()
@@ -241,7 +243,7 @@ class Http1(asyncio.Protocol):
         self._serving = True
         ready = self._ready
         turns = self._limits.inline_answers
-        while ready and self._stream is None and not self._clogged and not self._leaving:
+        while ready and self._stream is None and not self.clogged and not self._leaving:
             if not turns:
                 self._resting = True
                 self.loop.call_soon(self._wake)
@@ -340,7 +342,7 @@ class Http1(asyncio.Protocol):
 
     async def drain(self) -> None:
         """Wait until the client has read enough of what was written, or is gone."""
-        if self._clogged and not self._lost:
+        if self.clogged and not self._lost:
             if self._room is None:
                 self._room = asyncio.Event()
             await self._room.wait()
@@ -354,7 +356,7 @@ class Http1(asyncio.Protocol):
         if self._leaving or self._lost:
             if waited > (limits.write_seconds if self._transport.get_write_buffer_size() else LINGER_SECONDS):
                 self._transport.abort()
-        elif self._clogged:
+        elif self.clogged:
             self._check_reading(now)
         elif self.busy:
             pass
@@ -414,7 +416,7 @@ class Http1(asyncio.Protocol):
         if self._reader.continues:
             self._continue()
         refusal = self._reader.refusal
-        if refusal is not None and not self._clogged:
+        if refusal is not None and not self.clogged:
             self._refuse(refusal)
 
     def _continue(self) -> None:
