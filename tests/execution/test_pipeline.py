@@ -587,21 +587,42 @@ async def test_a_cancel_during_the_error_hooks_of_a_failed_call_cancels_it() -> 
     assert isinstance(outer.steps[1].exception, ToolError)
 
 
+def set_clock(monkeypatch: pytest.MonkeyPatch, clock: Callable[[], float]) -> None:
+    """Stages are compiled with their clock: none that was compiled with another is used, now or afterwards."""
+    monkeypatch.setattr(stage, "perf_counter", clock)
+    monkeypatch.setattr(stage, "_writer", stage._writer.__wrapped__)
+
+
 async def test_hooks_that_take_long_are_pointed_to_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = iter(range(0, 1000, 2))
-    monkeypatch.setattr(stage, "perf_counter", lambda: next(clock))
+    set_clock(monkeypatch, lambda: next(clock))
     board, (recorder,) = adding_board(), recorders(1)
     board.use(recorder)
     async with Client(board) as client:
-        for _ in range(2):
+        for _ in range(4):
             assert (await client.call("add", {"a": 2, "b": 3})).text == "5"
-    said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert len(said) == 2
-    assert said[0].startswith("the before-hooks of add took ")
-    assert "Recorder.before waits long, or blocks the event loop" in said[0]
-    assert said[1].startswith("the after-hooks of add took ")
+    after, before = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert after.startswith("the after-hooks of add took 2.0 s: one of Recorder.after waits long, or blocks the event")
+    # Those before the tool are looked at once a call has taken long.
+    assert before.startswith("the before-hooks of add took 2.0 s: one of Recorder.before waits long, or blocks")
+
+
+async def test_a_slow_tool_is_nobodys_fault(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    set_clock(monkeypatch, lambda: now[0])
+    board, (recorder,) = Board(), recorders(1)
+
+    @board.tool
+    async def slow() -> None:
+        now[0] += 5
+
+    board.use(recorder)
+    for _ in range(3):
+        await call(board, "slow")
+    assert recorder.steps[-1].elapsed_ms == 5000
+    assert caplog.records == []
 
 
 # -- chains ---------------------------------------------------------------------------------------------------------

@@ -90,10 +90,10 @@ def _order(one: Attachment) -> float:
 def _layer(around: Around, inner: Handler) -> Handler:
     async def surrounded(call: Call) -> Reply:
         reply: object = await around(call, inner)
-        if type(reply) is not Done or not isinstance(reply.result, dict | Kept | Mapping):
-            got = f"Done({type(reply.result).__name__})" if isinstance(reply, Done) else type(reply).__name__
-            raise TypeError(f"the middleware {name_of(around)} returned {got} and not the reply of a call")
-        return reply
+        if type(reply) is Done and (type(reply.result) is dict or isinstance(reply.result, Kept | Mapping)):
+            return reply
+        got = f"Done({type(reply.result).__name__})" if isinstance(reply, Done) else type(reply).__name__
+        raise TypeError(f"the middleware {name_of(around)} returned {got} and not the reply of a call")
 
     return surrounded
 
