@@ -1,3 +1,9 @@
+from pegboard.call import Call as Call
+from pegboard.call import Done as Done
+from pegboard.call import Handler as Handler
+from pegboard.call import Reply as Reply
+from pegboard.execution.hooks import Middleware as Middleware
+from pegboard.middleware.answer import answer as answer
 from pegboard.middleware.audit import Audit as Audit
 from pegboard.middleware.budgets import Budget as Budget
 from pegboard.middleware.budgets import TokenBudget as TokenBudget
