@@ -52,9 +52,11 @@ class AsgiApp:
             return
         courier = Courier(self._limits, head.method == b"HEAD")
         try:
-            answer = self._endpoint.accept(head, body, courier)
-            if not isinstance(answer, Answer):
-                task = start(asyncio.get_running_loop(), answer)
+            outcome = self._endpoint.accept(head, body, courier)
+            if isinstance(outcome, Answer):
+                answer: Answer | None = outcome
+            else:
+                task = start(asyncio.get_running_loop(), outcome)
                 whole = task.done() and not courier.started and not task.cancelled()
                 answer = task.result() if whole else await accompany(task, courier, receive, send)
                 if answer is None and not courier.started and not courier.gone:
