@@ -50,6 +50,15 @@ def make_board(seen: Seen, limits: Limits) -> Board:
         return to
 
     @board.tool
+    async def tell_and_wait(ctx: Context) -> str:
+        """Tells of its start, waits to be released, tells of that."""
+        await ctx.progress(1)
+        seen.started.set()
+        await seen.release.wait()
+        await ctx.progress(2)
+        return "done"
+
+    @board.tool
     async def slow() -> str:
         """Waits to be released."""
         seen.started.set()
@@ -428,6 +437,20 @@ async def test_progress_increases_and_the_answer_is_the_last_event(era: str) -> 
         assert {message["params"]["progressToken"] for message in reply.messages[:-1]} == {"t"}
         assert reply.messages[-1]["id"] == 1
         assert (await line.ask(one.call("echo", {"text": "x"}))).status == 200, "the connection is kept"
+
+
+async def test_an_event_reaches_the_client_while_its_call_still_waits() -> None:
+    async with house() as one, asyncio.timeout(5):
+        line = await one.connect()
+        await line.say(one.call("tell_and_wait", {}, token="t"))
+        heard = b""
+        async for event in line.events():
+            heard += bytes(event.data) if isinstance(event, h11.Data) else b""
+            if b'"progress":1' in heard and not one.seen.release.is_set():
+                assert b'"result"' not in heard
+                one.seen.release.set()
+        assert b'"progress":2' in heard
+        assert b'"result"' in heard
 
 
 async def test_without_a_token_nothing_is_said_before_the_answer() -> None:

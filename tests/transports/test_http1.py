@@ -9,6 +9,7 @@ import pytest
 
 from pegboard.limits import Limits
 from pegboard.transports.door import Answer, Head, Headers, Sink
+from pegboard.transports.http1 import FLUSH_BYTES
 from tests.transports.wire import Wire, echo, get, post
 
 SSE: Headers = ((b"content-type", b"text/event-stream"),)
@@ -448,6 +449,60 @@ async def test_a_stream_is_chunked_and_the_connection_stays() -> None:
     assert [body for _, _, body in wire.responses()] == [b"data: 1\n\ndata: 2\n\n"] * 2
     assert wire.responses()[0][1][b"transfer-encoding"] == b"chunked"
     assert not wire.closed
+
+
+async def test_a_stream_that_never_waits_is_one_write() -> None:
+    async def stream(sink: Sink) -> None:
+        sink.start(200, SSE)
+        assert sink.write(b"data: 1\n\n")
+        assert sink.write(b"data: 2\n\n")
+        sink.end()
+
+    wire = Wire(lambda head, body, sink: stream(sink))
+    wire.receive(get())
+    await settle()
+    assert [body for _, _, body in wire.responses()] == [b"data: 1\n\ndata: 2\n\n"]
+    assert wire.writes == 1
+
+
+async def test_what_was_written_before_a_wait_is_sent_before_it_ends() -> None:
+    gates = [asyncio.Event(), asyncio.Event()]
+
+    async def stream(sink: Sink) -> None:
+        sink.start(200, SSE)
+        for number, gate in enumerate(gates):
+            sink.write(b"data: %d\n\n" % number)
+            await gate.wait()
+        sink.end()
+
+    wire = Wire(lambda head, body, sink: stream(sink))
+    wire.receive(get())
+    await settle()
+    assert wire.written.endswith(b"9\r\ndata: 0\n\n\r\n")
+    gates[0].set()
+    await settle()
+    assert wire.written.endswith(b"9\r\ndata: 1\n\n\r\n")
+    gates[1].set()
+    await settle()
+    assert wire.written.endswith(b"0\r\n\r\n")
+
+
+async def test_a_stream_is_not_held_back_beyond_a_size() -> None:
+    seen: list[int] = []
+
+    async def stream(sink: Sink) -> None:
+        sink.start(200, SSE)
+        for _ in range(5):
+            sink.write(b"x" * FLUSH_BYTES)
+            seen.append(len(wire.written))
+        sink.end()
+
+    wire = Wire(lambda head, body, sink: stream(sink))
+    wire.receive(get())
+    await settle()
+    assert seen[0] == 0
+    assert seen[1] > 2 * FLUSH_BYTES
+    assert [body for _, _, body in wire.responses()] == [b"x" * (5 * FLUSH_BYTES)]
 
 
 async def test_a_stream_in_http_1_0_ends_with_the_connection() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import math
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from threading import get_ident
 from typing import Any, TypeVar
 
 from pegboard.call import Call, Caller, Json, Notice, OfTheCall
@@ -13,39 +14,48 @@ from pegboard.errors import ToolError
 
 T = TypeVar("T")
 
+# One for all tokens: it is held for a moment, and few tokens are ever watched or cancelled.
+_watching = threading.Lock()
+
 
 class CancellationToken(OfTheCall):
     """Says whether the caller has given up; a tool in a thread looks at it, since a thread cannot be stopped."""
 
-    __slots__ = ("_event", "_watchers")
+    __slots__ = ("_watchers", "cancelled")
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        self.cancelled = False
         self._watchers: tuple[Callable[[], object], ...] = ()
 
-    @property
-    def cancelled(self) -> bool:
-        return self._event.is_set()
-
     def cancel(self) -> None:
-        self._event.set()
-        for watcher in self._watchers:
+        with _watching:
+            self.cancelled = True
+            watchers = self._watchers
+        for watcher in watchers:
             watcher()
 
     def watch(self, watcher: Callable[[], object]) -> Callable[[], None]:
         """Be called, in whichever thread cancels, at once if that has happened; returns what ends the watch."""
-        self._watchers += (watcher,)
-        if self.cancelled:
+        with _watching:
+            self._watchers += (watcher,)
+            late = self.cancelled
+        if late:
             watcher()
 
         def end() -> None:
-            self._watchers = tuple(other for other in self._watchers if other is not watcher)
+            with _watching:
+                self._watchers = tuple(other for other in self._watchers if other is not watcher)
 
         return end
 
     def wait(self, seconds: float) -> bool:
         """Sleep in a thread, but no longer than the caller waits; True once it has given up."""
-        return self._event.wait(seconds)
+        given_up = threading.Event()
+        end = self.watch(given_up.set)
+        try:
+            return given_up.wait(seconds)
+        finally:
+            end()
 
 
 class _Settled:
@@ -61,6 +71,9 @@ class _Settled:
         return self._value
 
 
+_DONE = _Settled(None)
+
+
 class Context(OfTheCall):
     """One call as its tool sees it.
 
@@ -74,7 +87,7 @@ class Context(OfTheCall):
         self._call = call
         self._token = token
         self._loop = loop
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
         self._reached: float | None = None
 
     @property
@@ -98,24 +111,29 @@ class Context(OfTheCall):
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
         """Tell the caller how far the work is; nothing is sent to one that did not ask for it."""
+        if get_ident() == self._thread:
+            return self._tell(done, total, message)
         return self._here_or_there(self._progress(done, total, message))
 
     async def _progress(self, done: float, total: float | None, message: str | None) -> None:
-        token = self._call.token
+        await self._tell(done, total, message)
+
+    def _tell(self, done: float, total: float | None, message: str | None) -> Awaitable[None]:
+        call, reached = self._call, self._reached
         # "The progress value MUST increase with each notification" (Progress): one that does not is left out.
-        if token is None or (self._reached is not None and done <= self._reached):
-            return
+        if call.token is None or (reached is not None and done <= reached):
+            return _DONE
         self._reached = done
-        params: dict[str, Json] = {"progressToken": token, "progress": done}
+        params: dict[str, Json] = {"progressToken": call.token, "progress": done}
         if total is not None:
             params["total"] = total
         if message is not None:
             params["message"] = message
-        await self._call.channel.emit(Notice("notifications/progress", params))
+        return call.channel.emit(Notice("notifications/progress", params))
 
     def _here_or_there(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
         """Await on the loop; from another thread, have the loop do it and wait."""
-        if threading.get_ident() == self._thread:
+        if get_ident() == self._thread:
             return work
         return _Settled(asyncio.run_coroutine_threadsafe(work, self._loop).result())
 

@@ -81,7 +81,8 @@ class HttpExchange:
         said = sse.event(self._tongue.notice(notice))
         if not self.streaming:
             self._open(sink)
-        sink.write(said)
+        if sink.write(said):
+            return
         try:
             await sink.drain()
         except ConnectionError:

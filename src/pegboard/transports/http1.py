@@ -36,6 +36,8 @@ log = logging.getLogger("pegboard.http")
 # A slow body is forgiven this long before its rate is looked at.
 GRACE_SECONDS: Final = 5.0
 LINGER_SECONDS: Final = 2.0
+# So much of a stream is not held back even for the rest of the turn.
+FLUSH_BYTES: Final = 16 * 1024
 
 STATUS: Final = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -44,7 +46,10 @@ CLOSE: Final = b"connection: close\r\n"
 
 
 class Stream(Struct, eq=False):
-    """The response to one request, which the endpoint may stream through as its Sink."""
+    """The response to one request, which the endpoint may stream through as its Sink.
+
+    What is written in one turn of the loop goes out together, as one chunk.
+    """
 
     connection: Http1
     request: Request
@@ -53,6 +58,10 @@ class Stream(Struct, eq=False):
     gone: bool = False
     callbacks: tuple[Callable[[], object], ...] = ()
     task: asyncio.Task[Answer | None] | None = None
+    _head: bytes = b""
+    _written: list[bytes] = []
+    _size: int = 0
+    _scheduled: bool = False
 
     def start(self, status: int, headers: Headers) -> None:
         if self.started or self.ended:
@@ -62,24 +71,48 @@ class Stream(Struct, eq=False):
         request = self.request
         if not request.chunks:
             request.keep = False
-        if not self.gone:
-            framing = b"transfer-encoding: chunked\r\n" if request.chunks else b""
-            closing = b"" if request.keep else CLOSE
-            self.connection.send(
-                b"".join((find_status(status), self.connection.date, lines, framing, closing, b"\r\n"))
-            )
+        framing = b"transfer-encoding: chunked\r\n" if request.chunks else b""
+        closing = b"" if request.keep else CLOSE
+        self._head = b"".join((find_status(status), self.connection.date, lines, framing, closing, b"\r\n"))
+        self._schedule()
 
     def write(self, chunk: bytes) -> bool:
         if not self.started or self.ended:
             raise RuntimeError("the response is not open")
         if self.gone:
             return False
-        if chunk and self.request.head.method != b"HEAD":
-            self.connection.send(b"%x\r\n%b\r\n" % (len(chunk), chunk) if self.request.chunks else chunk)
+        self._written.append(chunk)
+        self._size += len(chunk)
+        if not self._scheduled:
+            self._schedule()
+        if self._size > FLUSH_BYTES:
+            self.flush()
         return not self.connection.clogged
+
+    def flush(self) -> None:
+        """Send what has been written since the last time."""
+        self._scheduled = False
+        if not self.gone and (self._head or self._size):
+            self.connection.send(self._take())
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        # While its connection serves, that flushes when the call waits or has ended.
+        if not self.connection.serving:
+            self.connection.loop.call_soon(self.flush)
+
+    def _take(self) -> bytes:
+        head, self._head = self._head, b""
+        body = b"".join(self._written)
+        self._written.clear()
+        self._size = 0
+        if not body or self.request.head.method == b"HEAD":
+            return head
+        return b"%b%x\r\n%b\r\n" % (head, len(body), body) if self.request.chunks else head + body
 
     async def drain(self) -> None:
         if not self.gone:
+            self.flush()
             await self.connection.drain()
         if self.gone:
             raise ConnectionError("the client is gone, or has read too slowly for too long")
@@ -89,8 +122,11 @@ class Stream(Struct, eq=False):
             raise RuntimeError("the response is not open")
         self.ended = True
         if not self.gone:
+            rest = self._take()
             if self.request.chunks and self.request.head.method != b"HEAD":
-                self.connection.send(b"0\r\n\r\n")
+                rest += b"0\r\n\r\n"
+            if rest:
+                self.connection.send(rest)
             self.connection.finish(self)
 
     def on_gone(self, callback: Callable[[], object]) -> None:
@@ -136,8 +172,8 @@ class Http1(asyncio.Protocol):
 
     __slots__ = (
         "_accept", "_connections", "_feed", "_last_stage", "_leaving", "_limits", "_lost", "_mark", "_paused",
-        "_reader", "_ready", "_resting", "_room", "_secure", "_served", "_serving", "_since", "_stream", "_transport", "clogged", "loop",
-        "send",
+        "_reader", "_ready", "_resting", "_room", "_secure", "_served", "_since", "_stream", "_transport", "clogged", "loop",
+        "send", "serving",
     )  # fmt: skip
 
     _transport: asyncio.Transport
@@ -158,7 +194,7 @@ class Http1(asyncio.Protocol):
         self._connections = connections
         self._secure = secure
         self._stream: Stream | None = None
-        self._serving = False
+        self.serving = False
         self._resting = False
         self._paused = False
         self._served = False
@@ -238,9 +274,9 @@ class Http1(asyncio.Protocol):
 
     def serve(self) -> None:
         """Answer what waits, until a request suspends, the client reads too slowly, or it is the others' turn."""
-        if self._serving or self._resting or self._stream is not None:
+        if self.serving or self._resting or self._stream is not None:
             return
-        self._serving = True
+        self.serving = True
         ready = self._ready
         turns = self._limits.inline_answers
         while ready and self._stream is None and not self.clogged and not self._leaving:
@@ -261,13 +297,14 @@ class Http1(asyncio.Protocol):
                         # The loop holds tasks weakly; this one lives as long as its connection at least.
                         stream.task = task
                         task.add_done_callback(stream.settle)
+                        stream.flush()
                         continue
                     answer = task.result()
             except BaseException as error:  # noqa: BLE001 - whatever a call raises, SystemExit too, ends that call alone
                 self.fail(stream, error)
             else:
                 self.respond(stream, answer)
-        self._serving = False
+        self.serving = False
         if not ready and self._stream is None and (self._paused or self._reader.stage):
             self._go_on()
 
@@ -276,6 +313,8 @@ class Http1(asyncio.Protocol):
         if stream.gone:
             return
         if answer is None and stream.started:
+            if not stream.ended:
+                stream.flush()
             return
         if answer is None or stream.started:
             self.fail(stream, RuntimeError("a request ended with no response, or with two"))
@@ -318,6 +357,7 @@ class Http1(asyncio.Protocol):
         if not stream.started:
             self.respond(stream, answer)
             return
+        stream.flush()
         stream.ended = True
         stream.request.keep = False
         if not stream.request.chunks:
@@ -337,7 +377,7 @@ class Http1(asyncio.Protocol):
             self._transport.close()
         if self._connections.quiet is not None:
             self._connections.settle()
-        if not self._serving and not self._leaving:
+        if not self.serving and not self._leaving:
             self.serve()
 
     async def drain(self) -> None:
