@@ -5,7 +5,7 @@ Four rules are stricter than the decoder, and each is first tried by counting by
 microsecond; only a suspicion is looked at exactly:
 
 - UTF-8 everywhere: a body that is ASCII needs no look.
-- Depth: a body with no more brackets than the limit cannot nest deeper.
+- Depth: a body that has no room for more pairs of brackets than the limit, or no more of them, cannot nest deeper.
 - Number length: a body shorter than the longest number allowed cannot hold a longer one.
 - No member that we read may come twice. Each string in JSON takes two quotation marks, so when the marks outside the
   parts we leave alone are exactly those of the members we have read, there is no room for another member.
@@ -91,8 +91,9 @@ def check_text(body: bytes, limits: Limits) -> None:
             body.decode()
         except UnicodeDecodeError as error:
             raise ParseFailure(f"Parse error: not UTF-8 at byte {error.start}") from None
-    if body.count(b"{") + body.count(b"[") > limits.json_depth and _depth(body) > limits.json_depth:
-        raise ParseFailure(f"Parse error: nested deeper than {limits.json_depth} levels")
+    depth = limits.json_depth
+    if len(body) > 2 * depth and body.count(b"{") + body.count(b"[") > depth and _depth(body) > depth:
+        raise ParseFailure(f"Parse error: nested deeper than {depth} levels")
     if len(body) > limits.integer_digits and _has_long_number(body, limits.integer_digits):
         raise ParseFailure(f"Parse error: a number of more than {limits.integer_digits} digits")
 
