@@ -28,8 +28,8 @@ test: check ## everything that must be green: checks, tests, the oldest Python, 
 test-long: setup ## the tests that take minutes
 	.venv/bin/python -m pytest -n 2 -m slow
 
-bench: setup ## measure against the peers
-	.venv/bin/python bench/run.py
+bench: setup ## measure against the peers (a minute of it: make bench ARGS=--quick)
+	.venv/bin/python bench/run.py $(ARGS)
 
 fix: setup ## format, and repair what ruff can
 	.venv/bin/ruff check --fix --quiet .; .venv/bin/ruff format .

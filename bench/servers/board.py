@@ -32,6 +32,7 @@ if __name__ == "__main__":
         case "asgi":
             import uvicorn
 
-            uvicorn.run(board.asgi(), port=int(sys.argv[2]), loop="uvloop", http="httptools", log_level="error")
+            options = {"loop": "uvloop", "http": "httptools", "log_level": "error", "access_log": False}
+            uvicorn.run(board.asgi(), port=int(sys.argv[2]), **options)
         case _:
             board.run(transport="stdio")
