@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pegboard import Board, Client, Tool
-from pegboard.errors import DeclarationError, UnknownTool
+from pegboard import Board, Client, Limits, Tool, ToolExecutionContext, ToolResult
+from pegboard.errors import DeclarationError, MissingCapability, UnknownTool
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -188,3 +188,66 @@ def test_the_types_of_a_decorated_function_survive(tmp_path: Path) -> None:
     wrong = [number for number, line in enumerate(SNIPPET.lstrip().splitlines(), 1) if line.endswith("# error")]
     found = {int(line.split(":")[1]) for line in checked.stdout.splitlines() if ": error:" in line}
     assert sorted(found) == wrong, checked.stdout + checked.stderr
+
+
+async def test_a_tool_may_require_what_its_client_declares() -> None:
+    board = Board()
+
+    @board.tool(requires=["sampling"])
+    async def summarise() -> str:
+        return "short"
+
+    async with Client(board) as client:
+        with pytest.raises(MissingCapability) as refused:
+            await client.call("summarise")
+    assert refused.value.code == -32021
+    assert refused.value.data == {"requiredCapabilities": {"sampling": {}}}
+    async with Client(board, capabilities={"sampling": {}}) as client:
+        assert (await client.call("summarise")).text == "short"
+
+
+def test_a_function_may_be_handed_over_with_its_options() -> None:
+    board = Board()
+
+    def double(number: int) -> int:
+        return 2 * number
+
+    board.tool(double, name="twice", timeout=5)
+    assert [tool.name for tool in board.tools] == ["twice"]
+
+
+def test_a_tool_hung_in_two_groups_keeps_its_own_name() -> None:
+    class Ping(Tool):
+        name = "ping"
+        description = "Answers."
+
+        async def execute(self, context: ToolExecutionContext) -> ToolResult:
+            return ToolResult("pong")
+
+    board, ping = Board(), Ping()
+    board.group("a").add(ping)
+    board.group("b").add(ping)
+    assert ping.name == "ping"
+    assert [tool.name for tool in board.tools] == ["a.ping", "b.ping"]
+
+
+@pytest.mark.parametrize("settings", [{"page_size": 0}, {"arguments": "lax"}])
+def test_a_board_refuses_settings_it_cannot_keep(settings: dict[str, Any]) -> None:
+    with pytest.raises(DeclarationError):
+        Board(**settings)
+
+
+def test_a_resource_without_its_uri_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="needs its URI"):
+        Board().resource(lambda: "x")  # type: ignore[arg-type]
+
+
+async def test_a_result_over_the_limit_of_its_board_is_not_sent() -> None:
+    board = Board(limits=Limits(result_bytes=1000))
+
+    @board.tool
+    async def much() -> str:
+        return "x" * 5000
+
+    async with Client(board) as client:
+        assert (await client.call("much")).is_error

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import pkgutil
 import re
 import secrets
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -27,7 +29,7 @@ from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
 from pegboard.limits import Limits
 from pegboard.seal import Seal
-from pegboard.serve import Settings, run
+from pegboard.serve import PORT, Settings, run
 from pegboard.tools.mark import find_marked
 from pegboard.tools.naming import check_name, snake_case
 from pegboard.tools.tool import Tool, ToolOptions, name_of, tool_from_function
@@ -52,13 +54,13 @@ class Hanger(ABC):
         """Hang a Tool, or any callable with the options of `@board.tool`."""
 
     @overload
-    def tool(self, name: F, /) -> F: ...
+    def tool(self, name: F, /, **options: Unpack[NamedOptions]) -> F: ...
     @overload
     def tool(self, name: str | None = None, /, **options: Unpack[NamedOptions]) -> Callable[[F], F]: ...
     def tool(self, name: Any = None, /, **options: Any) -> Any:
         """Hang a function, which stays the function it is: `@board.tool` or `@board.tool("name", title=…)`."""
         if name is not None and not isinstance(name, str):
-            return self.tool()(name)
+            return self.tool(**options)(name)
         if name is not None:
             options["name"] = name
 
@@ -83,8 +85,12 @@ class Board(Hanger):
         limits: Limits | None = None,
         page_size: int = 1000,
     ) -> None:
+        if page_size < 1:
+            raise DeclarationError(f"page_size={page_size}: a page holds at least one item")
+        if arguments not in ("lenient", "strict"):
+            raise DeclarationError(f"arguments={arguments!r}; use 'lenient' or 'strict'")
         self.name = name
-        self.version = version
+        self.version = str(version)
         self.limits = limits or Limits()
         self.services = Services()
         self.tools = ToolCatalog()
@@ -93,9 +99,9 @@ class Board(Hanger):
         self._title = title
         self._threads = Threads(self.limits.threads, self.limits.thread_queue)
         self._attached: list[Attachment] = []
-        self._runner = Runner(self.services, self._threads, arguments)
+        self._runner = Runner(self.services, self._threads, arguments, self.limits.result_bytes)
         seal = Seal("cursor", [secrets.token_bytes(32)])
-        self._reading = Reading(self.resources, self.prompts, self._runner, seal, page_size)
+        self._reading = Reading(self.resources, self.prompts, self._runner, seal, page_size, self.limits.result_bytes)
         self._dispatcher = Dispatcher(self.tools, self._runner.handler, self._surround, instructions, self._reading)
 
     @property
@@ -143,6 +149,8 @@ class Board(Hanger):
         meta: Mapping[str, Json] | None = None,
     ) -> Callable[[F], F]:
         """Hang a function as a resource: `@board.resource("notes://{name}")`; one with braces is a template."""
+        if not isinstance(uri, str):
+            raise DeclarationError('@board.resource needs its URI: write @board.resource("notes://{name}")')
 
         def hang(function: F) -> F:
             told: NamedOptions = {}
@@ -176,16 +184,19 @@ class Board(Hanger):
         self.resource(uri.rstrip("/") + "/{+path}" if not uri.endswith("://") else uri + "{+path}", name="files")(read)
 
     @overload
-    def prompt(self, name: F, /) -> F: ...
+    def prompt(self, name: F, /, **options: Unpack[NamedOptions]) -> F: ...
     @overload
-    def prompt(self, name: str | None = None, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+    def prompt(self, name: str | None = None, /, **options: Unpack[NamedOptions]) -> Callable[[F], F]: ...
     def prompt(self, name: Any = None, /, **options: Any) -> Any:
         """Hang a function as a prompt; it returns text, content, messages, or a list of these."""
         if name is not None and not isinstance(name, str):
-            return self.prompt()(name)
+            return self.prompt(**options)(name)
+
+        if name is not None:
+            options["name"] = name
 
         def hang(function: F) -> F:
-            tool = tool_from_function(function, name, is_injected=self.services.__contains__, **options)
+            tool = tool_from_function(function, is_injected=self.services.__contains__, **options)
             self.prompts.add(Prompt(tool))
             return function
 
@@ -264,10 +275,42 @@ class Board(Hanger):
         """Clean up what lived with the application."""
         await self.services.close()
 
-    def run(self, **settings: Any) -> None:
+    def run(
+        self,
+        transport: Literal["auto", "http", "stdio"] = "auto",
+        *,
+        host: str = "127.0.0.1",
+        port: int = PORT,
+        uds: str | None = None,
+        public: bool = False,
+        tls_cert: str | None = None,
+        tls_key: str | None = None,
+        path_prefix: str = "",
+        trusted_proxy: str | Sequence[str] = (),
+        cors: str | Sequence[str] = (),
+        allow_host: str | Sequence[str] = (),
+        log_level: str = "info",
+    ) -> None:
         """Serve until stopped: stdio where a client holds our stdin, HTTP on a terminal or without one."""
+        if not logging.root.handlers and not logging.getLogger("pegboard").handlers:
+            logging.basicConfig(level=log_level.upper(), stream=sys.stderr)
         try:
-            run(self, Settings(**settings))
+            run(
+                self,
+                Settings(
+                    transport=transport,
+                    host=host,
+                    port=port,
+                    uds=uds,
+                    public=public,
+                    tls_cert=tls_cert,
+                    tls_key=tls_key,
+                    path_prefix=path_prefix,
+                    trusted_proxies=_several(trusted_proxy),
+                    cors=_several(cors),
+                    allow_hosts=_several(allow_host),
+                ),
+            )
         except SetupError as error:
             # This is the program's last word, and whoever started it has to act: a traceback would only hide the fix.
             print(f"{self.name}: {error}", file=sys.stderr)  # noqa: T201
@@ -281,6 +324,10 @@ class Board(Hanger):
         guard = Guard(hosts=hosts, origins=origins)
         endpoint = HttpEndpoint(self.handler, self.info, limits=self.limits, guard=guard)
         return AsgiApp(endpoint, self.limits, path=path)
+
+
+def _several(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 class Group(Hanger):
@@ -297,6 +344,8 @@ class Group(Hanger):
     def add(self, tool: Tool | Callable[..., Any], **options: Unpack[NamedOptions]) -> Tool:
         """As `board.add`, under the group's name."""
         if isinstance(tool, Tool):
+            # The author's own object keeps its name: it may hang elsewhere too.
+            tool = copy(tool)
             tool.name = f"{self.name}.{tool.name}"
         else:
             options["name"] = f"{self.name}.{options.get('name') or snake_case(name_of(tool))}"

@@ -113,6 +113,8 @@ def _check(settings: Settings) -> None:
             f"--host {settings.host} would let other machines in; add --public if that is what you want "
             "(and put authentication in front), or leave --host out to stay on this machine"
         )
+    if not 0 <= settings.port <= 65535:
+        raise SetupError(f"--port {settings.port} is no port; choose one from 0 (any free one) to 65535")
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise SetupError("--tls-cert and --tls-key go together: give both or neither")
     if settings.path_prefix and not settings.path_prefix.startswith("/"):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from pegboard import Board, Context, Image, ToolError
+from pegboard import Board, Context, Image, Limits, ToolError
 from pegboard.call import Call, Caller, Done, Json, Kept, Notice
 from pegboard.catalog.prompt import PromptMessage
 from pegboard.errors import DeclarationError, InternalFailure, InvalidParams, ResourceNotFound
@@ -128,8 +128,15 @@ async def test_what_an_author_says_reaches_the_client_and_what_fails_does_not() 
 
     with pytest.raises(InternalFailure, match="the shelf is empty"):
         await ask(board, "resources/read", "x://said")
-    with pytest.raises(ValueError, match="secret"):
+    with pytest.raises(InternalFailure, match=r"broken failed, error id [0-9a-f]{8}$"):
         await ask(board, "resources/read", "x://broken")
+
+
+async def test_a_resource_larger_than_the_limit_is_not_sent() -> None:
+    board = Board(limits=Limits(result_bytes=100))
+    board.resource("x://much")(lambda: "x" * 101)
+    with pytest.raises(InternalFailure, match="too large"):
+        await ask(board, "resources/read", "x://much")
 
 
 @pytest.mark.parametrize(

@@ -220,9 +220,6 @@ def test_options_are_kept_as_given() -> None:
         timeout=2.5,
         inline=True,
         requires=["sampling"],
-        task="required",
-        detach="manual",
-        once=True,
         arguments="strict",
     )
     assert tool.definition()["annotations"] == {"readOnlyHint": True}
@@ -230,7 +227,12 @@ def test_options_are_kept_as_given() -> None:
     assert tool.definition()["_meta"] == {"a": 1}
     assert (tool.category, tool.tags, tool.hooks) == ("data", frozenset({"a"}), (hook,))
     assert (tool.timeout, tool.inline, tool.requires, tool.arguments) == (2.5, True, ("sampling",), "strict")
-    assert (tool.options.task, tool.options.detach, tool.options.once) == ("required", "manual", True)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "5", True, float("nan")])
+def test_a_timeout_is_a_number_of_seconds(seconds: Any) -> None:
+    with pytest.raises(DeclarationError, match="give it in seconds"):
+        tool_from_function(lambda: None, "x", timeout=seconds)
 
 
 def test_an_option_nobody_knows_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import sys
 import time
 from collections.abc import Mapping
@@ -49,7 +50,9 @@ async def _call(target_text: str, name: str, words: list[str], *, as_json: bool)
         raise SetupError(f"{target_text} has no tool {name!r}{hint}")
     arguments = read_arguments(words, tools[name].get("inputSchema"))
     began = time.perf_counter()
-    result = await target.call(name, arguments)
+    # Only the answer goes to stdout, whatever the tool prints.
+    with contextlib.redirect_stdout(sys.stderr):
+        result = await target.call(name, arguments)
     elapsed = (time.perf_counter() - began) * 1000
     if as_json:
         print(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())

@@ -200,7 +200,7 @@ def _handler_of(catalog: ToolCatalog, limits: Limits) -> Handler:
     def surround(tool: Tool | None, inner: Handler) -> Handler:
         return settle(compose((), tool, inner))
 
-    runner = Runner(Services(), Threads(limits.threads, limits.thread_queue))
+    runner = Runner(Services(), Threads(limits.threads, limits.thread_queue), result_bytes=limits.result_bytes)
     return Dispatcher(catalog, runner.handler, surround, None)
 
 

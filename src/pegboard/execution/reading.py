@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import logging
+import secrets
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -14,10 +16,12 @@ from pegboard.catalog.completion import Suggest, complete, known_values
 from pegboard.catalog.page import Listing
 from pegboard.catalog.prompt import PromptCatalog
 from pegboard.catalog.resource import ResourceCatalog
-from pegboard.errors import InternalFailure, InvalidArguments, InvalidParams, ToolError
+from pegboard.errors import InternalFailure, InvalidArguments, InvalidParams, Refusal, ToolError
 from pegboard.execution.run import Runner
 from pegboard.seal import Seal
 from pegboard.tools.tool import Tool
+
+_log = logging.getLogger("pegboard.resources")
 
 Read: TypeAlias = Callable[[Call], Coroutine[Any, Any, Any]]
 
@@ -48,11 +52,18 @@ class Reading:
     """Answers lists, reads, prompts and completions for one board."""
 
     def __init__(
-        self, resources: ResourceCatalog, prompts: PromptCatalog, runner: Runner, seal: Seal, page: int
+        self,
+        resources: ResourceCatalog,
+        prompts: PromptCatalog,
+        runner: Runner,
+        seal: Seal,
+        page: int,
+        result_bytes: int,
     ) -> None:
         self._resources = resources
         self._prompts = prompts
         self._runner = runner
+        self._result_bytes = result_bytes
         self._reads: dict[int, Read] = {}
         self.suggestions: dict[tuple[str, str], Suggest] = {}
         lists = (
@@ -85,7 +96,12 @@ class Reading:
         resource, variables = self._resources.find(call.name)
         call.raw = Raw(msgspec.json.encode(variables))
         value = await self._value(resource.tool, call)
-        return Done({"contents": resource.contents(call.name, value), **_CACHE})
+        contents = resource.contents(call.name, value)
+        size = sum(len(part.get("text") or part.get("blob") or "") for part in contents)
+        if size > self._result_bytes:
+            _log.error("the resource %s is %d bytes, the limit is %d", call.name, size, self._result_bytes)
+            raise InternalFailure("The resource is too large to be sent")
+        return Done({"contents": contents, **_CACHE})
 
     async def _get(self, call: Call) -> Reply:
         prompt = self._prompts.find(call.name)
@@ -101,6 +117,12 @@ class Reading:
             raise InvalidParams(refused.message) from None
         except ToolError as error:
             raise InternalFailure(error.message) from None
+        except Refusal:
+            raise
+        except Exception:  # noqa: BLE001 — the author's text is for the log, not for the client
+            error_id = secrets.token_hex(4)
+            _log.exception("%s failed, error id %s", tool.name, error_id)
+            raise InternalFailure(f"{tool.name} failed, error id {error_id}") from None
 
     async def _complete(self, call: Call) -> Reply:
         try:

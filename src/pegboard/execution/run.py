@@ -10,14 +10,14 @@ from contextlib import aclosing, closing
 from typing import Any, TypeAlias
 
 from pegboard.call import Call, Done, Handler, Reply
-from pegboard.errors import InvalidArguments, LimitReached, Refusal, ToolError
+from pegboard.errors import InvalidArguments, LimitReached, MissingCapability, Refusal, ToolError
 from pegboard.execution.context import CancellationToken, Context, ToolConnector, tell_step
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.parameters import ToolCallRequest, ToolExecutionContext
 from pegboard.tools.problems import render
-from pegboard.tools.result import Teller, tell_error, tell_parse_errors, with_warnings
+from pegboard.tools.result import RESULT_BYTES, Teller, tell_error, tell_parse_errors, with_warnings
 from pegboard.tools.tool import Tool
 from pegboard.tools.work import Mode, Parsed
 
@@ -34,14 +34,17 @@ SPECIAL = frozenset({Context, ToolConnector, CancellationToken, JsonRpcMessage, 
 class Runner:
     """Makes the innermost Handler of each tool of a board."""
 
-    def __init__(self, services: Services, threads: Threads, arguments: Mode = "lenient") -> None:
+    def __init__(
+        self, services: Services, threads: Threads, arguments: Mode = "lenient", result_bytes: int = RESULT_BYTES
+    ) -> None:
         self._services = services
         self._threads = threads
         self._arguments: Mode = arguments
+        self._result_bytes = result_bytes
 
     def handler(self, tool: Tool) -> Handler:
         """The walk from raw arguments to a result; it raises what the tool raises."""
-        parse, tell = tool.parse, Teller(tool.output_schema, name=tool.name).tell
+        parse, tell = tool.parse, Teller(tool.output_schema, name=tool.name, limit=self._result_bytes).tell
         perform = self._performer(tool)
         passes = tool.on_parse_error == "pass"
         mode = self._arguments
@@ -59,8 +62,9 @@ class Runner:
             done = tell(value, call.id)
             return with_warnings(done, parsed.warnings) if parsed.warnings else done
 
+        ready: Handler = _requiring(tool.requires, run) if tool.requires else run
         if tool.timeout is None:
-            return run
+            return ready
 
         seconds = tool.timeout
 
@@ -68,12 +72,12 @@ class Runner:
             limit = asyncio.timeout(seconds)
             try:
                 async with limit:
-                    return await run(call)
+                    return await ready(call)
             except TimeoutError:
                 if not limit.expired():
                     raise
                 said = f"{tool.name} took longer than {seconds:g} s and was stopped"
-                raise LimitReached(said, "timeout", limitSeconds=seconds) from None
+                raise LimitReached(said, "timeout", seconds=seconds) from None
 
         return run_in_time
 
@@ -162,6 +166,21 @@ class Runner:
                     return await threads.run(invoke, value, supplied, on_leave=on_leave)
 
         return begin
+
+
+def _requiring(capabilities: Sequence[str], inner: Handler) -> Handler:
+    """Refuse callers that have not declared what the tool will need of them."""
+
+    async def require(call: Call) -> Reply:
+        missing = [name for name in capabilities if name not in call.caller.capabilities]
+        if missing:
+            listed = ", ".join(missing)
+            raise MissingCapability(
+                f"{call.name} needs a client with the capability {listed}", {name: {} for name in missing}
+            )
+        return await inner(call)
+
+    return require
 
 
 def settle(inner: Handler) -> Handler:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
@@ -28,14 +28,6 @@ OnParseError: TypeAlias = Literal["refuse", "pass"]
 Icons: TypeAlias = str | Mapping[str, Json] | Sequence[str | Mapping[str, Json]]
 
 
-class Options(Struct, frozen=True, kw_only=True):
-    """How a tool runs as a task, kept as its author gave it."""
-
-    task: Any = None
-    detach: Any = None
-    once: bool = False
-
-
 class ToolOptions(TypedDict, total=False):
     """What an author may say about a tool besides its name; each decorator takes the same."""
 
@@ -52,9 +44,6 @@ class ToolOptions(TypedDict, total=False):
     timeout: float
     inline: bool
     requires: Sequence[str]
-    task: Any
-    detach: Any
-    once: bool
     arguments: Mode
     on_parse_error: OnParseError
 
@@ -86,7 +75,6 @@ class Tool:
     timeout: float | None = None
     inline: bool = False
     requires: Sequence[str] = ()
-    options: Options = Options()
     arguments: Mode | None = None
     on_parse_error: OnParseError = "refuse"
 
@@ -190,7 +178,6 @@ def tool_from_function(
     tool.timeout = options.get("timeout")
     tool.inline = options.get("inline", False)
     tool.requires = tuple(options.get("requires", ()))
-    tool.options = Options(task=options.get("task"), detach=options.get("detach"), once=options.get("once", False))
     tool.arguments = options.get("arguments")
     tool.on_parse_error = options.get("on_parse_error", "refuse")
     work = work_of_function(inferred, options.get("input_schema"))
@@ -225,5 +212,11 @@ def _check_options(options: ToolOptions, inferred: Inferred) -> None:
             f"{inferred.source}: on_parse_error='pass' hands over arguments that do not fit, which plain parameters "
             f"cannot take; take the request as a JsonRpcMessage"
         )
+    timeout: Any = options.get("timeout", 1.0)
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+        raise DeclarationError(f"{inferred.source}: timeout={timeout!r}; give it in seconds, more than 0")
+    requires: Any = options.get("requires", ())
+    if isinstance(requires, str):
+        raise DeclarationError(f"{inferred.source}: requires is a list of client capabilities, as in ['sampling']")
     if options.get("arguments", "lenient") not in {"lenient", "strict"}:
         raise DeclarationError(f"{inferred.source}: arguments={options['arguments']!r}; use 'lenient' or 'strict'")
