@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 
-from pegboard import Board, Context
+from pegboard import Board, Client, Context
 from tests.child import MODERN, modern
 from tests.waiting import SOON, wait_until
 
@@ -272,3 +272,35 @@ def test_a_bare_mounting_point_is_the_frameworks_to_answer() -> None:
             return (await client.post("/tools", content=body("whoami"), headers=headers("whoami"))).status_code
 
     assert asyncio.run(ask()) == 307
+
+
+async def test_services_of_the_application_end_with_the_lifespan() -> None:
+    ended: list[str] = []
+
+    class Pool:
+        pass
+
+    async def open_pool() -> AsyncIterator[Pool]:
+        yield Pool()
+        ended.append("pool")
+
+    board = Board()
+    board.services.factory(Pool, open_pool, lifetime="app")
+
+    @board.tool
+    async def use(pool: Pool) -> str:
+        return "used"
+
+    await Client(board).call("use")
+    events = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+    told: list[str] = []
+
+    async def receive() -> Any:
+        return next(events)
+
+    async def send(message: Any) -> None:
+        told.append(message["type"])
+
+    await board.asgi()({"type": "lifespan"}, receive, send)
+    assert ended == ["pool"]
+    assert told == ["lifespan.startup.complete", "lifespan.shutdown.complete"]

@@ -323,7 +323,7 @@ class Board(Hanger):
         """
         guard = Guard(hosts=hosts, origins=origins)
         endpoint = HttpEndpoint(self.handler, self.info, limits=self.limits, guard=guard)
-        return AsgiApp(endpoint, self.limits, path=path)
+        return AsgiApp(endpoint, self.limits, path=path, stop=self.stop)
 
 
 def _several(given: str | Sequence[str]) -> tuple[str, ...]:

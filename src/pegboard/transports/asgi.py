@@ -32,7 +32,16 @@ class AsgiApp:
     application is asked, so add it to the list of routes instead of mounting it: it is one.
     """
 
-    def __init__(self, endpoint: Endpoint, limits: Limits, *, path: str = "/mcp", route: bytes = b"/mcp") -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        limits: Limits,
+        *,
+        path: str = "/mcp",
+        route: bytes = b"/mcp",
+        stop: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._stop = stop
         self.path = "/" + path.strip("/")
         self._endpoint = endpoint
         self._limits = limits
@@ -75,7 +84,7 @@ class AsgiApp:
     async def _meet(self, kind: str, receive: Receive, send: Send) -> None:
         """Take part in what is no request."""
         if kind == "lifespan":
-            await live(receive, send)
+            await live(receive, send, self._stop)
         elif kind == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": NO_WEBSOCKET, "reason": "There is no WebSocket here."})
@@ -229,10 +238,12 @@ async def watch(receive: Receive, courier: Courier) -> None:
     courier.leave()
 
 
-async def live(receive: Receive, send: Send) -> None:
-    """Nothing starts before the first request, so there is nothing to wait for."""
+async def live(receive: Receive, send: Send, stop: Callable[[], Awaitable[None]] | None = None) -> None:
+    """Nothing starts before the first request, so only the end has something to wait for."""
     while True:
         kind = (await receive())["type"]
+        if kind == "lifespan.shutdown" and stop is not None:
+            await stop()
         await send({"type": kind + ".complete"})
         if kind == "lifespan.shutdown":
             return
