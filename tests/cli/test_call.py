@@ -127,3 +127,22 @@ def test_something_else_at_the_address_is_exit_3(kind: str, body: bytes) -> None
     assert (code, out) == (3, ""), err
     assert "no MCP message" in err
     assert "Traceback" not in err
+
+
+def test_progress_is_told_while_the_call_runs(tmp_path: Path) -> None:
+    file = tmp_path / "steps.py"
+    file.write_text(
+        "from pegboard import Board, Context\n"
+        "board = Board('steps')\n"
+        "@board.tool\n"
+        "async def climb(ctx: Context) -> str:\n"
+        "    await ctx.progress(1, 2, 'half way')\n"
+        "    print('noise')\n"
+        "    await ctx.progress(2, 2)\n"
+        "    return 'up'\n"
+    )
+    code, said, told = run("call", file, "climb")
+    assert (code, said) == (0, "up\n")
+    assert "progress  1/2  half way\n" in told
+    assert "progress  2/2\n" in told
+    assert "noise" in told

@@ -52,7 +52,7 @@ async def _call(target_text: str, name: str, words: list[str], *, as_json: bool)
     began = time.perf_counter()
     # Only the answer goes to stdout, whatever the tool prints.
     with contextlib.redirect_stdout(sys.stderr):
-        result = await target.call(name, arguments)
+        result = await target.call(name, arguments, progress=_tell_progress)
     elapsed = (time.perf_counter() - began) * 1000
     if as_json:
         print(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
@@ -63,6 +63,11 @@ async def _call(target_text: str, name: str, words: list[str], *, as_json: bool)
         print(f"repaired  {repair['message']}", file=sys.stderr)
     print(f"{elapsed:.1f} ms", file=sys.stderr)
     return 1 if result.is_error else 0
+
+
+def _tell_progress(done: float, total: float | None, message: str | None) -> None:
+    far = f"{done:g}" if total is None else f"{done:g}/{total:g}"
+    print(f"progress  {far}" + (f"  {message}" if message else ""), file=sys.stderr, flush=True)
 
 
 def read_arguments(words: list[str], schema: object) -> Mapping[str, object]:

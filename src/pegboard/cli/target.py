@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 from collections.abc import Mapping
 from typing import Protocol
@@ -12,7 +13,7 @@ from msgspec import Struct
 
 from pegboard import __version__
 from pegboard.cli.load import load_board
-from pegboard.client.client import CallResult, Client, read_result
+from pegboard.client.client import CallResult, Client, Progress, read_result
 from pegboard.errors import PegboardError, SetupError
 from pegboard.protocol.headers import encode_value
 from pegboard.protocol.params import PREFIX
@@ -36,6 +37,16 @@ class _Answer(Struct):
     error: _Error | None = None
 
 
+class _Progress(Struct):
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+class _Notice(Struct):
+    params: _Progress | None = None
+
+
 class _Listing(Struct):
     tools: list[dict[str, object]]
 
@@ -45,7 +56,7 @@ class Target(Protocol):
 
     async def list_tools(self) -> list[dict[str, object]]: ...
 
-    async def call(self, name: str, arguments: Mapping[str, object]) -> CallResult: ...
+    async def call(self, name: str, arguments: Mapping[str, object], *, progress: Progress) -> CallResult: ...
 
 
 def open_target(text: str) -> Target:
@@ -78,11 +89,14 @@ class Address:
         except msgspec.ValidationError as problem:
             raise CannotConnect(f"{self._url} answered with no list of tools: {problem}") from None
 
-    async def call(self, name: str, arguments: Mapping[str, object]) -> CallResult:
-        return read_result(self._ask("tools/call", name, {"name": name, "arguments": arguments}))
+    async def call(self, name: str, arguments: Mapping[str, object], *, progress: Progress) -> CallResult:
+        return read_result(self._ask("tools/call", name, {"name": name, "arguments": arguments}, progress))
 
-    def _ask(self, method: str, name: str, params: Mapping[str, object]) -> Mapping[str, object]:
-        meta = {
+    def _ask(
+        self, method: str, name: str, params: Mapping[str, object], progress: Progress | None = None
+    ) -> Mapping[str, object]:
+        meta: dict[str, object] = {} if progress is None else {"progressToken": 1}
+        meta |= {
             PREFIX + "protocolVersion": MODERN,
             PREFIX + "clientInfo": {"name": "pegboard", "version": __version__},
             PREFIX + "clientCapabilities": {},
@@ -99,12 +113,12 @@ class Address:
         try:
             self._connection.request("POST", self._path, msgspec.json.encode(body), headers)
             response = self._connection.getresponse()
-            data = response.read()
+            if response.headers.get_content_type() == "text/event-stream":
+                data = _read_stream(response, progress)
+            else:
+                data = response.read()
         except (OSError, http.client.HTTPException) as error:
             raise CannotConnect(f"Cannot reach {self._url}: {error}. Is the server running?") from None
-        if response.headers.get_content_type() == "text/event-stream":
-            # The answer is the last event of its stream; notices come before it.
-            data = b"".join([event.data.encode() for event in EventReader().feed(data)][-1:])
         try:
             answer = msgspec.json.decode(data, type=_Answer)
         except msgspec.DecodeError:
@@ -114,3 +128,16 @@ class Address:
         if answer.result is None:
             raise CannotConnect(f"{self._url} answered {response.status} and no MCP message")
         return answer.result
+
+
+def _read_stream(response: http.client.HTTPResponse, progress: Progress | None) -> bytes:
+    """The answer, which is the last event of its stream; what is told of progress before it is handed on at once."""
+    reader, last = EventReader(), b""
+    while line := response.readline():
+        for event in reader.feed(line):
+            last = event.data.encode()
+            with contextlib.suppress(msgspec.DecodeError):
+                params = msgspec.json.decode(last, type=_Notice).params
+                if progress is not None and params is not None:
+                    progress(params.progress, params.total, params.message)
+    return last
