@@ -282,7 +282,7 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
 def _rare_collections() -> Iterator[None]:
     """Look for garbage ten times less often while serving, and not among what was loaded before.
 
-    A call leaves no cycles behind, so the collector finds next to nothing, at a fifth of a short call's cost.
+    A call leaves no cycles behind, so the collector would look often and find next to nothing.
     """
     before = gc.get_threshold()
     gc.collect()

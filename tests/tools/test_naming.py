@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard.errors import DeclarationError
-from pegboard.tools.naming import check_name, fold, humanise, near_duplicate, snake_case, suggest
+from pegboard.tools.naming import check_name, fold, humanise, snake_case, suggest
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_other_names_are_refused_with_the_fix(name: str, says: str) -> None:
         check_name(name, "here")
 
 
-def test_names_a_model_would_confuse_are_near_duplicates() -> None:
-    assert near_duplicate("getUser", ["list_users", "get-user"]) == "get-user"
-    assert near_duplicate("get_user", ["get_user", "get_users"]) is None
+def test_names_a_model_would_confuse_fold_to_the_same() -> None:
+    assert fold("getUser") == fold("get-user") == fold("get_user")
+    assert fold("get_user") != fold("get_users")
 
 
 def test_suggestions_come_likeliest_first_and_at_most_three() -> None:

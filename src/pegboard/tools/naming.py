@@ -51,12 +51,6 @@ def fold(name: str) -> str:
     return name.translate(_SEPARATORS).lower()
 
 
-def near_duplicate(name: str, names: Iterable[str]) -> str | None:
-    """The first other name that a model would confuse with this one."""
-    folded = fold(name)
-    return next((other for other in names if other != name and fold(other) == folded), None)
-
-
 def suggest(name: str, names: Iterable[str], most: int = 3) -> list[str]:
     """The names probably meant: those spelt nearly alike first, then those that contain the other."""
     folded = fold(name[:LONGEST])
