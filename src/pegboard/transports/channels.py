@@ -173,6 +173,11 @@ class LineExchange:
         self._id = request_id
         self.closing = False
 
+    @property
+    def ended(self) -> bool:
+        """Whether the call has its answer, so that its id is free again, though its task may not be done yet."""
+        return self._line is None
+
     async def emit(self, notice: Notice) -> None:
         """Send a notice between the answers of other calls."""
         line = self._line

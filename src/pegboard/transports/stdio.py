@@ -197,7 +197,8 @@ class LineDoor(asyncio.Protocol):
         try:
             if self._draining:
                 raise shutting_down()
-            if request_id in self.calls:
+            running = self.calls.get(request_id)
+            if running is not None and not running[1].ended:
                 raise InvalidRequest(f"The id {request_id!r} is already in flight: use another one")
             made = self._make_call(line, message, method, request_id)
         except Refusal as refusal:
@@ -243,10 +244,13 @@ class LineDoor(asyncio.Protocol):
         task = turns.start(self._loop, conduct(self._handler, call, exchange))
         if not task.done():
             self.calls[request_id] = task, exchange
-            task.add_done_callback(lambda _: self._ended(request_id))
+            task.add_done_callback(lambda _: self._ended(request_id, task))
 
-    def _ended(self, request_id: RequestId) -> None:
-        del self.calls[request_id]
+    def _ended(self, request_id: RequestId, task: asyncio.Task[None]) -> None:
+        # The peer may have used the id again as soon as it had the answer.
+        running = self.calls.get(request_id)
+        if running is not None and running[0] is task:
+            del self.calls[request_id]
         self.balance()
 
     def _take_notice(self, method: str, message: Message) -> None:
