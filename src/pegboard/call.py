@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, NoReturn, Protocol, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, field, structs
@@ -45,11 +45,58 @@ class Notice(Struct, frozen=True):
     params: Mapping[str, Json]
 
 
+class Question(Struct, frozen=True):
+    """Something that only the caller's side knows: what its user says, its model answers, or its roots are."""
+
+    method: str
+    params: Mapping[str, Json]
+
+
+class NeedInput(BaseException):
+    """The caller can be asked only by the answer to its request, so the call ends here and is sent again with answers.
+
+    No Exception, so that a tool's `except Exception` cannot eat it.
+    """
+
+    def __init__(self, asks: Mapping[str, Question]) -> None:
+        super().__init__(", ".join(asks))
+        self.asks = asks
+
+
 class Channel(Protocol):
     """All that a running call may do to its caller."""
 
     async def emit(self, notice: Notice) -> None:
         """Send a notice; waits only while the caller reads too slowly."""
+
+    async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
+        """The result of each question as the caller sends it; NeedInput where it cannot be asked while the call runs."""
+
+    async def close_stream(self, retry_ms: int) -> None:
+        """Let a caller that can come back for the rest hang up meanwhile; nothing is done where it cannot."""
+
+
+class Nobody:
+    """The channel of calls that nobody listens to while they run."""
+
+    __slots__ = ()
+
+    async def emit(self, notice: Notice) -> None:
+        """Say nothing to nobody."""
+
+    async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
+        await ask_by_answer(asks)
+
+    async def close_stream(self, retry_ms: int) -> None:
+        """There is none."""
+
+
+NOBODY = Nobody()
+
+
+async def ask_by_answer(asks: Mapping[str, Question]) -> NoReturn:
+    """How the callers of 2026-07-28 are asked: "servers MUST send server-to-client requests using the MRTR pattern"."""
+    raise NeedInput(asks)
 
 
 class Call(Struct, kw_only=True):
@@ -57,7 +104,9 @@ class Call(Struct, kw_only=True):
 
     `raw` are the arguments as the bytes that came, `tool` what the call is for once that is known, `parsed` its
     arguments once they have been read, `failed` whether its result is an error for the model, `environment` what the
-    program that embeds us hands to its declared tools.
+    program that embeds us hands to its declared tools. A call that is sent again brings `answers` to the questions
+    that ended it the last time, and the `ticket` (requestState) that it was given then. `headers` are those of the HTTP
+    request, where there is one.
     """
 
     method: str
@@ -68,6 +117,9 @@ class Call(Struct, kw_only=True):
     raw: Raw = EMPTY_OBJECT
     params: Raw = EMPTY_OBJECT
     token: ProgressToken | None = None
+    answers: Raw | None = None
+    ticket: str | None = None
+    headers: Mapping[bytes, bytes] | None = None
     environment: Mapping[str, Any] | None = None
     tool: Any = None
     parsed: Any = None
@@ -172,6 +224,85 @@ class Done(Struct, frozen=True):
     metadata: Mapping[str, Any] | None = None
 
 
-Reply: TypeAlias = Done
+class InputRequired(Struct, frozen=True):
+    """The call ended because its caller has to answer questions first; the ticket makes it go on where it was."""
+
+    asks: Mapping[str, Question]
+    ticket: str | None = None
+    boxed: ClassVar[bool] = False
+    metadata: ClassVar[None] = None
+
+    @property
+    def result(self) -> Mapping[str, Json]:
+        """As it is told."""
+        asked = {key: {"method": ask.method, "params": ask.params} for key, ask in self.asks.items()}
+        told: dict[str, Json] = {"resultType": "input_required", "inputRequests": asked}
+        return told if self.ticket is None else {**told, "requestState": self.ticket}
+
+
+class Started(Struct, frozen=True):
+    """The call goes on as a task, which its caller asks after."""
+
+    task: Mapping[str, Json]
+    boxed: ClassVar[bool] = False
+    metadata: ClassVar[None] = None
+
+    @property
+    def result(self) -> Mapping[str, Json]:
+        """As it is told."""
+        return {"resultType": "task", **self.task}
+
+
+class Change(Struct, frozen=True):
+    """Something of a board is not as it was: its list of tools, prompts or resources, or what is behind a URI."""
+
+    kind: Literal["tools", "prompts", "resources", "updated"]
+    uri: str = ""
+
+
+class Changes(Protocol):
+    """The changes of one board, numbered from 1, of which the newest are kept."""
+
+    @property
+    def last(self) -> int:
+        """The number of the newest change; 0 before the first."""
+
+    def publish(self, change: Change) -> int:
+        """Number a change and tell whoever follows."""
+
+    def read(self, after: int) -> Sequence[tuple[int, Change]]:
+        """The changes after that number, each kind and URI once, under the newest number it had.
+
+        Where what followed that number is not kept any more: one change of each list, and none is missed.
+        """
+
+    def watch(self, watcher: Callable[[], object]) -> Callable[[], None]:
+        """Be called soon after each change, from the event loop; returns what ends the watch."""
+
+
+class Filter(Struct, frozen=True, kw_only=True):
+    """Which changes a follower wants to hear of."""
+
+    tools: bool = False
+    prompts: bool = False
+    resources: bool = False
+    uris: frozenset[str] = frozenset()
+
+
+class Follow(Struct, frozen=True):
+    """The call does not end by itself: from here on its caller hears of the board's changes, as its exchange sees fit."""
+
+    changes: Changes
+    filter: Filter
+    boxed: ClassVar[bool] = False
+    metadata: ClassVar[None] = None
+
+    @property
+    def result(self) -> Mapping[str, Json]:
+        """What ends it."""
+        return {}
+
+
+Reply: TypeAlias = Done | InputRequired | Started | Follow
 Handler: TypeAlias = Callable[[Call], Coroutine[Any, Any, Reply]]
 Around: TypeAlias = Callable[[Call, Handler], Coroutine[Any, Any, Reply]]

@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 import msgspec
 from msgspec import Raw, Struct
 
-from pegboard.call import EMPTY_OBJECT, Call, Caller, Done, Handler, Json, Kept, Notice
+from pegboard.call import EMPTY_OBJECT, Call, Caller, Handler, Json, Kept, Notice, Question, ask_by_answer
 from pegboard.protocol.versions import MODERN
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None] | None]
@@ -107,7 +107,7 @@ class Client:
             raw=arguments,
             token=None if progress is None else self._ids,
         )
-        reply: Done = await self._board.handler(call)
+        reply = await self._board.handler(call)
         if not isinstance(reply.result, Kept):
             return reply.result
         # What is kept belongs to the board; its reader gets a copy, as it would from afar.
@@ -122,6 +122,12 @@ class _Direct:
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress
+
+    async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
+        await ask_by_answer(asks)
+
+    async def close_stream(self, retry_ms: int) -> None:
+        """There is none."""
 
     async def emit(self, notice: Notice) -> None:
         if self._progress is not None and notice.method == "notifications/progress":

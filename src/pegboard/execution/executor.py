@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from pegboard.call import EMPTY_OBJECT, Call, Caller, Done, Handler, Json, Kept, Notice
+from pegboard.call import EMPTY_OBJECT, NOBODY, Call, Caller, Handler, Json, Kept, Reply
 from pegboard.catalog.catalog import ToolCatalog
 from pegboard.errors import Refusal, UnknownTool
 from pegboard.execution.context import CancellationToken
@@ -157,7 +157,7 @@ class ToolExecutor:
         call = Call(
             method="tools/call",
             caller=self._caller,
-            channel=_NOBODY,
+            channel=NOBODY,
             id=request.tool_call_id or None,
             name=request.tool_name,
             raw=_arguments_of(request),
@@ -186,16 +186,6 @@ def summarise(records: Iterable[ToolExecutionRecord]) -> dict[str, Any]:
     }
 
 
-class _Nobody:
-    """The channel of calls that nobody listens to while they run."""
-
-    async def emit(self, notice: Notice) -> None:
-        """Say nothing to nobody."""
-
-
-_NOBODY = _Nobody()
-
-
 def _handler_of(catalog: ToolCatalog, limits: Limits) -> Handler:
     def surround(tool: Tool | None, inner: Handler) -> Handler:
         return settle(compose((), tool, inner))
@@ -217,7 +207,7 @@ def _arguments_of(request: ToolCallRequest) -> Raw:
     return Raw(data)
 
 
-def _record_of(request: ToolCallRequest, reply: Done, began: float) -> ToolExecutionRecord:
+def _record_of(request: ToolCallRequest, reply: Reply, began: float) -> ToolExecutionRecord:
     elapsed = _elapsed(began)
     result = reply.result.value if isinstance(reply.result, Kept) else reply.result
     content = tuple(result.get("content", ()))

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from pegboard.call import Done, Json, Kept, Notice
+from pegboard.call import Json, Kept, Notice, Question, Reply, RequestId
 from pegboard.errors import Busy, IdInFlight, InvalidParams, Refusal, ResourceNotFound
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.content import blocks_for
-from pegboard.protocol.versions import FIELDS, LEGACY, NEWEST_LEGACY, trim
+from pegboard.protocol.versions import FIELDS, LEGACY, NEWEST_LEGACY, NOTICES, knows, trim
 
 _encode = msgspec.json.Encoder().encode
 
@@ -50,24 +50,34 @@ class Legacy:
         self._info = info
         self._takes_all = version >= FIELDS["result"]["structuredContent"]
 
-    def result(self, method: str, done: Done) -> bytes:
+    def result(self, method: str, reply: Reply) -> bytes:
         """The result of a (modern) method as JSON, with what the revision knows."""
-        result = done.result
+        result = reply.result
         if not isinstance(result, Kept):
             if method == "tools/call" and self._takes_all and "resultType" not in result:
                 # What calls answer is nearly all that is ever written, and these revisions know every part of it.
-                if done.boxed and "structuredContent" in result:
+                if reply.boxed and "structuredContent" in result:
                     result = {**result, "structuredContent": {"result": result["structuredContent"]}}
                 return _encode(result)
-            return _encode(self._translate(method, result, done))
+            return _encode(self._translate(method, result, boxed=reply.boxed))
         written = result.written.get(self.version)
         if written is None:
-            written = result.written[self.version] = _encode(self._translate(method, result.value, done))
+            written = result.written[self.version] = _encode(self._translate(method, result.value, boxed=reply.boxed))
         return written
 
     def notice(self, notice: Notice) -> bytes:
-        """A notice as a JSON-RPC notification, with what the revision knows."""
+        """A notice as a JSON-RPC notification, with what the revision knows; nothing where it does not have it."""
+        if not knows(NOTICES, notice.method, self.version):
+            return b""
         return jsonrpc.notification(notice.method, trim(notice.method, notice.params, self.version))
+
+    def question(self, request_id: RequestId, question: Question) -> bytes:
+        """A question as the request from server to client that these revisions ask it by."""
+        params = trim(question.method, question.params, self.version)
+        if params.get("mode") == "url":
+            # These revisions name the interaction, so that its end can be told; newer ones have the ticket for that.
+            params = {**params, "elicitationId": str(request_id)}
+        return jsonrpc.request(request_id, question.method, params)
 
     def code(self, refusal: Refusal) -> int:
         """The error code: some were others before 2026-07-28."""
@@ -80,14 +90,14 @@ class Legacy:
         """
         return refusal.status if isinstance(refusal, Busy | IdInFlight) else 200
 
-    def _translate(self, method: str, result: Mapping[str, Json], done: Done) -> Mapping[str, Json]:
+    def _translate(self, method: str, result: Mapping[str, Json], *, boxed: bool) -> Mapping[str, Json]:
         match method:
             case "server/discover":
                 return self._initialized(result)
             case "tools/list":
                 result = {**result, "tools": [_tool(tool, self.version) for tool in result["tools"]]}
             case "tools/call":
-                result = _called(result, done, self.version)
+                result = _called(result, self.version, boxed=boxed)
             case "resources/list" | "resources/templates/list" | "prompts/list":
                 result = _listed(result, self.version)
             case "prompts/get":
@@ -135,9 +145,9 @@ def _box_schema(schema: Mapping[str, Json]) -> Mapping[str, Json]:
     return {**root, "type": "object", "properties": {"result": inner}, "required": ["result"]}
 
 
-def _called(result: Mapping[str, Json], done: Done, version: str) -> Mapping[str, Json]:
+def _called(result: Mapping[str, Json], version: str, *, boxed: bool) -> Mapping[str, Json]:
     changed = dict(result)
-    if done.boxed and "structuredContent" in changed:
+    if boxed and "structuredContent" in changed:
         changed["structuredContent"] = {"result": changed["structuredContent"]}
     content = changed.get("content")
     if isinstance(content, list):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import UNSET, Struct
 
-from pegboard.call import Done, Json, Kept, Notice, ProgressToken
+from pegboard.call import Json, Kept, Notice, ProgressToken, Reply
 from pegboard.errors import HeaderMismatch, InvalidParams, Refusal, UnsupportedVersion
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import NOTHING
@@ -63,9 +63,9 @@ class Modern:
         self._meta = {PREFIX + "serverInfo": info}
         self._open = b'{"resultType":"complete","_meta":' + _encode(self._meta)
 
-    def result(self, method: str, done: Done) -> bytes:
+    def result(self, method: str, reply: Reply) -> bytes:
         """A result as JSON."""
-        result = done.result
+        result = reply.result
         if not isinstance(result, Kept):
             return self._complete(result)
         written = result.written.get(MODERN)

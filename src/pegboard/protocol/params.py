@@ -20,7 +20,10 @@ class Params(Struct, gc=False):
     name: str | UnsetType = UNSET
     uri: str | UnsetType = UNSET
     cursor: str | UnsetType = UNSET
+    task: str | UnsetType = field(name="taskId", default=UNSET)
     arguments: Raw = NOTHING
+    answers: Raw = field(name="inputResponses", default=NOTHING)
+    ticket: str | UnsetType = field(name="requestState", default=UNSET)
     meta: Raw = field(name="_meta", default=NOTHING)
 
 
@@ -53,19 +56,24 @@ def read_params(body: bytes, message: Message) -> Params:
             raise _wrong_member(bytes(message.params)) from None
         if params.name is not UNSET:
             count += 4
-        if params.uri is not UNSET:
-            count += 4
-        if params.cursor is not UNSET:
-            count += 4
         if params.arguments is not NOTHING:
             count += 2 + bytes(params.arguments).count(QUOTE)
         if params.meta is not NOTHING:
             count += 2 + bytes(params.meta).count(QUOTE)
-    if body.count(QUOTE) != marks(message) + count:
+    count += marks(message)
+    found = body.count(QUOTE)
+    if found != count and found != count + _seldom(params):
         key = repeated_member(body, "params", "_meta")
         if key is not None:
             raise InvalidRequest(f"{key[:60]!r} comes twice in one object")
     return params
+
+
+def _seldom(params: Params) -> int:
+    """How many quotation marks those members take that few requests have."""
+    members = (params.uri, params.cursor, params.task, params.ticket)
+    count = 4 * sum(member is not UNSET for member in members)
+    return count if params.answers is NOTHING else count + 2 + bytes(params.answers).count(QUOTE)
 
 
 def read_meta(raw: bytes) -> Meta:
@@ -102,7 +110,7 @@ def read_object(raw: Raw, what: str) -> Mapping[str, Json]:
 
 def _wrong_member(raw: bytes) -> InvalidParams:
     value = decode_json(raw)
-    for name in ("name", "uri", "cursor"):
+    for name in ("name", "uri", "cursor", "taskId", "requestState"):
         if name in value and not isinstance(value[name], str):
             return InvalidParams(f"params.{name} must be a string")
     return InvalidParams("params cannot be read")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from pegboard.call import Done, Json, Notice
+from pegboard.call import Json, Notice, Reply
 from pegboard.errors import Refusal
 from pegboard.protocol.legacy import Legacy
 from pegboard.protocol.modern import Modern
@@ -17,9 +17,10 @@ class Tongue(Protocol):
 
     version: str
 
-    def result(self, method: str, done: Done) -> bytes: ...
+    def result(self, method: str, reply: Reply) -> bytes: ...
 
-    def notice(self, notice: Notice) -> bytes: ...
+    def notice(self, notice: Notice) -> bytes:
+        """The notice as a message; nothing where the revision does not have it."""
 
     def code(self, refusal: Refusal) -> int: ...
 

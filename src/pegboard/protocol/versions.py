@@ -33,6 +33,13 @@ METHODS: Final[Mapping[str, tuple[str, str]]] = {
     "prompts/list": _ALL,
     "prompts/get": _ALL,
     "completion/complete": _ALL,
+    "logging/setLevel": _LEGACY_ONLY,
+    "resources/subscribe": _LEGACY_ONLY,
+    "resources/unsubscribe": _LEGACY_ONLY,
+    "subscriptions/listen": _MODERN_ONLY,
+    "tasks/get": _MODERN_ONLY,
+    "tasks/update": _MODERN_ONLY,
+    "tasks/cancel": _MODERN_ONLY,
 }
 """First and last revision that has the method, of those this server implements."""
 
@@ -40,6 +47,12 @@ NOTICES: Final[Mapping[str, tuple[str, str]]] = {
     "notifications/initialized": _LEGACY_ONLY,
     "notifications/cancelled": _ALL,
     "notifications/progress": _ALL,
+    "notifications/message": _ALL,
+    "notifications/tools/list_changed": _ALL,
+    "notifications/prompts/list_changed": _ALL,
+    "notifications/resources/list_changed": _ALL,
+    "notifications/resources/updated": _ALL,
+    "notifications/subscriptions/acknowledged": _MODERN_ONLY,
 }
 
 KNOWN: Final[Mapping[str, frozenset[str]]] = {
@@ -50,7 +63,14 @@ KNOWN: Final[Mapping[str, frozenset[str]]] = {
 }
 """The methods of each revision."""
 
-NAMED: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED: Final[Mapping[str, str]] = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
 """The member of params that says what a method is about."""
 
 FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -66,6 +86,8 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "capabilities": {"completions": "2025-03-26", "extensions": MODERN},
     "result": {"structuredContent": "2025-06-18", "resultType": MODERN, "ttlMs": MODERN, "cacheScope": MODERN},
     "notifications/progress": {"message": "2025-03-26"},
+    "elicitation/create": {"mode": "2025-11-25"},
+    "sampling/createMessage": {"tools": "2025-11-25", "toolChoice": "2025-11-25"},
     "implementation": {
         "title": "2025-06-18",
         "icons": "2025-11-25",

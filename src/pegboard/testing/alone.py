@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from pegboard.call import Around, Call, Caller, Done, Json, Kept, Notice
+from pegboard.call import NOBODY, Around, Call, Caller, Done, Json, Kept
 from pegboard.execution.hooks import Middleware, check_middleware
 from pegboard.execution.pipeline import Attachment, compose
 from pegboard.protocol.versions import MODERN
@@ -30,11 +30,6 @@ class Run(Struct, frozen=True):
         """The text blocks of the result, one after the other."""
         blocks = () if self.result is None else self.result["content"]
         return "\n".join(block["text"] for block in blocks if block["type"] == "text")
-
-
-class _Silent:
-    async def emit(self, notice: Notice) -> None:
-        """Nobody listens."""
 
 
 def make_call(
@@ -65,7 +60,7 @@ def make_call(
             session=session,
             client={"name": client, "version": "0"},
         ),
-        channel=_Silent(),
+        channel=NOBODY,
         id=1,
         name=name,
         raw=Raw(msgspec.json.encode(arguments or {})),

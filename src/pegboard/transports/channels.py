@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
-from pegboard.call import Call, Channel, Handler, Notice, Reply, RequestId
-from pegboard.errors import Busy, InternalFailure, Refusal
+from pegboard.call import Call, Channel, Handler, Json, Notice, Question, Reply, RequestId, ask_by_answer
+from pegboard.errors import Busy, InternalFailure, InvalidRequest, Refusal
 from pegboard.protocol import jsonrpc, sse
 from pegboard.protocol.tongue import Tongue
 from pegboard.transports.door import Answer, Headers, Sink
@@ -78,7 +79,10 @@ class HttpExchange:
         sink = self._sink
         if sink is None or not self._accepts.stream:
             return
-        said = sse.event(self._tongue.notice(notice))
+        said = self._tongue.notice(notice)
+        if not said:
+            return
+        said = sse.event(said)
         if not self.streaming:
             self._open(sink)
         if sink.write(said):
@@ -88,6 +92,12 @@ class HttpExchange:
         except ConnectionError:
             # That ends the stream, not the call: whether it goes on without a listener is for its revision to say.
             self._sink = None
+
+    async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
+        await ask_by_answer(asks)
+
+    async def close_stream(self, retry_ms: int) -> None:
+        """Nothing is done: a stream of this revision cannot be come back to."""
 
     def keep_alive(self) -> None:
         """Show a waiting client, and the proxies between, that the call lives."""
@@ -180,10 +190,16 @@ class LineExchange:
 
     async def emit(self, notice: Notice) -> None:
         """Send a notice between the answers of other calls."""
-        line = self._line
-        if line is not None:
-            line.write(self._tongue.notice(notice))
+        line, said = self._line, self._tongue.notice(notice)
+        if line is not None and said:
+            line.write(said)
             await line.drain()
+
+    async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
+        await ask_by_answer(asks)
+
+    async def close_stream(self, retry_ms: int) -> None:
+        """Nothing is done: the line is shared."""
 
     def finish(self, method: str, reply: Reply) -> None:
         self._end(jsonrpc.answer(self._id, self._tongue.result(method, reply)))
@@ -217,6 +233,12 @@ class Batched:
 
     async def emit(self, notice: Notice) -> None:
         """Nothing is sent: a batch is answered by one array."""
+
+    async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
+        raise InvalidRequest("This call asks its caller something, which a batch has no room for: send it by itself")
+
+    async def close_stream(self, retry_ms: int) -> None:
+        """There is none."""
 
     def keep_alive(self) -> None:
         """Nothing is sent, likewise."""

@@ -168,7 +168,7 @@ class HttpEndpoint:
         mcp.check_mirror(head.headers, method, about)
         check_method(method, MODERN)
         exchange = HttpExchange(sink, self._modern, request_id, extra, accepts)
-        call = make_call(method, request_id, about, message, params, caller, exchange, token)
+        call = make_call(method, request_id, about, message, params, caller, exchange, token, head.headers)
         self._admit(exchange)
         return self._run_modern(call, exchange, sink)
 

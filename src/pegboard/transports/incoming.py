@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -79,7 +80,7 @@ def subject(method: str, params: Params) -> str:
     member = NAMED.get(method)
     if member is None:
         return ""
-    value = params.name if member == "name" else params.uri
+    value = params.name if member == "name" else params.uri if member == "uri" else params.task
     if value is UNSET:
         raise InvalidParams(f"params.{member} is missing: {method} needs to know which one")
     return value
@@ -94,9 +95,10 @@ def make_call(
     caller: Caller,
     channel: Channel,
     token: ProgressToken | None,
+    headers: Mapping[bytes, bytes] | None = None,
 ) -> Call:
     """The call that a request makes."""
-    return Call(
+    call = Call(
         method=method,
         caller=caller,
         channel=channel,
@@ -105,7 +107,13 @@ def make_call(
         raw=EMPTY_OBJECT if params.arguments is NOTHING else params.arguments,
         params=message.params,
         token=token,
+        headers=headers,
     )
+    if params.answers is not NOTHING:
+        call.answers = params.answers
+    if params.ticket is not UNSET:
+        call.ticket = params.ticket
+    return call
 
 
 def cancelled_id(message: Message) -> RequestId | None:
