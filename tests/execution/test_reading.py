@@ -139,6 +139,7 @@ async def test_a_resource_larger_than_the_limit_is_not_sent() -> None:
         await ask(board, "resources/read", "x://much")
 
 
+@pytest.mark.requirement("modern/resources/uri-scheme", "legacy/resources/uri-scheme")
 @pytest.mark.parametrize(
     ("uri", "wrong"),
     [
@@ -163,6 +164,7 @@ def test_a_uri_that_is_taken_is_refused() -> None:
         board.resource("x://a")(lambda: "two")
 
 
+@pytest.mark.requirement("modern/resources/no-traversal")
 async def test_the_files_of_a_folder_are_read_and_nothing_outside_it(tmp_path: Path) -> None:
     (tmp_path / "docs" / "deep").mkdir(parents=True)
     (tmp_path / "docs" / "deep" / "a.md").write_text("inside")
@@ -270,6 +272,7 @@ async def test_completions_come_from_the_type_or_from_a_function() -> None:
         await completed("size", "x")
 
 
+@pytest.mark.requirement("modern/completion/hundred")
 async def test_no_more_than_a_hundred_completions_are_told() -> None:
     board = Board()
     board.resource("x://{name}")(lambda name: name)
@@ -281,6 +284,7 @@ async def test_no_more_than_a_hundred_completions_are_told() -> None:
     assert told["completion"]["hasMore"]
 
 
+@pytest.mark.requirement("modern/completion/inputs-validated", "legacy/completion/inputs-validated")
 @pytest.mark.parametrize("params", [{}, {"ref": {"type": "ref/other"}}, {"ref": 1, "argument": {}}])
 async def test_a_malformed_completion_is_refused(params: dict[str, Any]) -> None:
     with pytest.raises(InvalidParams, match="needs ref"):

@@ -137,6 +137,7 @@ async def test_a_result_that_cannot_be_sent_is_a_failure_with_an_id(caplog: pyte
     assert "stuck" in caplog.text
 
 
+@pytest.mark.requirement("modern/tools/inputs-validated", "legacy/tools/inputs-validated")
 async def test_arguments_that_do_not_fit_never_reach_the_tool() -> None:
     board, ran = Board(), []
 

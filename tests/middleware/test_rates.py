@@ -111,6 +111,7 @@ async def test_a_process_keeps_a_bounded_number_of_accounts_and_forgets_those_th
 # -- the middleware ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("modern/tools/rate-limited", "legacy/tools/rate-limited")
 async def test_a_call_over_the_limit_is_refused_with_the_time_to_come_back() -> None:
     board, ran = Board(), []
 

@@ -163,6 +163,7 @@ async def connect(version: str) -> Client:
 EVERY = pytest.mark.parametrize("version", REVISIONS)
 
 
+@pytest.mark.requirement("legacy/lifecycle/initialize-answered")
 @pytest.mark.parametrize("version", REVISIONS[:-1])
 async def test_the_answer_to_initialize(version: str) -> None:
     client = await connect(version)
@@ -173,12 +174,14 @@ async def test_the_answer_to_initialize(version: str) -> None:
     assert set(result["capabilities"]) <= {"tools"}
 
 
+@pytest.mark.requirement("legacy/ping/answered")
 @pytest.mark.parametrize("version", REVISIONS[:-1])
 async def test_the_answer_to_ping_is_empty(version: str) -> None:
     client = await connect(version)
     assert await client.result(client.ask("ping")) == {}
 
 
+@pytest.mark.requirement("modern/versioning/discover")
 async def test_the_answer_to_discover() -> None:
     client = await connect(MODERN)
     result = await client.result(client.ask("server/discover"))
@@ -209,6 +212,13 @@ async def test_a_list_of_tools(version: str) -> None:
     )
 
 
+@pytest.mark.requirement(
+    "modern/base/jsonrpc",
+    "legacy/base/jsonrpc",
+    "modern/base/result-member",
+    "legacy/base/result-member",
+    "modern/base/result-type",
+)
 @EVERY
 @pytest.mark.parametrize("tool", ["everything", "number", "text", "nothing", "sorry"])
 async def test_the_result_of_a_call(version: str, tool: str) -> None:
@@ -225,6 +235,7 @@ async def test_the_result_of_a_call(version: str, tool: str) -> None:
     assert result.get("structuredContent") == (structured if version in NEWER else None)
 
 
+@pytest.mark.requirement("modern/base/notification-without-id", "legacy/base/notification-without-id")
 @EVERY
 async def test_a_progress_notice(version: str) -> None:
     client = await connect(version)
@@ -239,6 +250,12 @@ async def test_a_progress_notice(version: str) -> None:
         client.check_result(messages[-1]["result"])
 
 
+@pytest.mark.requirement(
+    "modern/base/error-form",
+    "legacy/base/error-form",
+    "modern/base/error-code-integer",
+    "legacy/base/error-code-integer",
+)
 @EVERY
 async def test_errors(version: str) -> None:
     client = await connect(version)

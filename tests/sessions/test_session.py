@@ -34,6 +34,7 @@ def work() -> asyncio.Task[None]:
     return asyncio.ensure_future(wait())
 
 
+@pytest.mark.requirement("legacy/http/session-id-visible")
 def test_an_id_is_32_hexadecimal_digits_and_no_two_are_alike() -> None:
     sessions = Sessions(Limits())
     found = {start(sessions).caller.session for _ in range(100)}

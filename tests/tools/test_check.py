@@ -42,6 +42,7 @@ def test_every_dialect_we_name_is_read(dialect: str) -> None:
     check_schema({"$schema": f"{dialect}#", **with_property({"type": "integer"})}, "tool")
 
 
+@pytest.mark.requirement("modern/base/dialect-unknown", "legacy/base/dialect-unknown", "modern/base/ref-never-fetched")
 @pytest.mark.parametrize(
     ("schema", "where", "fix"),
     [

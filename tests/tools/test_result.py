@@ -235,6 +235,7 @@ def test_a_declared_value_is_structured_as_it_is_and_said_to_be_boxed(schema: An
     assert done.boxed is boxed is is_boxed(schema)
 
 
+@pytest.mark.requirement("modern/tools/output-conforms", "legacy/tools/output-conforms")
 @pytest.mark.parametrize(
     ("schema", "value", "path", "message"),
     [

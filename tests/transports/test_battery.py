@@ -322,6 +322,7 @@ async def test_a_header_that_identifies_comes_once_or_not_at_all(name: str) -> N
         assert await one.is_alive()
 
 
+@pytest.mark.requirement("modern/headers/case-insensitive-names")
 async def test_names_of_headers_have_no_case_and_values_no_space_around_them() -> None:
     async with house() as one:
         raw = one.call("echo", {"text": "x"}, mcp_name="  echo  ")
@@ -329,6 +330,7 @@ async def test_names_of_headers_have_no_case_and_values_no_space_around_them() -
         assert (await one.ask(raw.replace(b"mcp-method", b"MCP-METHOD"))).status == 200
 
 
+@pytest.mark.requirement("modern/headers/match")
 @pytest.mark.parametrize(
     ("headers", "code"),
     [
@@ -387,6 +389,7 @@ async def test_a_page_that_is_allowed_may_ask_send_and_read() -> None:
         assert "Mcp-Session-Id" in reply.headers["access-control-expose-headers"]
 
 
+@pytest.mark.requirement("modern/tools/outputs-sanitized", "legacy/tools/outputs-sanitized")
 @pytest.mark.parametrize("tool", ["fail", "leave", "surrogate", "endless"])
 async def test_a_tool_that_fails_is_answered_once_and_its_secret_stays(tool: str) -> None:
     async with house() as one:
@@ -422,6 +425,12 @@ async def test_whatever_a_tool_is_given_it_is_answered(arguments: str) -> None:
 # -- streams, leaving, silence -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement(
+    "modern/progress/increases",
+    "legacy/progress/increases",
+    "modern/progress/token-of-the-request",
+    "legacy/progress/token-of-the-request",
+)
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_progress_increases_and_the_answer_is_the_last_event(era: str) -> None:
     async with house() as one:
@@ -453,6 +462,7 @@ async def test_an_event_reaches_the_client_while_its_call_still_waits() -> None:
         assert b'"result"' in heard
 
 
+@pytest.mark.requirement("modern/progress/token-of-the-request")
 async def test_without_a_token_nothing_is_said_before_the_answer() -> None:
     async with house() as one:
         reply = await one.ask(one.call("count", {"to": 3}))
@@ -470,6 +480,7 @@ async def test_the_form_of_the_answer_is_the_one_that_is_taken(accept: str, kind
             assert reply.json["id"] == 1
 
 
+@pytest.mark.requirement("modern/http/disconnect-cancels")
 async def test_a_modern_client_that_hangs_up_cancels_its_call_within_a_second() -> None:
     async with house() as one:
         line = await one.connect()
@@ -564,6 +575,7 @@ async def test_the_same_bytes_in_any_pieces_are_the_same_request() -> None:
         await writer.wait_closed()
 
 
+@pytest.mark.requirement("modern/http/version-header-unsupported", "legacy/http/version-header-400")
 async def test_an_unknown_version_is_told_the_known_ones_in_both_eras() -> None:
     async with house() as one:
         raw = one.post(request("tools/list", {"_meta": envelope("v999")}), mirror("tools/list", version="v999"))

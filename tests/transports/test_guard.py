@@ -112,6 +112,9 @@ def test_the_origin_that_a_request_is_sent_to_is_welcome(origin: str, host: str)
     assert status(Guard(), head(host, origin)) == 200
 
 
+@pytest.mark.requirement(
+    "modern/http/origin-checked", "legacy/http/origin-checked", "modern/http/origin-403", "legacy/http/origin-403"
+)
 @pytest.mark.parametrize(
     "origin",
     [

@@ -107,6 +107,7 @@ async def test_who_calls_is_what_the_envelope_says() -> None:
     assert (first.token, second.token) == (7, "8")
 
 
+@pytest.mark.requirement("modern/base/stateless")
 async def test_what_one_client_says_of_itself_is_not_taken_for_another() -> None:
     door = Door()
     for number in range(3):
@@ -115,12 +116,14 @@ async def test_what_one_client_says_of_itself_is_not_taken_for_another() -> None
     assert [call.caller.client["name"] for call in door.probe.calls] == ["client 0", "client 1", "client 0"]
 
 
+@pytest.mark.requirement("modern/base/result-id")
 async def test_ids_are_echoed_as_they_came() -> None:
     door = Door()
     for request_id in (0, -1, 10**30, "", "1", "ü"):
         assert (await door.modern(request_id=request_id).response()).json["id"] == request_id
 
 
+@pytest.mark.requirement("modern/http/one-endpoint")
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
 async def test_the_endpoint_answers_with_and_without_a_slash(path: str) -> None:
     assert (await Door().modern(path=path).response()).status == 200
@@ -182,6 +185,14 @@ BODIES: list[tuple[str, bytes, int, Any]] = [
 ]
 
 
+@pytest.mark.requirement(
+    "modern/base/request-id",
+    "legacy/base/request-id",
+    "modern/base/error-id",
+    "legacy/base/error-id",
+    "modern/http/utf-8",
+    "legacy/http/utf-8",
+)
 @pytest.mark.parametrize("era", ["modern", "legacy", "neither"])
 @pytest.mark.parametrize(("body", "code", "request_id"), [row[1:] for row in BODIES], ids=[row[0] for row in BODIES])
 async def test_a_bad_body_is_refused_alike_in_both_eras(era: str, body: bytes, code: int, request_id: Any) -> None:
@@ -251,6 +262,7 @@ async def test_a_strange_path_is_told_where_the_endpoint_is() -> None:
     assert "/mcp" in response.error
 
 
+@pytest.mark.requirement("legacy/http/version-header-400", "legacy/http/notification-refused")
 @pytest.mark.parametrize("version", ["v999", "2024-01-01", "2026-07-29", "", "2025-11-25 "])
 async def test_a_version_header_that_we_do_not_serve_is_answered_with_those_we_do(version: str) -> None:
     door = Door()
@@ -266,6 +278,7 @@ async def test_a_version_header_that_we_do_not_serve_is_answered_with_those_we_d
 # -- bad input, modern -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("modern/base/envelope-required", "modern/base/envelope-required-400")
 @pytest.mark.parametrize(
     ("params", "text"),
     [
@@ -283,6 +296,7 @@ async def test_a_modern_request_without_its_envelope_is_invalid_params(params: A
     assert text in (await refused(door, visit, 400, -32602)).error
 
 
+@pytest.mark.requirement("modern/versioning/unsupported", "modern/http/version-header-unsupported")
 async def test_an_unsupported_version_in_header_and_body_is_told_those_we_speak() -> None:
     door = Door()
     visit = door.send(request("tools/list", {"_meta": envelope("v999.0.0")}), mirror("tools/list", version="v999.0.0"))
@@ -314,6 +328,13 @@ MISMATCHES: list[tuple[str, dict[str, str | None]]] = [
 ]
 
 
+@pytest.mark.requirement(
+    "modern/http/version-header-mismatch",
+    "modern/http/version-header-missing",
+    "modern/headers/match",
+    "modern/headers/mismatch-400",
+    "modern/headers/standard-required",
+)
 @pytest.mark.parametrize("headers", [row[1] for row in MISMATCHES], ids=[row[0] for row in MISMATCHES])
 async def test_headers_and_body_have_to_agree(headers: dict[str, str | None]) -> None:
     door = Door()
@@ -322,10 +343,12 @@ async def test_headers_and_body_have_to_agree(headers: dict[str, str | None]) ->
     assert not [call for call in door.probe.calls if call.method == "tools/call"]
 
 
+@pytest.mark.requirement("modern/headers/base64-decoded")
 async def test_a_name_in_base64_is_compared_once_decoded() -> None:
     assert (await Door().call("echo", headers={"mcp-name": coded("echo")}).response()).status == 200
 
 
+@pytest.mark.requirement("modern/http/method-404")
 @pytest.mark.parametrize(
     "method",
     ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "unknown/method", ""],
@@ -346,12 +369,14 @@ async def test_an_unknown_tool_is_invalid_params() -> None:
     await refused(door, door.call("nope"), 400, -32602)
 
 
+@pytest.mark.requirement("modern/http/message-directions")
 async def test_a_modern_client_sends_no_responses() -> None:
     door = Door()
     visit = door.send(b'{"jsonrpc":"2.0","id":1,"result":{}}', {"mcp-protocol-version": MODERN})
     await refused(door, visit, 400, -32600)
 
 
+@pytest.mark.requirement("modern/http/notification-202", "modern/base/notification-unanswered")
 async def test_a_modern_notification_is_accepted_with_nothing_to_say() -> None:
     response = await Door().send(notification("notifications/cancelled"), {"mcp-protocol-version": MODERN}).response()
     assert (response.status, response.body) == (202, b"")
@@ -378,6 +403,7 @@ async def test_a_modern_delete_has_no_session_to_end() -> None:
 # -- the guard stands before all of it ---------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("modern/http/origin-403", "modern/http/origin-checked")
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "OPTIONS"])
 @pytest.mark.parametrize(
     ("headers", "status"),
@@ -426,6 +452,7 @@ async def test_a_page_that_is_allowed_reads_every_answer_and_the_session() -> No
 # -- progress ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("modern/http/answer-form", "modern/http/notices-of-the-request")
 async def test_the_first_notice_opens_a_stream_that_the_answer_ends() -> None:
     response = await Door().call("steps", meta={"progressToken": "t"}).response()
     assert (response.status, response.content_type) == (200, "text/event-stream")
@@ -442,6 +469,7 @@ async def test_the_first_notice_opens_a_stream_that_the_answer_ends() -> None:
     assert last["result"]["resultType"] == "complete"
 
 
+@pytest.mark.requirement("legacy/http/answer-form")
 @pytest.mark.parametrize("version", sorted(LEGACY))
 async def test_a_legacy_call_tells_its_progress_on_the_stream_of_its_post(version: str) -> None:
     session = await Door().open_session(version)
@@ -453,6 +481,7 @@ async def test_a_legacy_call_tells_its_progress_on_the_stream_of_its_post(versio
     assert (first["params"]["progressToken"], last["id"]) == (5, 1)
 
 
+@pytest.mark.requirement("modern/http/answer-form", "legacy/http/answer-form")
 async def test_a_call_that_says_nothing_before_its_answer_is_answered_by_json() -> None:
     session = await Door().open_session()
     for visit in (Door().call("echo", meta={"progressToken": 1}), session.call("echo", token=1)):
@@ -543,6 +572,9 @@ async def test_a_silent_call_of_one_who_takes_no_stream_stays_silent() -> None:
 # -- leaving and cancelling --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement(
+    "modern/http/disconnect-cancels", "modern/http/cancelled-silent", "modern/cancellation/disconnect"
+)
 @pytest.mark.parametrize("tool", ["slow", "chatty"])
 async def test_a_modern_client_that_leaves_has_cancelled_its_call(tool: str) -> None:
     door = Door()
@@ -606,6 +638,7 @@ async def test_a_cancelled_call_of_one_who_takes_no_stream_ends_with_nothing() -
     assert (response.status, response.body) == (202, b"")
 
 
+@pytest.mark.requirement("legacy/cancellation/late")
 @pytest.mark.parametrize(
     "params", [None, {}, {"requestId": 8}, {"requestId": "7"}, {"requestId": []}, {"requestId": None}]
 )
@@ -632,6 +665,7 @@ async def test_one_session_does_not_cancel_the_calls_of_another() -> None:
 # -- sessions ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("legacy/lifecycle/version-agreed")
 @ALL_LEGACY
 async def test_initialize_agrees_on_the_revision_and_opens_a_session(version: str) -> None:
     response = await Door().initialize(version)
@@ -641,6 +675,7 @@ async def test_initialize_agrees_on_the_revision_and_opens_a_session(version: st
     assert ("title" in response.json["result"]["serverInfo"]) is (version >= "2025-06-18")
 
 
+@pytest.mark.requirement("legacy/lifecycle/version-offered")
 @pytest.mark.parametrize("version", ["2026-07-28", "2099-01-01", "nonsense"])
 async def test_initialize_with_another_revision_is_answered_with_our_newest(version: str) -> None:
     response = await Door().initialize(version)
@@ -659,6 +694,7 @@ async def test_initialize_without_its_params_opens_nothing(params: Any) -> None:
     assert len(door.endpoint.sessions) == 0
 
 
+@pytest.mark.requirement("legacy/lifecycle/initialize-first")
 @pytest.mark.parametrize("body", [request("tools/list"), request("ping"), notification("notifications/initialized")])
 async def test_a_legacy_message_without_a_session_is_told_to_initialize(body: bytes) -> None:
     door = Door()
@@ -689,6 +725,7 @@ async def test_the_session_is_named_on_every_answer() -> None:
         assert (await visit.response()).headers["mcp-session-id"] == session.id
 
 
+@pytest.mark.requirement("legacy/http/session-ended-404")
 async def test_a_session_ends_by_delete_and_is_not_found_afterwards() -> None:
     door = Door()
     session, other = await door.open_session(), await door.open_session()
@@ -714,6 +751,7 @@ async def test_delete_cancels_the_calls_of_the_session() -> None:
     assert not door.endpoint.calls
 
 
+@pytest.mark.requirement("legacy/http/session-ended-404")
 async def test_a_session_expires_half_an_hour_after_its_last_use() -> None:
     door = Door()
     now = 0.0
@@ -743,6 +781,7 @@ def handshake() -> dict[str, Any]:
     return {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 
 
+@pytest.mark.requirement("legacy/lifecycle/version-respected")
 @ALL_LEGACY
 async def test_results_have_the_fields_of_the_session_s_revision(version: str) -> None:
     session = await Door().open_session(version)
@@ -787,6 +826,7 @@ async def test_an_error_in_a_session_is_an_answer_and_the_session_goes_on(method
     assert not door.endpoint.calls
 
 
+@pytest.mark.requirement("legacy/http/notification-202")
 async def test_a_response_from_a_legacy_client_is_accepted() -> None:
     session = await Door().open_session()
     response = await session.send(b'{"jsonrpc":"2.0","id":1,"result":{}}').response()
@@ -807,6 +847,7 @@ async def test_an_id_in_flight_is_refused_and_the_first_call_is_answered() -> No
     assert (await session.call("echo", 7).response()).status == 200
 
 
+@pytest.mark.requirement("legacy/base/result-id")
 async def test_1_and_the_text_1_are_two_ids() -> None:
     door = Door()
     session = await door.open_session()

@@ -34,6 +34,7 @@ def shared(request: pytest.FixtureRequest) -> Iterator[StdioChild]:
 # -- the modern era --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("modern/base/base-supported", "modern/versioning/discover")
 def test_a_modern_client_discovers_lists_and_calls_without_a_handshake(shared: StdioChild) -> None:
     found = shared.request("server/discover", modern())["result"]
     assert found["resultType"] == "complete"
@@ -50,6 +51,7 @@ def test_a_modern_client_has_no_ping(shared: StdioChild) -> None:
     assert shared.request("ping", modern())["error"]["code"] == -32601
 
 
+@pytest.mark.requirement("modern/versioning/unsupported")
 def test_a_revision_we_do_not_speak_is_refused_with_those_we_do(shared: StdioChild) -> None:
     params = {"_meta": {**modern()["_meta"], "io.modelcontextprotocol/protocolVersion": "2031-01-01"}}
     error = shared.request("tools/list", params)["error"]
@@ -73,6 +75,7 @@ def test_nothing_is_told_to_a_caller_that_did_not_ask(shared: StdioChild) -> Non
     assert len(shared.messages) == before + 1
 
 
+@pytest.mark.requirement("modern/base/result-id", "modern/stdio/lines")
 def test_ids_come_back_as_they_were_sent(shared: StdioChild) -> None:
     for request_id in ("a string", "7", 7, 0, -3, "", 2**60, 'quoted "id"\n', "日本"):
         answer = shared.answer(shared.start_call("add", a=1, b=1, as_id=request_id))
@@ -83,6 +86,7 @@ def test_ids_come_back_as_they_were_sent(shared: StdioChild) -> None:
 # -- the legacy era --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("legacy/base/base-supported", "legacy/lifecycle/version-agreed", "legacy/ping/answered")
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 def test_a_legacy_client_shakes_hands_lists_calls_and_pings(shared: StdioChild, version: str) -> None:
     answer = shared.initialize(version)["result"]
@@ -97,6 +101,7 @@ def test_a_legacy_client_shakes_hands_lists_calls_and_pings(shared: StdioChild, 
     assert ("structuredContent" in called) == (version >= "2025-06-18")
 
 
+@pytest.mark.requirement("legacy/lifecycle/initialize-first")
 def test_a_legacy_request_before_the_handshake_is_told_what_to_do() -> None:
     with StdioChild() as child:
         for method, params in (("tools/list", None), ("tools/call", {"name": "add"}), ("server/discover", None)):
@@ -117,6 +122,7 @@ def test_both_eras_share_one_pipe(shared: StdioChild) -> None:
     assert shared.request("tools/list", modern())["result"]["resultType"] == "complete"
 
 
+@pytest.mark.requirement("legacy/lifecycle/version-offered")
 def test_an_unknown_revision_is_answered_with_our_newest_legacy_one(shared: StdioChild) -> None:
     assert shared.initialize("2031-01-01")["result"]["protocolVersion"] == "2025-11-25"
 
@@ -163,6 +169,7 @@ def test_an_id_in_flight_is_refused_and_its_call_goes_on(shared: StdioChild) -> 
     shared.messages.clear()
 
 
+@pytest.mark.requirement("modern/stdio/cancelled-silent")
 @pytest.mark.parametrize("tool", ["hold", "hold_thread"])
 def test_a_cancelled_call_is_not_answered(shared: StdioChild, tool: str) -> None:
     request_id = shared.start_call(tool, key=f"cancel-{tool}")
@@ -178,6 +185,7 @@ def test_a_cancelled_call_is_not_answered(shared: StdioChild, tool: str) -> None
     shared.messages.clear()
 
 
+@pytest.mark.requirement("modern/stdio/cancelled-silent", "modern/progress/stops")
 def test_a_thread_that_goes_on_after_its_call_was_cancelled_is_not_heard(shared: StdioChild) -> None:
     request_id = shared.start_call("chatter", key="chatter", token="chat")
     shared.call("begun", key="chatter")
@@ -187,6 +195,7 @@ def test_a_thread_that_goes_on_after_its_call_was_cancelled_is_not_heard(shared:
     assert "chat" not in {message.get("params", {}).get("progressToken") for message in shared.messages}
 
 
+@pytest.mark.requirement("modern/cancellation/late")
 @pytest.mark.parametrize("params", [{}, {"requestId": None}, {"requestId": 424242}, {"requestId": [1]}])
 def test_a_cancellation_of_nothing_is_ignored(shared: StdioChild, params: dict[str, Any]) -> None:
     shared.notify("notifications/cancelled", params)
@@ -198,6 +207,7 @@ def test_a_cancellation_of_nothing_is_ignored(shared: StdioChild, params: dict[s
 # -- the wire is ours ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("modern/stdio/stdout-clean", "legacy/stdio/stdout-clean")
 @pytest.mark.parametrize("how", ["print", "system", "fd", "c", "original"])
 def test_what_a_tool_writes_to_stdout_goes_to_stderr(shared: StdioChild, how: str) -> None:
     before = len(shared.messages)
