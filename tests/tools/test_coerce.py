@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pegboard.tools import coerce, walk
+from pegboard.tools import coerce, repairs, walk
 from pegboard.tools.check import Validator, check_schema
 from pegboard.tools.coerce import Repairer
 from pegboard.tools.nodes import Graph
@@ -79,7 +79,7 @@ def test_strict_reports_every_slip_and_changes_nothing(call: Sloppy) -> None:
 
 def test_every_documented_code_is_shown_by_the_table() -> None:
     shown = {code for call in CALLS if call.becomes is not REFUSED for code in call.codes}
-    told = set(walk._SAYINGS)
+    told = set(repairs.SAYINGS)
     assert told - shown == {"null_replaced_by_default"}
     assert all(code in (coerce.__doc__ or "") for code in told | shown)
 

@@ -68,6 +68,12 @@ class Binder:
 
     def bind_value(self, value: Mapping[str, Json]) -> Any:
         """Bind a JSON object that fits the schema; 1.0 where an integer is wanted counts as 1."""
+        if not self._loads:
+            # msgspec takes no 1.0 for an integer: what it takes at once is settled.
+            try:
+                return msgspec.convert(value, self.struct, str_keys=True)
+            except msgspec.ValidationError:
+                pass
         try:
             bound = msgspec.convert(self._settle(value), self.struct, str_keys=True)
         except msgspec.ValidationError as problem:

@@ -105,9 +105,8 @@ def count(value: Json, most: int) -> int:
         total += len(part)
         if total > most:
             break
-        queue += [
-            inner for inner in (part.values() if isinstance(part, dict) else part) if isinstance(inner, _CONTAINERS)
-        ]
+        inside = part.values() if isinstance(part, dict) else part
+        queue += [inner for inner in inside if isinstance(inner, _CONTAINERS)]
     return total
 
 

@@ -50,6 +50,7 @@ from pegboard.call import Json
 from pegboard.tools.check import LENIENT, STRICT, Validator, has_soft_formats
 from pegboard.tools.nodes import Graph
 from pegboard.tools.problems import ParseError, ParseWarning, fit, suggest, unknown
+from pegboard.tools.repairs import write
 from pegboard.tools.walk import Walk
 
 __all__ = ["ParseError", "ParseWarning", "Repair", "Repairer"]
@@ -99,15 +100,18 @@ class Repairer:
                 walk, result = Walk(graph, value), value
             else:
                 errors = walk.errors(result)
-        self._judge_extras(result, walk.warnings, errors)
-        return Repair(result, tuple(walk.warnings), tuple(errors))
+        warnings = [write(note) for note in walk.notes]
+        if self._names is not None:
+            self._judge_extras(result, self._names, warnings, errors)
+        return Repair(result, tuple(warnings), tuple(errors))
 
     def report(self, value: Json) -> tuple[ParseError, ...]:
         """Every problem of a value, nothing forgiven and nothing changed."""
         self.fits(value)
         graph = _warm(self)
         errors = [] if graph.root.accepts(value) else Walk(graph, value).errors(value)
-        self._judge_extras(value, [], errors)
+        if self._names is not None:
+            self._judge_extras(value, self._names, [], errors)
         return tuple(errors)
 
     def _compile(self, value: Json) -> bool:
@@ -116,11 +120,12 @@ class Repairer:
         self._is_valid = graph.root.fits
         return self._is_valid(value)
 
-    def _judge_extras(self, value: Json, warnings: list[ParseWarning], errors: list[ParseError]) -> None:
-        if self._names is None or not isinstance(value, dict):
+    def _judge_extras(
+        self, value: Json, declared: frozenset[str], warnings: list[ParseWarning], errors: list[ParseError]
+    ) -> None:
+        if not isinstance(value, dict) or value.keys() <= declared:
             return
         told = {error.path for error in errors}
-        declared = self._names
         names = sorted(declared)
         strange = (item for item in value.items() if item[0] not in declared and item[0] not in told)
         for name, got in islice(strange, EXTRAS):

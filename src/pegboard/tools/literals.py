@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -46,14 +46,11 @@ _UNITS: Final = {
     )
     for name in names.split()
 }
+
+# What a value may have meant, and the code of the repair that makes it so.
+Reading: TypeAlias = tuple[Json, str]
+
 _SEPARATORS = str.maketrans("", "", "-_ .")
-
-
-class Reading(NamedTuple):
-    """What a value may have meant, and the code of the repair that makes it so."""
-
-    value: Json
-    code: str
 
 
 def kind_of(value: Json) -> str:
@@ -148,10 +145,12 @@ def to_json(text: str) -> tuple[Json] | None:
             value = msgspec.json.decode(plain)
         except (msgspec.DecodeError, RecursionError, UnicodeError):
             return None
-    return (value,) if _is_shallow(value) else None
+    return (value,) if _is_shallow(value, text) else None
 
 
-def _is_shallow(value: Json) -> bool:
+def _is_shallow(value: Json, text: str) -> bool:
+    if text.count("[") + text.count("{") <= TEXT_DEPTH:
+        return True
     level = [value]
     for _ in range(TEXT_DEPTH):
         level = [
@@ -247,64 +246,67 @@ _FORMATS: Final[Mapping[str, tuple[Callable[[str], str | None], str]]] = {
 }
 
 
-def readings(value: Json, wanted: frozenset[str], formats: frozenset[str]) -> Iterator[Reading]:
+def readings(value: Json, wanted: frozenset[str], formats: frozenset[str]) -> list[Reading]:
     """Everything a value may be read as where these types are wanted; the caller keeps what then validates."""
+    if isinstance(value, str):
+        return _text_readings(value, wanted, formats)
+    found: list[Reading] = []
     # Any text may stand for a URI that is not absolute, but what is no text is none.
-    if not isinstance(value, str) and "uri" in formats:
-        wanted -= {"string"}
+    as_text = "string" in wanted and "uri" not in formats
     match value:
-        case str():
-            yield from _text_readings(value, wanted, formats)
         case bool():
-            if "string" in wanted:
-                yield Reading("true" if value else "false", "non_string_literal_retained")
+            if as_text:
+                found.append(("true" if value else "false", "non_string_literal_retained"))
         case int() | float():
             if "boolean" in wanted and value in {0, 1}:
-                yield Reading(value == 1, "number_coerced_to_boolean")
+                found.append((value == 1, "number_coerced_to_boolean"))
             if "integer" in wanted and isinstance(value, float) and math.isfinite(value):
-                yield Reading(int(value), "fractional_number_truncated_to_integer")
-            if "string" in wanted and math.isfinite(value):
-                yield Reading(encode(value), "non_string_literal_retained")
+                found.append((int(value), "fractional_number_truncated_to_integer"))
+            if as_text and math.isfinite(value):
+                found.append((encode(value), "non_string_literal_retained"))
         case dict() | list():
-            if "string" in wanted and (text := encode(value)) is not None:
-                yield Reading(text, "non_string_literal_retained")
+            if as_text and (text := encode(value)) is not None:
+                found.append((text, "non_string_literal_retained"))
+    return found
 
 
-def _text_readings(text: str, wanted: frozenset[str], formats: frozenset[str]) -> Iterator[Reading]:
-    if "string" in wanted:
-        for name in formats:
-            if name in _FORMATS:
-                read, code = _FORMATS[name]
-                if (normal := read(text)) is not None and normal != text:
-                    yield Reading(normal, code)
+def _text_readings(text: str, wanted: frozenset[str], formats: frozenset[str]) -> list[Reading]:
+    found: list[Reading] = []
+    if formats and "string" in wanted:
+        for name in formats & _FORMATS.keys():
+            read, code = _FORMATS[name]
+            if (normal := read(text)) is not None and normal != text:
+                found.append((normal, code))
     if "boolean" in wanted and (truth := to_boolean(text)) is not None:
-        yield Reading(truth, "string_literal_converted_to_boolean")
+        found.append((truth, "string_literal_converted_to_boolean"))
     if "number" in wanted:
         if (number := to_number(text)) is not None:
-            yield Reading(number, "string_literal_converted_to_number")
+            found.append((number, "string_literal_converted_to_number"))
     elif "integer" in wanted and (whole := to_integer(text)) is not None:
-        yield Reading(whole, "string_literal_converted_to_integer")
+        found.append((whole, "string_literal_converted_to_integer"))
     if "null" in wanted and says_null(text):
-        yield Reading(None, "string_literal_converted_to_null")
+        found.append((None, "string_literal_converted_to_null"))
     if "object" in wanted or "array" in wanted:
-        yield from _container_readings(text, wanted)
+        found += _container_readings(text, wanted)
+    return found
 
 
-def _container_readings(text: str, wanted: frozenset[str]) -> Iterator[Reading]:
-    if not text.strip():
-        if "object" in wanted:
-            yield Reading({}, "empty_object_string")
-        if "array" in wanted:
-            yield Reading([], "empty_array_string")
-        return
+def _container_readings(text: str, wanted: frozenset[str]) -> list[Reading]:
+    if not text or text.isspace():
+        empty: list[tuple[str, Reading]] = [
+            ("object", ({}, "empty_object_string")),
+            ("array", ([], "empty_array_string")),
+        ]
+        return [reading for kind, reading in empty if kind in wanted]
     found = to_json(text)
     if found is not None and isinstance(found[0], str):
         # JSON text inside JSON text: unwrapped once, no further.
         found = to_json(found[0])
     if found is not None and isinstance(found[0], dict) and "object" in wanted:
-        yield Reading(found[0], "string_literal_converted_to_object")
-    elif found is not None and isinstance(found[0], list) and "array" in wanted:
-        yield Reading(found[0], "string_literal_converted_to_array")
+        return [(found[0], "string_literal_converted_to_object")]
+    if found is not None and isinstance(found[0], list) and "array" in wanted:
+        return [(found[0], "string_literal_converted_to_array")]
+    return []
 
 
 def match_names(text: str, names: Mapping[str, Json], *, exact: bool = False) -> list[Json]:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from pegboard.call import Json
 from pegboard.tools.check import LENIENT, STRICT, Validator, join, lookup
-from pegboard.tools.literals import kind_of, match_names
+from pegboard.tools.literals import fold, kind_of, match_names
 from pegboard.tools.schema import EXACT, NAMES
 
 ANY: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
@@ -56,6 +56,8 @@ class Graph:
     def __init__(self, schema: Mapping[str, Json], strict: Validator, lenient: Validator) -> None:
         self.schema = schema
         self._strict, self._lenient = strict, lenient
+        # Something may be accepted that does not fit.
+        self.lenient = strict is not lenient
         self._nodes: dict[tuple[tuple[str, ...], frozenset[str]], Node] = {}
         self._surfaces: dict[str, Surface] = {}
         self._patterns: dict[str, Validator] = {}
@@ -184,6 +186,7 @@ class Node:
         # Nothing is to be said about a value that fits; one that is accepted may be passed on with a warning.
         self.fits = _all([graph.judge(pointer, strict=True).is_valid for pointer in pointers])
         self.accepts = _all([graph.judge(pointer, strict=False).is_valid for pointer in pointers])
+        self.lenient = graph.lenient
         self._children: dict[str, Node | None] = {}
         self._items: dict[int, Node | None] = {}
         self.facets: list[tuple[str, Mapping[str, Json]]] = []
@@ -292,6 +295,11 @@ class Node:
             for name in part["properties"]
         }
         return {name: node for name in names if (node := self.child(name)) is not None}
+
+    @cached_property
+    def spellings(self) -> dict[str, str]:
+        """The declared properties, each with the one spelling of all that may be meant for it."""
+        return {name: fold(name) for name in self.properties}
 
     @cached_property
     def required(self) -> frozenset[str]:

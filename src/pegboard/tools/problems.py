@@ -14,6 +14,7 @@ from pegboard.tools.literals import fold, kind_of
 from pegboard.tools.wording import closest, describe, describe_size, example, show
 
 LENGTH = 119
+PATH_LENGTH = 40
 SHOWN = 20
 
 _NAME = re.compile(r"[\w$-]{1,80}")
@@ -22,7 +23,7 @@ _NAME = re.compile(r"[\w$-]{1,80}")
 Path: TypeAlias = "tuple[Path, str | int] | None"
 
 
-class ParseWarning(Struct, frozen=True):
+class ParseWarning(Struct, frozen=True, gc=False):
     """A value that was repaired, or kept though something is odd about it."""
 
     path: str
@@ -32,7 +33,7 @@ class ParseWarning(Struct, frozen=True):
     became: Json
 
 
-class ParseError(Struct, frozen=True):
+class ParseError(Struct, frozen=True, gc=False):
     """A value that could not be read as what the schema asks for."""
 
     path: str
@@ -91,11 +92,14 @@ _FORMAT_CODES: Final = {
 
 def spell(path: Path) -> str:
     """`filters.tags[1]`; the root is the empty text."""
-    parts: list[str | int] = []
-    while path is not None:
-        path, key = path
-        parts.append(key)
-    return spell_keys(parts[::-1])
+    if path is None:
+        return ""
+    above, key = path
+    if above is None and isinstance(key, str) and len(key) <= 80 and key.isascii() and key.isidentifier():
+        return key
+    if isinstance(key, int):
+        return f"{spell(above)}[{key}]"
+    return spell_keys(_keys(path))
 
 
 def spell_keys(keys: Iterable[str | int]) -> str:
@@ -113,7 +117,7 @@ def spell_keys(keys: Iterable[str | int]) -> str:
 
 def fit(path: str, *parts: str) -> str:
     """A message of at most LENGTH characters: later parts are left out when they do not fit."""
-    text = f"{path if len(path) <= 40 else '…' + path[-39:]}: " if path else "arguments: "
+    text = f"{path if len(path) <= PATH_LENGTH else '…' + path[1 - PATH_LENGTH :]}: " if path else "arguments: "
     for place, part in enumerate(parts):
         if len(text) + len(part) <= LENGTH:
             text += part

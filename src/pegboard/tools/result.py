@@ -351,7 +351,8 @@ def with_warnings(done: Done, warnings: Iterable[Any]) -> Done:
 
 
 def _listed(notes: Iterable[Any]) -> list[Json]:
-    return [msgspec.to_builtins(note) for note in notes]
+    listed: list[Json] = msgspec.to_builtins(list(notes))
+    return listed
 
 
 def refusal_of(error: Json) -> Refusal:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple, ParamSpec
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, ParamSpec
 
 from pegboard.call import Json
 from pegboard.tools.check import DETAILED_PARTS, Problem, count
 from pegboard.tools.literals import CONTAINERS, Reading, encode, fold, kind_of, match_names, readings, says_null
 from pegboard.tools.nodes import Graph, Node
-from pegboard.tools.problems import SHOWN, ParseError, ParseWarning, Path, fit, spell, tell
+from pegboard.tools.problems import SHOWN, ParseError, Path, fit, spell, tell
+from pegboard.tools.repairs import Note
 from pegboard.tools.wording import show
 
 VISITS = 10_000
@@ -22,37 +23,12 @@ MOST_PARTS = 1_000_000
 
 P = ParamSpec("P")
 
-_SAYINGS: Final = {
-    "string_literal_converted_to_boolean": "string {got} read as boolean {became}",
-    "string_literal_converted_to_integer": "string {got} read as integer {became}",
-    "string_literal_converted_to_number": "string {got} read as number {became}",
-    "string_literal_converted_to_null": "string {got} read as null",
-    "string_literal_converted_to_object": "string {got} read as JSON object",
-    "string_literal_converted_to_array": "string {got} read as JSON list",
-    "empty_object_string": "empty string read as {became}",
-    "empty_map_string": "empty string read as {became}",
-    "empty_array_string": "empty string read as {became}",
-    "number_coerced_to_boolean": "number {got} read as boolean {became}",
-    "fractional_number_truncated_to_integer": "number {got} cut to integer {became}",
-    "non_string_literal_retained": "{got} kept as string {became}",
-    "scalar_coerced_to_list": "single value {got} read as list of one",
-    "enum_token_matched": "{got} read as {became}",
-    "property_name_matched": "name {got} read as {became}",
-    "null_arguments": "null read as no arguments",
-    "null_left_out": "null for an optional value left out",
-    "null_replaced_by_default": "null replaced by the default {became}",
-    "fields_gathered_into_object": "fields sent beside it gathered: {became}",
-    "duplicate_items_dropped": "duplicates in {got} dropped",
-    "timestamp_without_offset": "{got} has no offset such as Z, kept as it is",
-    "uri_not_absolute": "{got} is not an absolute URI, kept as it is",
-}
-
 
 class Attempt(NamedTuple):
     """What a value may become, and what would have to be said about it."""
 
     value: Json
-    warnings: list[ParseWarning]
+    notes: list[Note]
     ambiguous: list[ParseError]
 
 
@@ -60,26 +36,28 @@ class Walk:
     """One repair under way.
 
     A method that mends takes a node, the value and its path, and returns the value as it should be: the same object
-    when there is nothing to change. `wrap` says whether a list may be made of a single value there.
+    when there is nothing to change. `wrap` says whether a list may be made of a single value there. What is noted on
+    the way is put into words by whoever takes the outcome.
     """
 
-    __slots__ = ("_ambiguous", "_chosen", "_graph", "_price", "_texts", "_visits", "warnings")
+    __slots__ = ("_ambiguous", "_chosen", "_graph", "_price", "_sent", "_texts", "_visits", "notes")
 
     def __init__(self, graph: Graph, value: Json) -> None:
         self._graph = graph
         self._visits = 0
         self._texts = 0
-        self._price = 1 + count(value, MOST_PARTS) // PARTS_A_VISIT
+        self._sent = value
+        self._price = 0
         self._chosen: dict[tuple[int, int, bool], tuple[Attempt, object]] = {}
         self._ambiguous: list[ParseError] = []
-        self.warnings: list[ParseWarning] = []
+        self.notes: list[Note] = []
 
     def begin(self, value: Json) -> Json:
         """Mend the arguments as a whole; none at all are an object without any."""
         root = self._graph.root
         if value is None:
             value = {}
-            self._warn(None, "null_arguments", None, value)
+            self.notes.append((None, "null_arguments", None, value))
         return self._mend_whole(root, value, None, 0)
 
     def _mend_whole(self, node: Node, value: Json, path: Path, depth: int) -> Json:
@@ -111,20 +89,18 @@ class Walk:
         if not found:
             yield from tell([Problem((), "", node.facets[0][1] if node.facets else {}, value)], schema, path)
 
-    def _warn(self, path: Path, code: str, got: Json, became: Json) -> None:
-        text = spell(path)
-        said = _SAYINGS.get(code, "{got} read as {became}").format(got=show(got), became=show(became))
-        self.warnings.append(ParseWarning(text, code, fit(text, said), got, became))
-
     def _attempt(self, mend: Callable[P, Json], *args: P.args, **keywords: P.kwargs) -> Attempt:
         """Do something for trial: what it says is taken back, and counts only if the attempt is taken."""
-        warned, doubted = len(self.warnings), len(self._ambiguous)
-        attempt = Attempt(mend(*args, **keywords), self.warnings[warned:], self._ambiguous[doubted:])
-        del self.warnings[warned:], self._ambiguous[doubted:]
+        noted, doubted = len(self.notes), len(self._ambiguous)
+        return self._take_back(mend(*args, **keywords), noted, doubted)
+
+    def _take_back(self, value: Json, noted: int, doubted: int) -> Attempt:
+        attempt = Attempt(value, self.notes[noted:], self._ambiguous[doubted:])
+        del self.notes[noted:], self._ambiguous[doubted:]
         return attempt
 
     def _take(self, attempt: Attempt) -> Json:
-        self.warnings += attempt.warnings
+        self.notes += attempt.notes
         self._ambiguous += attempt.ambiguous
         return attempt.value
 
@@ -145,7 +121,7 @@ class Walk:
         if self._visits > VISITS or depth > DEPTH:
             return value
         container = isinstance(value, CONTAINERS)
-        self._visits += self._price if container else 1
+        self._visits += (self._price or self._weigh()) if container else 1
         if node.fits(value):
             return value
         if node.groups:
@@ -155,6 +131,11 @@ class Walk:
             return mend(node, value, path, depth)
         return self._convert(node, value, path, depth, wrap=wrap)
 
+    def _weigh(self) -> int:
+        """What a visit of a container counts in these arguments."""
+        self._price = 1 + count(self._sent, MOST_PARTS) // PARTS_A_VISIT
+        return self._price
+
     def _convert(self, node: Node, value: Json, path: Path, depth: int, *, wrap: bool) -> Json:
         """Read a value as another type, or as one of the choices."""
         if isinstance(value, str):
@@ -163,7 +144,7 @@ class Walk:
             if chosen:
                 attempts = [self._attempt(self._become, hit, "enum_token_matched", value, path) for hit in chosen]
                 return self._agree(attempts, value, path)
-            if node.accepts(value):
+            if node.lenient and node.accepts(value):
                 code = "uri_not_absolute" if "uri" in node.formats else "timestamp_without_offset"
                 return self._become(value, code, value, path)
             if node.plain:
@@ -172,13 +153,18 @@ class Walk:
             # Of the right type and yet refused: another type would only get round the rule that refused it.
             return value
         types = node.types if self._texts < TEXTS else node.types - {"object", "array"}
-        attempts = [
-            self._attempt(self._read, node, reading, value, path, depth)
-            for reading in readings(value, types, node.formats)
-        ]
-        taken = [attempt for attempt in attempts if node.accepts(attempt.value)]
-        if taken:
-            return self._agree(taken, value, path)
+        found = readings(value, types, node.formats)
+        if len(found) == 1:
+            noted, doubted = len(self.notes), len(self._ambiguous)
+            became = self._read(node, found[0], value, path, depth)
+            if node.accepts(became):
+                return became
+            attempts = [self._take_back(became, noted, doubted)]
+        else:
+            attempts = [self._attempt(self._read, node, reading, value, path, depth) for reading in found]
+            taken = [attempt for attempt in attempts if node.accepts(attempt.value)]
+            if taken:
+                return self._agree(taken, value, path)
         if wrap and "array" in node.types and (made := self._wrap(node, value, path, depth)) is not None:
             return made
         if len(attempts) == 1 and isinstance(attempts[0].value, CONTAINERS):
@@ -187,15 +173,16 @@ class Walk:
         return value
 
     def _become(self, became: Json, code: str, got: Json, path: Path) -> Json:
-        self._warn(path, code, got, became)
+        self.notes.append((path, code, got, became))
         return became
 
     def _read(self, node: Node, reading: Reading, value: Json, path: Path, depth: int) -> Json:
         read, code = reading
-        is_map = code == "empty_object_string" and node.open and not node.properties
-        self._warn(path, "empty_map_string" if is_map else code, value, read)
         if not isinstance(read, CONTAINERS):
+            self.notes.append((path, code, value, read))
             return read
+        is_map = code == "empty_object_string" and node.open and not node.properties
+        self.notes.append((path, "empty_map_string" if is_map else code, value, read))
         self._texts += 1
         mended = self._mend_whole(node, read, path, depth + 1)
         self._texts -= 1
@@ -214,7 +201,7 @@ class Walk:
         return self._take(attempt) if isinstance(value, dict) or node.accepts(attempt.value) else None
 
     def _mend_list_of_one(self, node: Node, value: Json, path: Path, depth: int) -> Json:
-        self._warn(path, "scalar_coerced_to_list", value, [value])
+        self.notes.append((path, "scalar_coerced_to_list", value, [value]))
         return self._mend_list(node, [value], path, depth)
 
     def _choose(self, node: Node, value: Json, path: Path, depth: int, *, wrap: bool) -> Json:
@@ -271,7 +258,7 @@ class Walk:
             for inner in made:
                 once.setdefault(encode(inner), inner)
             if len(once) < len(made):
-                self._warn(path, "duplicate_items_dropped", made, list(once.values()))
+                self.notes.append((path, "duplicate_items_dropped", made, list(once.values())))
                 return list(once.values())
         return made
 
@@ -281,9 +268,10 @@ class Walk:
             # Before the names: what is null is as good as absent, and may be meant under another spelling.
             for name in [name for name, inner in value.items() if inner is None]:
                 made = self._without_null(node, name, made, path)
-        made = self._rename(node, made, path)
-        if path is None:
-            made = self._gather(node, made, depth)
+        if not made.keys() <= node.properties.keys():
+            made = self._rename(node, made, path)
+            if path is None:
+                made = self._gather(node, made, depth)
         for name, inner in list(made.items()):
             below = node.child(name)
             if below is None:
@@ -296,8 +284,8 @@ class Walk:
             became = self._visit(below, inner, (path, name), depth + 1)
             if became is not inner:
                 made = {**made, name: became}
-            elif says_null(inner) and name not in node.required and not below.accepts(inner):
-                self._warn((path, name), "string_literal_converted_to_null", inner, None)
+            elif isinstance(inner, str) and says_null(inner) and name not in node.required and not below.accepts(inner):
+                self.notes.append(((path, name), "string_literal_converted_to_null", inner, None))
                 made = self._without_null(node, name, {**made, name: None}, path)
         if node.conditions and not node.accepts(made):
             made = self._mend_under_conditions(node, made, path, depth)
@@ -309,24 +297,28 @@ class Walk:
         if below is None or below.accepts(None):
             return value
         if name not in node.required:
-            self._warn((path, name), "null_left_out", None, None)
+            self.notes.append(((path, name), "null_left_out", None, None))
             return {other: inner for other, inner in value.items() if other != name}
         default = below.default()
         if default is None:
             return value
-        self._warn((path, name), "null_replaced_by_default", None, default[0])
+        self.notes.append(((path, name), "null_replaced_by_default", None, default[0]))
         return {**value, name: default[0]}
 
     def _rename(self, node: Node, value: dict[str, Json], path: Path) -> dict[str, Json]:
         """Undeclared names onto declared, absent ones that they spell differently."""
         declared = node.properties
-        if value.keys() <= declared.keys():
+        absent = {
+            name: spelling
+            for name, spelling in node.spellings.items()
+            if name not in value and (not node.open or name in node.required)
+        }
+        names = _pair([name for name in value if name not in declared], absent) if absent else None
+        if not names:
             return value
-        absent = [name for name in declared if name not in value and (not node.open or name in node.required)]
-        names = _pair([name for name in value if name not in declared], absent)
         for old, new in names.items():
-            self._warn((path, new), "property_name_matched", old, new)
-        return {names.get(name, name): inner for name, inner in value.items()} if names else value
+            self.notes.append(((path, new), "property_name_matched", old, new))
+        return {names.get(name, name): inner for name, inner in value.items()}
 
     def _gather(self, node: Node, value: dict[str, Json], depth: int) -> dict[str, Json]:
         """Fields of the one absent object argument, sent beside the others, put where they belong."""
@@ -337,7 +329,7 @@ class Walk:
             (name, below, names)
             for name, below in node.properties.items()
             if name not in value and "object" in below.types and "string" not in below.types
-            if len(names := _pair(strange, list(below.properties))) == len(strange)
+            if len(names := _pair(strange, below.spellings)) == len(strange)
         ]
         if len(homes) != 1:
             return value
@@ -352,7 +344,7 @@ class Walk:
         self, node: Node, outside: dict[str, Json], names: dict[str, str], path: Path, depth: int
     ) -> Json:
         inside = {names[field]: inner for field, inner in outside.items()}
-        self._warn(path, "fields_gathered_into_object", outside, inside)
+        self.notes.append((path, "fields_gathered_into_object", outside, inside))
         return self._visit(node, inside, path, depth + 1, wrap=False)
 
     def _mend_under_conditions(self, node: Node, value: dict[str, Json], path: Path, depth: int) -> dict[str, Json]:
@@ -365,16 +357,18 @@ class Walk:
         return value
 
 
-def _pair(strange: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+def _pair(strange: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
     """Names matched by spelling, one to one; what could go two ways goes none."""
     by_spelling: dict[str, list[str]] = {}
-    for name in known:
-        by_spelling.setdefault(fold(name), []).append(name)
+    for name, spelling in known.items():
+        by_spelling.setdefault(spelling, []).append(name)
     pairs = {
         name: name if name in found else found[0]
         for name in strange
         if len(found := by_spelling.get(fold(name), [])) == 1 or name in found
     }
+    if len(set(pairs.values())) == len(pairs):
+        return pairs
     uses = Counter(pairs.values())
     return {old: new for old, new in pairs.items() if uses[new] == 1}
 

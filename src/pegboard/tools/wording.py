@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import islice
@@ -40,14 +39,19 @@ _FORMATS: Final = {
 }
 
 
-# Text that is its own JSON.
-_PLAIN: Final = re.compile(r"[\w .,:;/+*=@#-]*", re.ASCII)
+# Whole numbers up to this are shown whole, and there are no two ways to write them.
+_SHORT: Final = 10**12
 
 
 def show(value: Json, most: int = 40) -> str:
     """A value as JSON, cut."""
-    if isinstance(value, str) and len(value) < most - 2 and _PLAIN.fullmatch(value):
-        return f'"{value}"'
+    kind = type(value)
+    if kind is str:
+        if len(value) < most - 2 and value.isascii() and value.isprintable() and not ('"' in value or "\\" in value):
+            # It is its own JSON.
+            return f'"{value}"'
+    elif kind is int and -_SHORT < value < _SHORT:
+        return repr(value)
     text = encode(_head(value, most) if isinstance(value, (str, *CONTAINERS)) else value)
     if text is None:
         text = ascii(value[:most]) if isinstance(value, str) else "…"
