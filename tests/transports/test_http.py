@@ -144,7 +144,7 @@ async def test_health_and_readiness_are_told() -> None:
         response = await door.send(path=path, method="GET").response()
         assert (response.status, response.json) == (200, {"status": status})
         assert (await door.send(path=path, method="POST").response()).status == 405
-    door.endpoint.draining = True
+    await door.endpoint.drain(0, asyncio.Event())
     assert (await door.send(path="/ready", method="GET").response()).status == 503
     assert (await door.send(path="/health", method="GET").response()).status == 200
 

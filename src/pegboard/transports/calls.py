@@ -1,0 +1,113 @@
+"""The calls of one endpoint that are under way, and the sweep that keeps time for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from pegboard.errors import Busy
+from pegboard.limits import Limits
+from pegboard.transports.channels import Admitted, shutting_down
+
+_KEEP_ALIVE_SECONDS: Final = 15.0
+_LAST_WORDS_SECONDS: Final = 1.0
+
+
+class Follower(Protocol):
+    """An open stream that no call stands behind: it is kept alive, and ended when we end."""
+
+    since: float
+
+    def keep_alive(self) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Calls:
+    """Lets calls in while there is room, keeps them and all other streams alive, and sees them out when we end."""
+
+    def __init__(
+        self, limits: Limits, reap: Callable[[], object], loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
+        self._limits = limits
+        self._reap = reap
+        self._given_loop = self._loop = loop
+        self._sweeping = False
+        # None: let in, but not begun.
+        self.running: dict[Admitted[Any], asyncio.Task[Any] | None] = {}
+        self.followers: set[Follower] = set()
+        self.draining = False
+
+    def check_room(self) -> None:
+        """Refuse one call more than there is room for."""
+        if self.draining:
+            raise shutting_down()
+        if len(self.running) >= self._limits.calls:
+            raise Busy(f"{self._limits.calls} calls are already under way; try again later", retry_after=1)
+
+    def admit(self, exchange: Admitted[Any]) -> None:
+        """Let a call in, if there is room for one more; who is let in must be run, for that is what lets it out."""
+        if self.draining or len(self.running) >= self._limits.calls:
+            self.check_room()
+        loop = self._given_loop or asyncio.get_running_loop()
+        exchange.since = loop.time()
+        self.running[exchange] = None
+        if loop is not self._loop or not self._sweeping:
+            self._start(loop)
+
+    def follow(self, follower: Follower) -> None:
+        """Keep a stream alive until it is forgotten."""
+        if self.draining:
+            raise shutting_down()
+        loop = self._given_loop or asyncio.get_running_loop()
+        follower.since = loop.time()
+        self.followers.add(follower)
+        self._start(loop)
+
+    def forget(self, follower: Follower) -> None:
+        """The stream has ended."""
+        self.followers.discard(follower)
+
+    async def drain(self, seconds: float, hurried: asyncio.Event) -> None:
+        """Take no new calls; let those under way come to their answers, and cancel the rest when time is up."""
+        self.draining = True
+        for follower in tuple(self.followers):
+            follower.end()
+        hurry = asyncio.ensure_future(hurried.wait())
+        await asyncio.wait({hurry, asyncio.ensure_future(self._wait(seconds))}, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        for exchange, task in list(self.running.items()):
+            if task is not None:
+                exchange.closing = True
+                task.cancel()
+        await self._wait(_LAST_WORDS_SECONDS)
+
+    async def _wait(self, seconds: float) -> None:
+        running = [task for task in self.running.values() if task is not None]
+        if running:
+            await asyncio.wait(running, timeout=seconds)
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        if loop is not self._loop:
+            # One loop may follow another, as in tests; the sweep of the last one ended with it.
+            self._loop, self._sweeping = loop, False
+        if not self._sweeping:
+            self._sweeping = True
+            loop.call_later(1.0, self._sweep, loop)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """One timer for all: open the streams of calls that have been silent, keep the open ones alive."""
+        now = loop.time()
+        self._reap()
+        for exchange in tuple(self.running):
+            if now - exchange.since >= (_KEEP_ALIVE_SECONDS if exchange.streaming else self._limits.quiet_seconds):
+                exchange.since = now
+                exchange.keep_alive()
+        for follower in tuple(self.followers):
+            if now - follower.since >= _KEEP_ALIVE_SECONDS:
+                follower.since = now
+                follower.keep_alive()
+        self._sweeping = bool(self.running or self.followers)
+        if self._sweeping:
+            loop.call_later(1.0, self._sweep, loop)
