@@ -16,13 +16,17 @@ import pegboard
 
 # What people import; a change here is a change for them.
 NAMES = [
+    "Accepted",
     "Audio",
     "Board",
     "CancellationToken",
+    "Cancelled",
     "Cardinality",
     "Client",
     "Context",
+    "Declined",
     "Description",
+    "Elicit",
     "EnumConstraint",
     "File",
     "Header",
@@ -39,6 +43,8 @@ NAMES = [
     "ParseWarning",
     "Pattern",
     "Range",
+    "Roots",
+    "Sample",
     "Tool",
     "ToolCallRequest",
     "ToolCatalog",

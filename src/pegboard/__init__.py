@@ -9,13 +9,17 @@ __version__ = "0.1.0"
 
 # Names load when they are first used: a program pays for what it asks for, and `import pegboard` for nothing.
 _HOMES = {
+    "Accepted": "pegboard.execution.questions",
     "Audio": "pegboard.tools.media",
     "Board": "pegboard.board",
     "CancellationToken": "pegboard.execution.context",
+    "Cancelled": "pegboard.execution.questions",
     "Cardinality": "pegboard.tools.parameters",
     "Client": "pegboard.client.client",
     "Context": "pegboard.execution.context",
+    "Declined": "pegboard.execution.questions",
     "Description": "pegboard.tools.constraints",
+    "Elicit": "pegboard.execution.questions",
     "EnumConstraint": "pegboard.tools.constraints",
     "File": "pegboard.tools.media",
     "Header": "pegboard.tools.constraints",
@@ -32,6 +36,8 @@ _HOMES = {
     "ParseWarning": "pegboard.tools.problems",
     "Pattern": "pegboard.tools.constraints",
     "Range": "pegboard.tools.constraints",
+    "Roots": "pegboard.execution.questions",
+    "Sample": "pegboard.execution.questions",
     "Tool": "pegboard.tools.tool",
     "ToolCallRequest": "pegboard.tools.parameters",
     "ToolCatalog": "pegboard.catalog.catalog",

@@ -10,6 +10,12 @@ from pegboard.execution.executor import ToolExecutionBatch as ToolExecutionBatch
 from pegboard.execution.executor import ToolExecutionRecord as ToolExecutionRecord
 from pegboard.execution.executor import ToolExecutor as ToolExecutor
 from pegboard.execution.hooks import Middleware as Middleware
+from pegboard.execution.questions import Accepted as Accepted
+from pegboard.execution.questions import Cancelled as Cancelled
+from pegboard.execution.questions import Declined as Declined
+from pegboard.execution.questions import Elicit as Elicit
+from pegboard.execution.questions import Roots as Roots
+from pegboard.execution.questions import Sample as Sample
 from pegboard.limits import Limits as Limits
 from pegboard.tools.constraints import Description as Description
 from pegboard.tools.constraints import EnumConstraint as EnumConstraint

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import pkgutil
 import re
-import secrets
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +20,7 @@ from pegboard.catalog.catalog import ToolCatalog
 from pegboard.catalog.prompt import Prompt, PromptCatalog
 from pegboard.catalog.resource import Resource, ResourceCatalog, read_folder
 from pegboard.errors import DeclarationError, SetupError
+from pegboard.execution.desk import Desk
 from pegboard.execution.dispatch import Dispatcher
 from pegboard.execution.hooks import Middleware, check_middleware
 from pegboard.execution.pipeline import Attachment, Scope, compose
@@ -28,7 +29,7 @@ from pegboard.execution.run import Runner, settle
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
 from pegboard.limits import Limits
-from pegboard.seal import Seal
+from pegboard.seal import Seal, read_keys
 from pegboard.serve import PORT, Settings, run
 from pegboard.tools.mark import find_marked
 from pegboard.tools.naming import check_name, snake_case
@@ -99,9 +100,13 @@ class Board(Hanger):
         self._title = title
         self._threads = Threads(self.limits.threads, self.limits.thread_queue)
         self._attached: list[Attachment] = []
-        self._runner = Runner(self.services, self._threads, arguments, self.limits.result_bytes)
-        seal = Seal("cursor", [secrets.token_bytes(32)])
-        self._reading = Reading(self.resources, self.prompts, self._runner, seal, page_size, self.limits.result_bytes)
+        keys = read_keys(os.environ.get("PEGBOARD_SECRET"))
+        desk = Desk(tickets=Seal("requestState", keys))
+        self._runner = Runner(self.services, self._threads, arguments, self.limits.result_bytes, desk)
+        cursors = Seal("cursor", keys)
+        self._reading = Reading(
+            self.resources, self.prompts, self._runner, cursors, page_size, self.limits.result_bytes
+        )
         self._dispatcher = Dispatcher(self.tools, self._runner.handler, self._surround, instructions, self._reading)
 
     @property

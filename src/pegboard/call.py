@@ -128,6 +128,7 @@ class Call(Struct, kw_only=True):
     _state: dict[str, Any] | None = None
     _origin: Call | None = None
     _task: asyncio.Task[Any] | None = None
+    _rounds: Any = None
     _stopped: bool = False
 
     @property

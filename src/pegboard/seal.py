@@ -8,16 +8,30 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import hmac
+import secrets
 from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
 
-from pegboard.errors import InvalidParams
+from pegboard.errors import InvalidParams, SetupError
 
 _TAG_BYTES = 16
 _encode = msgspec.msgpack.Encoder().encode
+
+
+def read_keys(text: str | None) -> list[bytes]:
+    """The keys of a setting, the first of which seals: secrets with commas between; without one, a key of our own."""
+    if not text:
+        return [secrets.token_bytes(32)]
+    parts = [part.strip() for part in text.split(",")]
+    if any(len(part) < 16 for part in parts):
+        raise SetupError(
+            "PEGBOARD_SECRET: each secret must have at least 16 characters; make one with `openssl rand -hex 32`"
+        )
+    return [hashlib.sha256(part.encode()).digest() for part in parts]
 
 
 class _Sealed(Struct, array_like=True, frozen=True):

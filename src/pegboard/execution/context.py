@@ -1,4 +1,4 @@
-"""What a running tool may ask and say: progress and chunks to its caller, who that is, whether it still waits."""
+"""What a running tool may ask and say: progress, logs and questions to its caller, who that is, whether it waits."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from threading import get_ident
 from typing import Any, TypeVar
 
-from pegboard.call import Call, Caller, Json, Notice, OfTheCall
+from pegboard.call import Call, Caller, Change, Json, Notice, OfTheCall
 from pegboard.errors import ToolError
+from pegboard.execution.desk import Desk
+from pegboard.execution.questions import Answer, Ask, Elicit, Root, Roots, Sample, Sampled
+from pegboard.execution.rounds import Rounds
+from pegboard.protocol.versions import LOG_LEVELS
+from pegboard.tools.plain import as_plain
 
 T = TypeVar("T")
 
@@ -78,13 +83,14 @@ class Context(OfTheCall):
     """One call as its tool sees it.
 
     The methods are awaited in a coroutine. In a synchronous tool, which runs in a thread, the same calls block until
-    they are done and need no await.
+    they are done and return the value itself.
     """
 
-    __slots__ = ("_call", "_loop", "_reached", "_thread", "_token")
+    __slots__ = ("_call", "_desk", "_loop", "_reached", "_thread", "_token")
 
-    def __init__(self, call: Call, token: CancellationToken, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, call: Call, token: CancellationToken, loop: asyncio.AbstractEventLoop, desk: Desk) -> None:
         self._call = call
+        self._desk = desk
         self._token = token
         self._loop = loop
         self._thread = get_ident()
@@ -131,11 +137,92 @@ class Context(OfTheCall):
             params["message"] = message
         return call.channel.emit(Notice("notifications/progress", params))
 
+    def log(self, level: str, data: Any, logger: str | None = None) -> Awaitable[None]:
+        """Send the caller a log message, where it asked for messages of that level; `data` is text or any JSON."""
+        severity = LOG_LEVELS.get(level)
+        if severity is None:
+            raise ValueError(f"There is no log level {level!r}; use one of {', '.join(LOG_LEVELS)}")
+        wanted = self._call.caller.log_level
+        if wanted is None or severity < LOG_LEVELS[wanted]:
+            return _DONE
+        params: dict[str, Json] = {"level": level, "data": as_plain(data)}
+        if logger is not None:
+            params["logger"] = logger
+        return self._here_or_there(self._emit(Notice("notifications/message", params)))
+
+    async def _emit(self, notice: Notice) -> None:
+        await self._call.channel.emit(notice)
+
+    def elicit(self, message: str, schema: Any = None, *, url: str | None = None, key: str = "") -> Awaitable[Answer]:
+        """Ask the user: Accepted with what they filled in, Declined, or Cancelled.
+
+        `schema` is a dataclass or its like, a plain type such as bool, a Literal to choose from, or a flat JSON Schema.
+        A client of 2026-07-28 sends its request again with the answer, and the tool runs again from its first line: ask
+        first, act after. Give a `key` where the text of the question differs each time.
+        """
+        return self._here_or_there(self._ask_one(key, Elicit(message, schema, url)))
+
+    def sample(self, messages: Any, *, key: str = "", **options: Any) -> Awaitable[Sampled]:
+        """Ask the client's model; the options are those of `Sample`, such as max_tokens and system."""
+        return self._here_or_there(self._ask_one(key, Sample(messages, **options)))
+
+    def roots(self, *, key: str = "") -> Awaitable[list[Root]]:
+        """Ask which folders the client works in."""
+        return self._here_or_there(self._ask_one(key, Roots()))
+
+    def ask(self, **asks: Ask) -> Awaitable[dict[str, Any]]:
+        """Ask several things in one round, each under its key: `ctx.ask(sure=Elicit("Sure?", bool), where=Roots())`."""
+        return self._here_or_there(self._rounds().ask(asks))
+
+    def keep(self, name: str, make: Callable[[], Any]) -> Awaitable[Any]:
+        """A JSON value that is made once, however often the tool runs again for the answers to its questions."""
+        rounds = self._rounds()
+        if get_ident() == self._thread or name in rounds.kept:
+            return self._here_or_there(rounds.keep(name, make))
+        made = make()
+        return self._here_or_there(rounds.keep(name, lambda: made))
+
+    def wait(self, told: Awaitable[T]) -> T:
+        """For type checkers: in a thread, what the other methods return is the value itself and need not be awaited."""
+        return told  # type: ignore[return-value]  # in a thread it is one
+
+    def close_stream(self, retry_ms: int = 1000) -> Awaitable[None]:
+        """Let the caller hang up while long work goes on; it comes back for the result after that time.
+
+        Only older clients over HTTP can; for all others nothing happens.
+        """
+        return self._here_or_there(self._call.channel.close_stream(retry_ms))
+
+    def resource_changed(self, uri: str) -> Awaitable[None]:
+        """Tell those who follow this resource that it has another content now."""
+        self._desk.tell(Change("updated", uri))
+        return _DONE
+
+    async def _ask_one(self, key: str, ask: Ask) -> Any:
+        return (await self._rounds().ask({key: ask}))[key]
+
+    def _rounds(self) -> Rounds:
+        if self._call._rounds is None:
+            self._call._rounds = Rounds(self._call, self._desk.tickets)
+        rounds: Rounds = self._call._rounds
+        return rounds
+
+    def take_up(self) -> None:
+        """Go on from the round before, if there was one; refuses a ticket that is not this request's."""
+        if self._call.ticket is not None or self._call.answers is not None:
+            self._rounds()
+
     def _here_or_there(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
-        """Await on the loop; from another thread, have the loop do it and wait."""
+        """Await on the loop; from another thread, have the loop do it and wait, no longer than the caller does."""
         if get_ident() == self._thread:
             return work
-        return _Settled(asyncio.run_coroutine_threadsafe(work, self._loop).result())
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        end = self._token.watch(future.cancel)
+        try:
+            # A plain function cannot await: it gets what came of it.
+            return future.result()  # type: ignore[return-value]  # see `wait`
+        finally:
+            end()
 
 
 class ToolConnector(OfTheCall):

@@ -17,6 +17,7 @@ from pegboard.catalog.page import Listing
 from pegboard.catalog.prompt import PromptCatalog
 from pegboard.catalog.resource import ResourceCatalog
 from pegboard.errors import InternalFailure, InvalidArguments, InvalidParams, Refusal, ToolError
+from pegboard.execution.rounds import asking
 from pegboard.execution.run import Runner
 from pegboard.seal import Seal
 from pegboard.tools.tool import Tool
@@ -77,9 +78,9 @@ class Reading:
         self.methods: Mapping[str, Handler] = {
             "resources/list": _lister(lists[0]),
             "resources/templates/list": _lister(lists[1]),
-            "resources/read": self._read,
+            "resources/read": asking(self._read),
             "prompts/list": _lister(lists[2]),
-            "prompts/get": self._get,
+            "prompts/get": asking(self._get),
             "completion/complete": self._complete,
         }
 
@@ -87,9 +88,9 @@ class Reading:
         """What there is to declare: nothing for a board that has only tools."""
         declared: dict[str, Json] = {}
         if len(self._resources):
-            declared["resources"] = {}
+            declared["resources"] = {"listChanged": True, "subscribe": True}
         if len(self._prompts):
-            declared["prompts"] = {}
+            declared["prompts"] = {"listChanged": True}
         return {**declared, "completions": {}} if declared else {}
 
     async def _read(self, call: Call) -> Reply:

@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 from pegboard.call import Call, Done, Handler, Reply
 from pegboard.errors import InvalidArguments, LimitReached, MissingCapability, Refusal, ToolError
 from pegboard.execution.context import CancellationToken, Context, ToolConnector, tell_step
+from pegboard.execution.desk import Desk
+from pegboard.execution.rounds import asking
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
 from pegboard.tools.message import JsonRpcMessage
@@ -29,14 +31,21 @@ Begin: TypeAlias = Callable[[Call, Any, Mapping[str, Any], OnLeave], Coroutine[A
 
 SPECIAL = frozenset({Context, ToolConnector, CancellationToken, JsonRpcMessage, ToolExecutionContext})
 """Types that a tool's parameter may have to be given the call itself, in one of its forms."""
+_SPEAKERS = frozenset({Context, ToolConnector})
 
 
 class Runner:
     """Makes the innermost Handler of each tool of a board."""
 
     def __init__(
-        self, services: Services, threads: Threads, arguments: Mode = "lenient", result_bytes: int = RESULT_BYTES
+        self,
+        services: Services,
+        threads: Threads,
+        arguments: Mode = "lenient",
+        result_bytes: int = RESULT_BYTES,
+        desk: Desk | None = None,
     ) -> None:
+        self._desk = desk or Desk()
         self._services = services
         self._threads = threads
         self._arguments: Mode = arguments
@@ -62,7 +71,10 @@ class Runner:
             done = tell(value, call.id)
             return with_warnings(done, parsed.warnings) if parsed.warnings else done
 
-        ready: Handler = _requiring(tool.requires, run) if tool.requires else run
+        speaks = not _SPEAKERS.isdisjoint(tool.injected.values())
+        ready: Handler = asking(run) if speaks else run
+        if tool.requires:
+            ready = _requiring(tool.requires, ready)
         if tool.timeout is None:
             return ready
 
@@ -110,7 +122,8 @@ class Runner:
         async def perform_supplied(call: Call, parsed: Parsed) -> Any:
             token = CancellationToken()
             # One for all that may speak, so that whatever each of them tells goes on increasing.
-            context = Context(call, token, asyncio.get_running_loop())
+            context = Context(call, token, asyncio.get_running_loop(), self._desk)
+            context.take_up()
             supplied: dict[str, Any] = {}
             for name, kind in special.items():
                 supplied[name] = _special(kind, call, parsed, context, token)
@@ -128,7 +141,7 @@ class Runner:
         return perform_supplied
 
     def _begin(self, tool: Tool) -> Begin:
-        invoke, threads = tool.author, self._threads
+        invoke, threads, desk = tool.author, self._threads, self._desk
         match tool.kind:
             case "async":
 
@@ -138,12 +151,12 @@ class Runner:
             case "async_generator":
 
                 async def begin(call: Call, value: Any, supplied: Mapping[str, Any], on_leave: OnLeave) -> Any:
-                    return await _exhaust_async(invoke(value, supplied), call, _context(call, supplied))
+                    return await _exhaust_async(invoke(value, supplied), call, _context(call, supplied, desk))
 
             case "generator":
 
                 async def begin(call: Call, value: Any, supplied: Mapping[str, Any], on_leave: OnLeave) -> Any:
-                    context = _context(call, supplied)
+                    context = _context(call, supplied, desk)
                     left: list[asyncio.Future[None]] = []
 
                     def leave(returned: asyncio.Future[None]) -> None:
@@ -264,14 +277,14 @@ def _special(kind: Any, call: Call, parsed: Parsed, context: Context, token: Can
     )
 
 
-def _context(call: Call, supplied: Mapping[str, Any]) -> Context:
+def _context(call: Call, supplied: Mapping[str, Any], desk: Desk) -> Context:
     """The tool's own Context if it has one, so that what both tell goes on increasing."""
     for value in supplied.values():
         if isinstance(value, Context):
             return value
         if isinstance(value, ToolConnector):
             return value.context
-    return Context(call, CancellationToken(), asyncio.get_running_loop())
+    return Context(call, CancellationToken(), asyncio.get_running_loop(), desk)
 
 
 async def _exhaust_async(yielded: AsyncGenerator[Any, None], call: Call, context: Context) -> list[Any]:

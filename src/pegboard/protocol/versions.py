@@ -63,6 +63,13 @@ KNOWN: Final[Mapping[str, frozenset[str]]] = {
 }
 """The methods of each revision."""
 
+LOG_LEVELS: Final[Mapping[str, int]] = {
+    level: rank
+    for rank, level in enumerate(
+        ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"),
+    )
+}
+
 NAMED: Final[Mapping[str, str]] = {
     "tools/call": "name",
     "prompts/get": "name",

@@ -1,0 +1,26 @@
+"""What a running call may use of its board."""
+
+from __future__ import annotations
+
+import secrets
+
+from msgspec import Struct, field
+
+from pegboard.call import Change, Changes
+from pegboard.seal import Seal
+
+
+def _own_seal() -> Seal:
+    return Seal("requestState", [secrets.token_bytes(32)])
+
+
+class Desk(Struct, frozen=True, kw_only=True):
+    """The seal of what callers carry between rounds, and the log of changes; without a board nobody hears of these."""
+
+    tickets: Seal = field(default_factory=_own_seal)
+    changes: Changes | None = None
+
+    def tell(self, change: Change) -> None:
+        """Let those who follow know of a change."""
+        if self.changes is not None:
+            self.changes.publish(change)

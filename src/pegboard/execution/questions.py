@@ -1,0 +1,235 @@
+"""What a tool may ask of its caller's side, and the answers as values: its user, its model, its roots."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct, field
+
+from pegboard.call import Json, Question
+from pegboard.errors import DeclarationError
+from pegboard.protocol.content import text_block
+from pegboard.tools.form import Form, form_of
+from pegboard.tools.media import Content
+
+
+class Unreadable(Exception):
+    """An answer that is no answer to its question; the text says why, `malformed` that it is not even one in form."""
+
+    def __init__(self, why: str, *, malformed: bool = False) -> None:
+        super().__init__(why)
+        self.malformed = malformed
+
+
+class Accepted(Struct, frozen=True):
+    """The user filled the form in; `content` is a value of the type that was asked for."""
+
+    content: Any = None
+    action: ClassVar[str] = "accept"
+
+
+class Declined(Struct, frozen=True):
+    """The user said no."""
+
+    content: ClassVar[None] = None
+    action: ClassVar[str] = "decline"
+
+
+class Cancelled(Struct, frozen=True):
+    """The user closed the form without a choice."""
+
+    content: ClassVar[None] = None
+    action: ClassVar[str] = "cancel"
+
+
+Answer: TypeAlias = Accepted | Declined | Cancelled
+
+
+class Sampled(Struct, frozen=True):
+    """What the client's model said."""
+
+    content: Sequence[Mapping[str, Json]]
+    model: str = ""
+    role: str = "assistant"
+    stop_reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The text blocks, one after the other."""
+        return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
+
+
+class Root(Struct, frozen=True):
+    """A folder or place that the client says it works in."""
+
+    uri: str
+    name: str | None = None
+
+
+class Ask(Struct, frozen=True):
+    """A question before it is asked: `Elicit`, `Sample` or `Roots`."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def needs(self) -> Mapping[str, Json]:
+        """The client capabilities without which it must not be asked."""
+
+    @abstractmethod
+    def question(self) -> Question:
+        """As the protocol has it."""
+
+    @abstractmethod
+    def read(self, answer: Json) -> Any:
+        """The answer as a value; Unreadable where it is none."""
+
+
+class _Elicited(Struct):
+    action: Literal["accept", "decline", "cancel"]
+    content: Json = None
+
+
+class Elicit(Ask, frozen=True):
+    """Ask the user: to fill in a form (a dataclass or its like, one plain value, or a schema), or to open a `url`."""
+
+    kind: ClassVar[str] = "elicit"
+    message: str
+    schema: Any = None
+    url: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.url is not None and self.schema is not None:
+            raise DeclarationError("Elicit takes a schema for a form or a url to open, not both")
+
+    def form(self) -> Form:
+        return form_of(self.schema)
+
+    def needs(self) -> Mapping[str, Json]:
+        return {"elicitation": {"form" if self.url is None else "url": {}}}
+
+    def question(self) -> Question:
+        if self.url is not None:
+            return Question("elicitation/create", {"mode": "url", "message": self.message, "url": self.url})
+        return Question(
+            "elicitation/create", {"mode": "form", "message": self.message, "requestedSchema": self.form().schema}
+        )
+
+    def read(self, answer: Json) -> Answer:
+        elicited = _convert(answer, _Elicited, "an elicitation is answered by {action, content}")
+        if elicited.action != "accept":
+            return Declined() if elicited.action == "decline" else Cancelled()
+        if self.url is not None:
+            return Accepted()
+        if elicited.content is not None and not isinstance(elicited.content, dict):
+            raise Unreadable("content must be an object", malformed=True)
+        value, errors = self.form().read(elicited.content or {})
+        if errors:
+            raise Unreadable("; ".join(error.message for error in errors))
+        return Accepted(value)
+
+
+class _SampledMessage(Struct):
+    role: str
+    content: dict[str, Json] | list[dict[str, Json]]
+    model: str = ""
+    stop_reason: str | None = field(name="stopReason", default=None)
+
+
+class Sample(Ask, frozen=True):
+    """Ask the client's model: for one text, or to go on with a list of messages."""
+
+    kind: ClassVar[str] = "sample"
+    messages: str | Sequence[Any]
+    max_tokens: int = 1000
+    system: str | None = None
+    temperature: float | None = None
+    stop: Sequence[str] = ()
+    model: str | Sequence[str] | Mapping[str, Json] | None = None
+    tools: Sequence[Mapping[str, Json]] = ()
+    tool_choice: Mapping[str, Json] | None = None
+    metadata: Mapping[str, Json] | None = None
+
+    def needs(self) -> Mapping[str, Json]:
+        return {"sampling": {"tools": {}} if self.tools or self.tool_choice else {}}
+
+    def question(self) -> Question:
+        listed = [self.messages] if isinstance(self.messages, str) else self.messages
+        params: dict[str, Json] = {
+            "messages": [_message(one) for one in listed],
+            "maxTokens": self.max_tokens,
+            "systemPrompt": self.system,
+            "temperature": self.temperature,
+            "stopSequences": list(self.stop) or None,
+            "modelPreferences": _preferences(self.model),
+            "tools": list(self.tools) or None,
+            "toolChoice": self.tool_choice,
+            "metadata": self.metadata,
+        }
+        return Question("sampling/createMessage", {key: value for key, value in params.items() if value is not None})
+
+    def read(self, answer: Json) -> Sampled:
+        told = _convert(answer, _SampledMessage, "sampling is answered by a message {role, content, model}")
+        content = told.content if isinstance(told.content, list) else [told.content]
+        return Sampled(content, told.model, told.role, told.stop_reason)
+
+
+class _ListedRoots(Struct):
+    roots: list[Root]
+
+
+class Roots(Ask, frozen=True):
+    """Ask which folders the client works in."""
+
+    kind: ClassVar[str] = "roots"
+
+    def needs(self) -> Mapping[str, Json]:
+        return {"roots": {}}
+
+    def question(self) -> Question:
+        return Question("roots/list", {})
+
+    def read(self, answer: Json) -> list[Root]:
+        told: _ListedRoots = _convert(answer, _ListedRoots, "roots/list is answered by {roots: [{uri, name}]}")
+        return told.roots
+
+
+def missing(needed: Mapping[str, Json], declared: Mapping[str, Json]) -> Mapping[str, Json]:
+    """What a client lacks of the capabilities that are needed."""
+    return {
+        name: parts
+        for name, parts in needed.items()
+        if name not in declared or not all(_has_part(name, part, declared[name]) for part in parts)
+    }
+
+
+def _has_part(name: str, part: str, declared: Json) -> bool:
+    # Elicitation without a word about modes means forms.
+    if name == "elicitation" and part == "form":
+        return isinstance(declared, Mapping) and (part in declared or "url" not in declared)
+    return isinstance(declared, Mapping) and part in declared
+
+
+def _convert(answer: Json, kind: type[Any], expected: str) -> Any:
+    try:
+        return msgspec.convert(answer, kind)
+    except msgspec.ValidationError:
+        raise Unreadable(expected, malformed=True) from None
+
+
+def _message(one: Any) -> Json:
+    if isinstance(one, str):
+        return {"role": "user", "content": text_block(one)}
+    if isinstance(one, Content):
+        return {"role": "user", "content": one.to_block()}
+    if isinstance(one, Mapping) and isinstance(one.get("content"), str):
+        return {**one, "content": text_block(one["content"])}
+    return one
+
+
+def _preferences(model: str | Sequence[str] | Mapping[str, Json] | None) -> Json:
+    if model is None or isinstance(model, Mapping):
+        return model
+    return {"hints": [{"name": name} for name in ([model] if isinstance(model, str) else model)]}

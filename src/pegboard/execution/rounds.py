@@ -1,0 +1,214 @@
+"""The questions of one call and their answers, over however many rounds it takes to gather them.
+
+Theory of operation. A caller of the older revisions is asked while the call runs, and the tool waits. A caller of
+2026-07-28 is asked by the answer to its request: the call ends, the request is sent again with the answers, and the
+tool runs again from its first line. Only the answers to the last questions come with it; what was answered before
+rides in the ticket (`requestState`), which is sealed, belongs to its principal and to this very request, and expires.
+An answer counts only for the question it was given to: the ticket says, by digest, what each key was asked. So a tool
+may branch, loop and ask in any order, and finds each answer again where it asked for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.call import Call, Handler, InputRequired, Json, NeedInput, Question, Reply
+from pegboard.errors import InvalidParams, MissingCapability, ToolError
+from pegboard.execution.questions import Ask, Unreadable, missing
+from pegboard.seal import Seal
+
+TICKET_SECONDS: Final = 600.0
+TICKET_BYTES: Final = 256 * 1024
+ROUNDS: Final = 16
+ASKS: Final = 16
+_TRIES: Final = 3
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+_decode = msgspec.json.Decoder().decode
+
+
+class _Ticket(Struct, array_like=True):
+    """What a call takes from round to round: what it is, and what has been asked, answered and kept."""
+
+    request: str
+    round: int = 0
+    asked: dict[str, str] = {}
+    done: dict[str, tuple[str, Json]] = {}
+    kept: dict[str, Json] = {}
+
+
+_decode_ticket = msgspec.json.Decoder(_Ticket).decode
+
+
+class Rounds:
+    """What one call has asked and been answered so far."""
+
+    __slots__ = ("_answers", "_call", "_seal", "_ticket", "_uses")
+
+    def __init__(self, call: Call, seal: Seal) -> None:
+        self._call = call
+        self._seal = seal
+        self._uses: dict[str, int] = {}
+        self._ticket = _read_ticket(call, seal)
+        self._answers = _read_answers(call)
+
+    async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
+        """The answer to each question, from an earlier round or from the caller now; NeedInput ends this round."""
+        call = self._call
+        if len(asks) > ASKS:
+            raise ToolError(f"{len(asks)} questions at once are too many; the most is {ASKS}")
+        values: dict[str, Any] = {}
+        open_asks: dict[str, tuple[str, Ask, Question]] = {}
+        for name, ask in asks.items():
+            lacking = missing(ask.needs(), call.caller.capabilities)
+            if lacking:
+                listed = ", ".join(lacking)
+                raise MissingCapability(f"{call.name} needs a client with the capability {listed}", lacking)
+            question = ask.question()
+            key = self._key(name, ask, question)
+            found, value = self._find(key, ask, _digest(question))
+            if found:
+                values[name] = value
+            else:
+                open_asks[key] = name, ask, question
+        said = ""
+        for _ in range(_TRIES):
+            if not open_asks:
+                break
+            told = await call.channel.ask({key: question for key, (_, _, question) in open_asks.items()})
+            for key, (name, ask, question) in list(open_asks.items()):
+                try:
+                    values[name] = ask.read(told[key])
+                except Unreadable as problem:
+                    said = str(problem)
+                    continue
+                self._ticket.done[key] = _digest(question), told[key]
+                del open_asks[key]
+        if open_asks:
+            raise ToolError(f"The client's answer cannot be used: {said}")
+        return {name: values[name] for name in asks}
+
+    @property
+    def kept(self) -> Mapping[str, Json]:
+        """What has been kept, in this round or before."""
+        return self._ticket.kept
+
+    async def keep(self, name: str, make: Callable[[], Any | Awaitable[Any]]) -> Json:
+        """A value that is made once over all rounds; JSON, since the caller carries it."""
+        kept = self._ticket.kept
+        if name not in kept:
+            made = make()
+            value = await made if inspect.isawaitable(made) else made
+            # What the next round will find, so that both see the same.
+            kept[name] = _decode(_encode(value))
+        return kept[name]
+
+    def required(self, asks: Mapping[str, Question]) -> InputRequired:
+        """The end of this round: what has to be answered, and the ticket to the next."""
+        ticket = self._ticket
+        if ticket.round >= ROUNDS:
+            raise ToolError(
+                f"{self._call.name} asked its caller {ROUNDS} times without an end; if its question differs from "
+                f"round to round, its author has to give it a key"
+            )
+        ticket.round += 1
+        ticket.asked = {key: _digest(question) for key, question in asks.items()}
+        sealed = self._seal.close(
+            _encode(ticket), bearer=self._call.caller.principal, expires=time.time() + TICKET_SECONDS
+        )
+        if len(sealed) > TICKET_BYTES:
+            raise ToolError(
+                f"{self._call.name} gathered more than a request can carry; it has to ask for less, or run as a task"
+            )
+        return InputRequired(asks, sealed)
+
+    def _key(self, name: str, ask: Ask, question: Question) -> str:
+        base = name or f"{ask.kind}-{_digest(question)[:8]}"
+        use = self._uses[base] = self._uses.get(base, 0) + 1
+        return base if use == 1 else f"{base}-{use}"
+
+    def _find(self, key: str, ask: Ask, digest: str) -> tuple[bool, Any]:
+        ticket = self._ticket
+        asked, answer = ticket.done.get(key, ("", None))
+        if asked == digest:
+            return True, ask.read(answer)
+        # Without a ticket nobody can say what was asked: the answer is taken for what it says it is.
+        if key in self._answers and (not ticket.round or ticket.asked.get(key) == digest):
+            answer = self._answers[key]
+            try:
+                value = ask.read(answer)
+            except Unreadable as problem:
+                if problem.malformed:
+                    raise InvalidParams(f"inputResponses[{key[:60]!r}]: {problem}") from None
+                return False, None
+            ticket.done[key] = digest, answer
+            return True, value
+        return False, None
+
+
+def asking(inner: Handler) -> Handler:
+    """A Handler whose questions, where they cannot be answered while it runs, become its reply."""
+
+    async def ask_or_answer(call: Call) -> Reply:
+        try:
+            return await inner(call)
+        except NeedInput as need:
+            asks = need.asks
+        except BaseExceptionGroup as group:
+            asks = _asks_of(group)
+        rounds: Rounds = call._rounds
+        return rounds.required(asks)
+
+    return ask_or_answer
+
+
+def _asks_of(group: BaseExceptionGroup[BaseException]) -> Mapping[str, Question]:
+    """What the tasks of a group asked between them; where another of them failed, that is what counts."""
+    needs, others = group.split(NeedInput)
+    if needs is None or others is not None:
+        raise group if others is None else others
+    asks: dict[str, Question] = {}
+    pending: list[BaseException] = [needs]
+    while pending:
+        one = pending.pop(0)
+        if isinstance(one, BaseExceptionGroup):
+            pending.extend(one.exceptions)
+        elif isinstance(one, NeedInput):
+            asks.update(one.asks)
+    return asks
+
+
+def _digest(question: Question) -> str:
+    return hashlib.sha256(_encode([question.method, question.params])).hexdigest()[:32]
+
+
+def _request_digest(call: Call) -> str:
+    """What makes a request the same one when it is sent again: what it is about and its arguments as sent."""
+    return hashlib.sha256(_encode([call.method, call.name, _decode(call.raw)])).hexdigest()[:32]
+
+
+def _read_ticket(call: Call, seal: Seal) -> _Ticket:
+    request = _request_digest(call)
+    if call.ticket is None:
+        return _Ticket(request, 0, {}, {}, {})
+    opened = seal.open(call.ticket, now=time.time(), bearer=call.caller.principal)
+    ticket = _decode_ticket(opened if isinstance(opened, bytes) else b"")
+    if ticket.request != request:
+        raise InvalidParams("Invalid requestState: it was given to another request; send the same arguments again")
+    return ticket
+
+
+def _read_answers(call: Call) -> Mapping[str, Json]:
+    if call.answers is None:
+        return {}
+    answers = _decode(call.answers)
+    if not isinstance(answers, dict):
+        raise InvalidParams("inputResponses must be an object: the answer to each question under its key")
+    return answers

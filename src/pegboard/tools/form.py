@@ -1,0 +1,130 @@
+"""Forms: what a user is asked to fill in, as the flat schema a client can show, and what they filled in as a value.
+
+A form is made of a type and read by the engine that reads arguments: what a client sends as text and the form wants as
+a number is repaired here as it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from pegboard.call import Json
+from pegboard.errors import DeclarationError
+from pegboard.tools.infer import schema_of
+from pegboard.tools.message import JsonRpcMessage
+from pegboard.tools.problems import ParseError
+from pegboard.tools.tool import Tool, tool_from_function
+
+_FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
+_PRIMITIVE: Final = frozenset({"string", "number", "integer", "boolean"})
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+class Form:
+    """What is asked for: `schema` is what the client shows, `read` makes a value of what comes back."""
+
+    def __init__(self, schema: Mapping[str, Json], read: Callable[[Json], tuple[Any, Sequence[ParseError]]]) -> None:
+        self.schema = schema
+        self.read = read
+
+
+def form_of(wanted: Any) -> Form:
+    """The form of a dataclass or its like, of one plain value, of a JSON Schema, or of nothing but a yes or no."""
+    if wanted is None:
+        return _CONSENT
+    if isinstance(wanted, Mapping):
+        return _form_of_schema(wanted)
+    try:
+        return _form_of_type(wanted)
+    except TypeError:
+        # Not hashable: an Annotated with a list in it, say.
+        return _form_of_type.__wrapped__(wanted)
+
+
+@lru_cache(maxsize=256)
+def _form_of_type(wanted: Any) -> Form:
+    schema = schema_of(wanted)
+    tool = _taking(wanted)
+    if schema.get("type") == "object":
+        return Form(_flat(schema, wanted), lambda content: _read(tool, {"value": content}))
+    # One value has to have a name in a form.
+    one = {"type": "object", "properties": {"value": schema}, "required": ["value"]}
+    return Form(_flat(one, wanted), lambda content: _read(tool, content))
+
+
+def _form_of_schema(schema: Mapping[str, Json]) -> Form:
+    tool = tool_from_function(_take_message, input_schema=schema)
+
+    def read(content: Json) -> tuple[Any, Sequence[ParseError]]:
+        parsed = tool.parse(msgspec.json.encode(content))
+        return parsed.arguments, parsed.errors
+
+    return Form(_flat(schema, schema), read)
+
+
+def _take_message(answer: JsonRpcMessage) -> None:
+    """Stand for the answer to a form that is given as a schema."""
+
+
+def _taking(wanted: Any) -> Tool:
+    def take(value: Any) -> Any:
+        return value
+
+    take.__annotations__ = {"value": wanted}
+    return tool_from_function(take)
+
+
+def _read(tool: Tool, arguments: Json) -> tuple[Any, Sequence[ParseError]]:
+    parsed = tool.parse(msgspec.json.encode(arguments))
+    return (None, parsed.errors) if parsed.errors else (tool.author(parsed.value, _NOTHING), ())
+
+
+def _read_consent(content: Json) -> tuple[Any, Sequence[ParseError]]:
+    return content, ()
+
+
+_CONSENT: Final = Form({"type": "object", "properties": {}}, _read_consent)
+
+
+def _flat(schema: Mapping[str, Json], wanted: Any) -> Mapping[str, Json]:
+    """The schema as forms have it; "limited to flat objects with primitive properties only" (Requested Schema)."""
+    properties = schema.get("properties")
+    if schema.get("type") != "object" or not isinstance(properties, Mapping):
+        raise DeclarationError(f"A form is an object with properties; {_name(wanted)} is not")
+    flat: dict[str, Json] = {
+        "type": "object",
+        "properties": {name: _flat_property(name, part, wanted) for name, part in properties.items()},
+    }
+    for key in ("$schema", "required"):
+        if schema.get(key):
+            flat[key] = schema[key]
+    return flat
+
+
+def _flat_property(name: str, part: Json, wanted: Any) -> Mapping[str, Json]:
+    if isinstance(part, Mapping):
+        kind = part.get("type")
+        if isinstance(kind, list) and len(kind) == 2 and "null" in kind:
+            # A field that may stay empty is left out, not sent as null.
+            kind = next(one for one in kind if one != "null")
+        nested = any(key in part for key in ("$ref", "properties", "anyOf", "allOf"))
+        if not nested and (kind in _PRIMITIVE or (kind == "array" and _is_choice(part.get("items")))):
+            flat = {key: value for key, value in part.items() if not (key == "default" and value is None)}
+            if flat.get("format", "email") not in _FORMATS:
+                del flat["format"]
+            return {**flat, "type": kind}
+    raise DeclarationError(
+        f"{name!r} of {_name(wanted)} cannot be asked for in a form: use text, numbers, booleans, and choices of text"
+    )
+
+
+def _is_choice(items: Json) -> bool:
+    return isinstance(items, Mapping) and any(key in items for key in ("enum", "anyOf", "oneOf"))
+
+
+def _name(wanted: Any) -> str:
+    return getattr(wanted, "__name__", "the schema") if not isinstance(wanted, Mapping) else "the schema"
