@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from processes import HERE, Server
+from processes import CORES, HERE, Server, pin
 
 CONNECTIONS = 16
 WRK = shutil.which("wrk")
@@ -32,14 +34,17 @@ def generator() -> str:
     return "wrk, one thread" if WRK else "bench/client.py (wrk is not installed)"
 
 
+def warm_up(server: Server, requests: list[bytes], seconds: float) -> None:
+    """Let the server's interpreter see what it will be asked."""
+    with _written(requests) as file:
+        _by_client(server.port, seconds, CONNECTIONS, file)
+
+
 def measure(server: Server, requests: list[bytes], seconds: float, connections: int = CONNECTIONS) -> Measured:
     """Send the requests again and again for a while."""
-    with tempfile.NamedTemporaryFile(suffix=".requests") as file:
-        for request in requests:
-            file.write(b"%08d" % len(request) + request)
-        file.flush()
+    with _written(requests) as file:
         before, held = server.cpu_seconds(), server.memory()
-        said = _run(server.port, seconds, connections, file.name)
+        said = (_by_wrk if WRK else _by_client)(server.port, seconds, connections, file)
         used, grown = server.cpu_seconds() - before, server.memory() - held
     if said["failed"] or not said["requests"]:
         raise RuntimeError(f"{server.name}: {said['failed']} of {said['requests']} requests failed")
@@ -47,15 +52,32 @@ def measure(server: Server, requests: list[bytes], seconds: float, connections: 
     return Measured(count / said["seconds"], used / count * 1e6, said["p50"], grown, count)
 
 
-def _run(port: int, seconds: float, connections: int, file: str) -> dict[str, float]:
-    url = f"http://127.0.0.1:{port}/mcp"
-    if WRK:
-        words = [WRK, "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "--timeout", "10s"]
-        words += ["-s", str(HERE / "load.lua"), url, "--", file]
-    else:
-        words = [sys.executable, str(HERE / "client.py"), str(port), str(connections), str(seconds), file]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=seconds + 60, check=True)
-    said: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+@contextlib.contextmanager
+def _written(requests: list[bytes]) -> Iterator[str]:
+    with tempfile.NamedTemporaryFile(suffix=".requests") as file:
+        for request in requests:
+            file.write(b"%08d" % len(request) + request)
+        file.flush()
+        yield file.name
+
+
+def _by_wrk(port: int, seconds: float, connections: int, file: str) -> dict[str, float]:
+    words = [str(WRK), "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "--timeout", "10s"]
+    words += ["-s", str(HERE / "load.lua"), f"http://127.0.0.1:{port}/mcp", "--", file]
+    return _run(words, seconds)
+
+
+def _by_client(port: int, seconds: float, connections: int, file: str) -> dict[str, float]:
+    return _run([sys.executable, str(HERE / "client.py"), str(port), str(connections), str(seconds), file], seconds)
+
+
+def _run(words: list[str], seconds: float) -> dict[str, float]:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        pin(process.pid, CORES[1:])
+        out, _ = process.communicate(timeout=seconds + 60)
+    if process.returncode:
+        raise RuntimeError(f"{words[0]} ended with {process.returncode}")
+    said: dict[str, float] = json.loads(out.strip().splitlines()[-1])
     return said
 
 

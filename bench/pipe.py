@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import messages
-from processes import ROOT, command, cpu_seconds, stop
+from processes import CORES, ROOT, command, cpu_seconds, pin, stop
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Child:
             cwd=ROOT,
             bufsize=0,
         )
+        pin(self.process.pid, CORES[:1])
         assert self.process.stdin
         assert self.process.stdout
         self._into, self._out = self.process.stdin.fileno(), self.process.stdout.fileno()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import platform
@@ -19,7 +18,7 @@ from statistics import median
 import load
 import messages
 import starts
-from load import Measured, measure
+from load import Measured, measure, warm_up
 from pipe import Child, Piped
 from processes import HERE, NODE, ROOT, Server
 from targets import Figures, judge
@@ -35,6 +34,7 @@ SCRIPTS = {
     FASTMCP: ("fastmcp_board.py", "http"),
 }
 FEW, MANY, VERY_MANY = 2, 100, 1000
+WARM_SECONDS = 0.4
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ PIPED = {OURS: "board.py", TYPESCRIPT: "typescript_sdk.mjs", OFFICIAL: "official
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="about a minute instead of six")
+    parser.add_argument("--quick", action="store_true", help="about a minute instead of eight")
     parser.add_argument("--rounds", type=int, help="how often each measurement is repeated (its median counts)")
     parser.add_argument("--seconds", type=float, help="how long each measurement takes")
     parser.add_argument("--only", default="", help="only what has this in its name: http, stdio, inside, start, memory")
@@ -106,21 +106,31 @@ def main() -> None:
     for name, measure_part in parts.items():
         if chosen.only in name:
             measure_part()
-    print(f"\nTargets (ratios within this run, which took {time.monotonic() - began:.0f} s)")
+    print(f"\nTargets (ratios of medians within this run, which took {time.monotonic() - began:.0f} s)")
+    print("CPU is the server's own µs a request, the steady figure; requests/s also depends on what else the cores do.")
     print(judge(figures))
     if chosen.quick:
-        print("A quick run: one short round each, so expect a fifth of noise.")
+        print("A quick run, one process of each: expect two of the same server to differ by a third.")
     (HERE / "results").mkdir(exist_ok=True)
     (HERE / "results" / "latest.json").write_text(json.dumps(figures, indent=1))
 
 
 def _machine(python: str) -> str:
-    asked = subprocess.run([python, "-VV"], capture_output=True, text=True, check=True).stdout.split("(")[0].strip()
     node = subprocess.run([NODE, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     return (
-        f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, {asked}, Node {node}, "
+        f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, {_build(python)}, Node {node}, "
         f"load average {os.getloadavg()[0]:.1f}; load by {load.generator()}, {load.CONNECTIONS} connections on loopback"
     )
+
+
+def _build(python: str) -> str:
+    """Which Python it is, and whether it was built to be fast, as those of most distributions are."""
+    ask = "import platform, sysconfig; print(platform.python_version(), sysconfig.get_config_var('CONFIG_ARGS') or '')"
+    version, _, options = subprocess.run(
+        [python, "-c", ask], capture_output=True, text=True, check=True
+    ).stdout.partition(" ")
+    tuned = "with" if "--enable-optimizations" in options else "without"
+    return f"Python {version} built {tuned} --enable-optimizations"
 
 
 def _python_of(name: str, ours: str) -> str:
@@ -129,26 +139,22 @@ def _python_of(name: str, ours: str) -> str:
 
 
 def _measure_http(figures: Figures, rounds: int, seconds: float, ours: str) -> None:
-    wanted = sorted({server for workload in WORKLOADS for server in workload.servers})
-    with contextlib.ExitStack() as held:
-        servers = {
-            (name, tools): held.enter_context(Server(*SCRIPTS[name], tools, _python_of(name, ours)))
-            for name, tools in wanted
-        }
-        for server in servers.values():
-            server.wait()
-        measured: dict[tuple[str, str, int], list[Measured]] = defaultdict(list)
-        prepared = {
-            (workload.name, *place): _prepare(workload, servers[place])
-            for workload in WORKLOADS
-            for place in workload.servers
-        }
-        for number in _rounds("HTTP", rounds):
-            for (workload_name, name, tools), requests in prepared.items():
-                found = measure(servers[name, tools], requests, seconds)
-                # The first of several rounds only warms up.
-                if number or rounds == 1:
-                    measured[workload_name, name, tools].append(found)
+    places = sorted({place for workload in WORKLOADS for place in workload.servers})
+    measured: dict[tuple[str, str, int], list[Measured]] = defaultdict(list)
+    for number in _rounds("HTTP", rounds):
+        # Back and forth, so that nobody always follows the same neighbour.
+        for name, tools in places if number % 2 else reversed(places):
+            far = name in (OFFICIAL, FASTMCP)
+            if far and number % 2:
+                continue
+            with Server(*SCRIPTS[name], tools, _python_of(name, ours)) as server:
+                server.wait()
+                for workload in WORKLOADS:
+                    if (name, tools) in workload.servers:
+                        requests = _prepare(workload, server)
+                        warm_up(server, requests, WARM_SECONDS)
+                        found = measure(server, requests, min(seconds, 1.0) if far else seconds)
+                        measured[workload.name, name, tools].append(found)
     _tell_http(figures, measured)
 
 
@@ -164,41 +170,45 @@ def _prepare(workload: Workload, server: Server) -> list[bytes]:
 
 def _tell_http(figures: Figures, measured: dict[tuple[str, str, int], list[Measured]]) -> None:
     for workload in WORKLOADS:
-        print(f"\n{workload.name:32} requests/s   CPU µs   p50 µs")
+        print(f"\n{workload.name:28} {'requests/s':>26} {'CPU µs a request':>24} {'p50 µs':>8}")
         for name, tools in workload.servers:
             found = measured[workload.name, name, tools]
-            rate, cpu = median(one.rate for one in found), median(one.cpu_us for one in found)
             label = name if tools == FEW or "list" in workload.name else f"{name}, {tools} tools"
-            figures[f"{workload.name}: {label}"] = {"rate": rate, "cpu": cpu}
-            print(f"  {label:28} {rate:12,.0f} {cpu:8,.1f} {median(one.p50_us for one in found):8,.0f}")
+            figure: dict[str, float] = {}
+            figures[f"{workload.name}: {label}"] = figure
+            rate = _note(figure, "rate", [one.rate for one in found], 0)
+            cpu = _note(figure, "cpu", [one.cpu_us for one in found], 1)
+            print(f"  {label:26} {rate:>26} {cpu:>24} {median(one.p50_us for one in found):8,.0f}")
     calls = [one for key, found in measured.items() if key[1:] == (OURS, FEW) for one in found]
-    # What is held after the first call of a kind is a cache, not a leak.
-    late = calls[len(calls) // 2 :]
     figures["bytes per served call"] = {
-        "bytes": max(0, sum(one.grown for one in late)) / sum(one.requests for one in late)
+        "bytes": max(0, sum(one.grown for one in calls)) / sum(one.requests for one in calls)
     }
+
+
+def _note(figure: dict[str, float], kind: str, values: list[float], digits: int) -> str:
+    """Keep the median of the rounds and how far they lie apart; the words for it."""
+    figure[kind], low, high = median(values), min(values), max(values)
+    figure[f"{kind} low"], figure[f"{kind} high"] = low, high
+    return f"{figure[kind]:,.{digits}f} ({low:,.{digits}f}–{high:,.{digits}f})"
 
 
 def _measure_stdio(figures: Figures, rounds: int, seconds: float, ours: str) -> None:
     measured: dict[tuple[str, int], list[Piped]] = defaultdict(list)
-    with contextlib.ExitStack() as held:
-        children = {name: held.enter_context(Child(script, _python_of(name, ours))) for name, script in PIPED.items()}
-        for child in children.values():
-            child.check()
-            child.measure(64, min(seconds, 0.5))
-        for _ in _rounds("stdio", rounds):
-            for in_flight in (1, 64):
-                for name, child in children.items():
+    for _ in _rounds("stdio", rounds):
+        for name, script in PIPED.items():
+            with Child(script, _python_of(name, ours)) as child:
+                child.check()
+                child.measure(64, WARM_SECONDS)
+                for in_flight in (1, 64):
                     measured[name, in_flight].append(child.measure(in_flight, seconds))
-    print(f"\n{'stdio 2026-07-28':32} one at a time · CPU µs    64 in flight · CPU µs")
-    for name in PIPED:
-        told = []
-        for in_flight in (1, 64):
+    for in_flight in (1, 64):
+        print(f"\n{f'stdio, {in_flight} in flight':28} {'round trips/s':>26} {'CPU µs a request':>24}")
+        for name in PIPED:
             found = measured[name, in_flight]
-            rate, cpu = median(one.rate for one in found), median(one.cpu_us for one in found)
-            figures[f"stdio {in_flight}: {name}"] = {"rate": rate, "cpu": cpu}
-            told.append(f"{rate:12,.0f} {cpu:10,.1f}")
-        print(f"  {name:28} {'    '.join(told)}")
+            figure: dict[str, float] = {}
+            figures[f"stdio {in_flight}: {name}"] = figure
+            rate = _note(figure, "rate", [one.rate for one in found], 0)
+            print(f"  {name:26} {rate:>26} {_note(figure, 'cpu', [one.cpu_us for one in found], 1):>24}")
 
 
 def _measure_inside(figures: Figures, rounds: int, seconds: float, ours: str) -> None:
