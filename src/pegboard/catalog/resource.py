@@ -165,20 +165,20 @@ class ResourceCatalog:
             watcher()
 
 
-def read_folder(folder: Path) -> Callable[[str], File]:
+def read_folder(folder: Path) -> Callable[[str], File | None]:
     """A function that reads files below a folder, and none outside it, whatever the path says."""
     root = folder.resolve()
     if not root.is_dir():
         raise DeclarationError(f"{folder} is not a folder")
 
-    def read(path: str) -> File:
+    def read(path: str) -> File | None:
         try:
             # Resolved before it is compared: neither `..` nor a link leads out.
             found = (root / path).resolve()
             if "\0" in path or not found.is_relative_to(root) or not found.is_file():
-                raise ResourceNotFound(path)
+                return None
         except (OSError, ValueError):
-            raise ResourceNotFound(path) from None
+            return None
         return File(found, uri=None, name=name_of(path))
 
     return read
