@@ -13,15 +13,14 @@ from pegboard.errors import DeclarationError
 from pegboard.tools.check import (
     DETAILED_ERRORS,
     DIALECTS,
-    LENIENT,
     PATTERN_LENGTH,
     SCHEMA_PARTS,
-    STRICT,
     Validator,
     check_schema,
     count,
     has_soft_formats,
 )
+from pegboard.tools.formats import LENIENT, STRICT
 from tests.tools.schemas import values
 
 

@@ -672,3 +672,11 @@ def test_a_return_type_that_is_unknown_at_run_time_is_no_mistake() -> None:
     def f(a: int) -> NotThere: ...
 
     assert tool_from_function(f).output_schema is None
+
+
+def test_a_return_annotation_that_makes_no_schema_is_refused_where_it_is_declared() -> None:
+    def name() -> Annotated[str, Pattern("(")]:
+        return "x"
+
+    with pytest.raises(DeclarationError, match=r"test_tool.py:\d+: the schema of what it returns is no JSON Schema"):
+        tool_from_function(name)

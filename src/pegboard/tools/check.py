@@ -3,34 +3,25 @@
 Dialects: 2020-12 (also when none is named), 2019-09, draft-07, draft-06 and draft-04. A reference that leaves the
 document is never fetched. Patterns run in linear time where they can; one that needs look-around or back-references
 runs with bounded backtracking, and text that exceeds the bound does not match.
-
-`format` is an annotation except for the formats our own schemas use, because only these have one meaning everywhere:
-
-    format      fits (STRICT)                 acceptable after a warning (LENIENT)
-    date-time   RFC 3339                      the same without an offset
-    date        RFC 3339 full-date            -
-    time        RFC 3339, offset optional     -
-    duration    ISO 8601, seconds may have a  -
-                fraction, the whole a sign
-    uuid        hyphenated, any case          -
-    uri         absolute, RFC 3986            any text
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
-import jsonschema_rs
 from msgspec import Struct
 
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
+from pegboard.tools.engine import SchemaProblem, compile_schema, register
+from pegboard.tools.formats import LENIENT, SOFT
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 DIALECTS: Final = {
     "https://json-schema.org/draft/2020-12/schema": "2020-12",
@@ -47,24 +38,10 @@ DETAILED_PARTS = 1_000
 DETAILED_ERRORS = 100
 DETAILED_COST = 2_000
 
-STRICT: Final = frozenset({"date-time", "date", "time", "duration", "uuid", "uri"})
-LENIENT: Final = STRICT - {"uri"}
-# Formats that a value can miss and still be taken.
-SOFT: Final = frozenset({"date-time", "uri"})
-
 MAPS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _VALUES: Final = frozenset({"enum", "const", "default", "examples", "example"})
 _CONTAINERS: Final = (dict, list)
 _ROOT: Final = "urn:pegboard:schema"
-_LINEAR = jsonschema_rs.RegexOptions()
-_BOUNDED = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)
-_TIMESTAMP = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})?"
-)
-_DURATION = re.compile(
-    r"[+-]?P([0-9]+W|(?=[0-9T])([0-9]+Y)?([0-9]+M)?([0-9]+D)?"
-    r"(T(?=[0-9])([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?)"
-)
 
 
 class Problem(Struct, frozen=True):
@@ -116,6 +93,8 @@ class Validator:
     `is_valid` takes time proportional to the value. Listing problems does not by itself: for a union the library
     gathers the problems of every branch, of every union in every branch and so on, which a small value can drive to
     exhaust the memory. So unions are judged by `is_valid` alone, and gone into only where one branch was meant.
+
+    The schema is compiled at the first value, or by `compile`, which tells of a schema that is none.
     """
 
     __slots__ = ("_formats", "_judge", "_parts", "_pointer", "_registry", "_schema", "_teller", "_whole")
@@ -136,7 +115,7 @@ class Validator:
             self._parts: dict[str, Validator] = {"": self}
         else:
             self._schema, self._formats, self._parts = of._schema, of._formats, of._parts
-        self._judge = self._build({})
+        self._judge: Callable[[Json], bool] | None = None
 
     def part(self, pointer: str) -> Validator:
         """The validator of one subschema, which may refer to the rest of the document."""
@@ -146,11 +125,17 @@ class Validator:
         return found
 
     def is_valid(self, value: Json) -> bool:
+        judge = self._judge or self.compile()
         try:
-            return self._judge.is_valid(value)
+            return judge(value)
         except (ValueError, RecursionError):
             # Lone surrogates and nesting beyond reason: nothing JSON can carry.
             return False
+
+    def compile(self) -> Callable[[Json], bool]:
+        """What judges a value; a ValueError or TypeError says that this is no schema."""
+        judge = self._judge = self._build({}).is_valid
+        return judge
 
     def problems(self, value: Json) -> Iterable[Problem]:
         """Every problem of a small value; of a large one, only that it has one."""
@@ -190,13 +175,13 @@ class Validator:
 
     def _build(self, keywords: dict[str, type]) -> jsonschema_rs.Validator:
         if self._whole is None:
-            return _compile(self._schema, self._formats, None, keywords)
+            return compile_schema(self._schema, self._formats, None, keywords)
         reference = {"$ref": f"{_ROOT}#{quote(self._pointer)}"}
-        return _compile(reference, self._formats, self._whole._resources(), keywords)
+        return compile_schema(reference, self._formats, self._whole._resources(), keywords)
 
     def _resources(self) -> jsonschema_rs.Registry:
         if self._registry is None:
-            self._registry = jsonschema_rs.Registry([(_ROOT, self._schema)], retriever=_refuse)
+            self._registry = register(_ROOT, self._schema)
         return self._registry
 
     def _tell(self, error: jsonschema_rs.ValidationError, above: tuple[str | int, ...]) -> Problem:
@@ -271,10 +256,9 @@ def check_schema(schema: Mapping[str, Json], where: str) -> None:
         refuse("/type", f"is {schema.get('type')!r:.40}", 'arguments are an object: write "type": "object"')
     _measure(schema, refuse)
     try:
-        _compile(_prepare(schema, LENIENT), LENIENT)
-    except jsonschema_rs.ValidationError as error:
-        pointer = join("", *error.instance_path)
-        refuse(pointer, error.message[:200], "see the JSON Schema keyword named there")
+        compile_schema(_prepare(schema, LENIENT), LENIENT)
+    except SchemaProblem as error:
+        refuse(join("", *error.path), str(error)[:200], "see the JSON Schema keyword named there")
     except (ValueError, RecursionError, TypeError) as error:
         refuse("", str(error)[:200], "a schema holds JSON values only")
 
@@ -337,56 +321,6 @@ def _check_reference(
             lookup(root, unquote(reference[1:]))
         except LookupError:
             refuse(at, f"names nothing: {reference[:80]!r}", "define it or mend the pointer")
-
-
-def _refuse(uri: str) -> Json:
-    raise LookupError(f"{uri[:80]} is outside the schema and is never fetched")
-
-
-def _compile(
-    schema: Json,
-    formats: frozenset[str],
-    registry: jsonschema_rs.Registry | None = None,
-    keywords: dict[str, type] | None = None,
-) -> jsonschema_rs.Validator:
-    checks: dict[str, Callable[[str], bool]] = {"time": is_time, "duration": is_duration}
-    if "uri" not in formats:
-        checks["date-time"] = is_timestamp
-    build: Callable[..., jsonschema_rs.Validator] = partial(
-        jsonschema_rs.validator_for,
-        schema,
-        formats=checks,
-        validate_formats=True,
-        retriever=_refuse,
-        registry=registry,
-        keywords=keywords or None,
-    )
-    try:
-        return build(pattern_options=_LINEAR)
-    except ValueError:
-        return build(pattern_options=_BOUNDED)
-
-
-def is_timestamp(text: str) -> bool:
-    """RFC 3339, with or without an offset."""
-    if _TIMESTAMP.fullmatch(text) is None:
-        return False
-    try:
-        # A leap second is a valid timestamp that the clock of the standard library does not have.
-        datetime.fromisoformat(text.replace(":60", ":59", 1).upper())
-    except ValueError:
-        return False
-    return True
-
-
-def is_time(text: str) -> bool:
-    """RFC 3339 time of day, with or without an offset."""
-    return is_timestamp(f"2026-01-31T{text}")
-
-
-def is_duration(text: str) -> bool:
-    """ISO 8601. RFC 3339 knows neither sign nor fraction, but a timedelta has both and msgspec writes them."""
-    return _DURATION.fullmatch(text) is not None
 
 
 def _prepare(part: Json, formats: frozenset[str]) -> Any:

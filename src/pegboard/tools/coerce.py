@@ -47,7 +47,8 @@ from typing import Literal
 from msgspec import Struct
 
 from pegboard.call import Json
-from pegboard.tools.check import LENIENT, STRICT, Validator, has_soft_formats
+from pegboard.tools.check import Validator, has_soft_formats
+from pegboard.tools.formats import LENIENT, STRICT
 from pegboard.tools.nodes import Graph
 from pegboard.tools.problems import ParseError, ParseWarning, fit, suggest, unknown
 from pegboard.tools.repairs import write

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from pegboard.call import Json
-from pegboard.tools.check import LENIENT, STRICT, Validator, join, lookup
+from pegboard.tools.check import Validator, join, lookup
+from pegboard.tools.formats import LENIENT, STRICT
 from pegboard.tools.literals import fold, kind_of, match_names
 from pegboard.tools.schema import EXACT, NAMES
 

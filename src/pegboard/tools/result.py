@@ -31,8 +31,9 @@ from pegboard.errors import (
 )
 from pegboard.limits import Limits
 from pegboard.protocol.content import Block, text_block
-from pegboard.tools.check import LENIENT, Validator
+from pegboard.tools.check import Validator
 from pegboard.tools.constraints import REMARKS
+from pegboard.tools.formats import LENIENT
 from pegboard.tools.media import Content
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.plain import (

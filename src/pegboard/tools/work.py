@@ -22,7 +22,7 @@ from pegboard.tools.naming import suggest
 from pegboard.tools.parameters import Parameter, fill_defaults, write_declared
 from pegboard.tools.problems import ParseError, ParseWarning
 from pegboard.tools.schema import write_parameters, write_schema
-from pegboard.tools.shape import walk
+from pegboard.tools.shape import Shape, walk
 
 Mode: TypeAlias = Literal["lenient", "strict"]
 BindRaw: TypeAlias = Callable[[bytes | Raw], Any]
@@ -109,7 +109,7 @@ class BoundWork(Work):
         self._inferred = inferred
         self._binder = binder = Binder(inferred.fields, inferred.named, self._fits)
         schema = write_parameters(inferred.fields, inferred.named)
-        if _may_be_wrong(inferred):
+        if any(_may_be_wrong(field.shape) for field in inferred.fields):
             check_schema(schema, inferred.source)
             check_headers(schema, inferred.source)
         super().__init__(schema, binder.bind_raw, binder.bind_value, binder.arguments)
@@ -203,13 +203,19 @@ def repairer_of(schema: Mapping[str, Json]) -> Repairer:
 
 def choose_output(inferred: Inferred, given: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
     """The author's output schema, or that of the return annotation."""
-    if given is None:
-        return None if inferred.returns is None else write_schema(inferred.returns)
+    schema, returns = given, inferred.returns
+    if schema is None:
+        if returns is None:
+            return None
+        schema = write_schema(returns)
+        if not _may_be_wrong(returns.shape):
+            return schema
     try:
-        Validator(given)
+        Validator(schema).compile()
     except (ValueError, TypeError) as problem:
-        raise DeclarationError(f"{inferred.source}: output_schema is no JSON Schema: {str(problem)[:200]}") from problem
-    return given
+        what = "the schema of what it returns" if given is None else "output_schema"
+        raise DeclarationError(f"{inferred.source}: {what} is no JSON Schema: {str(problem)[:200]}") from problem
+    return schema
 
 
 def compile_call(function: Callable[..., Any], inferred: Inferred, work: Work) -> Invoke:
@@ -262,13 +268,9 @@ def _json_of(both: Both) -> Mapping[str, Json]:
     return both.json
 
 
-def _may_be_wrong(inferred: Inferred) -> bool:
+def _may_be_wrong(shape: Shape) -> bool:
     """Our own words make valid schemas; an author's patterns, extra keywords and header names may not be."""
-    return any(
-        part.notes.pattern is not None or part.notes.extra or part.notes.header
-        for field in inferred.fields
-        for part in walk(field.shape)
-    )
+    return any(part.notes.pattern is not None or part.notes.extra or part.notes.header for part in walk(shape))
 
 
 def _compare(inferred: Inferred, schema: Mapping[str, Json], *, takes_message: bool) -> None:
