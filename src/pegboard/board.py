@@ -10,12 +10,13 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from pegboard.call import Around, Handler, Json
+from pegboard.call import Around, Change, Handler, Json
 from pegboard.catalog.catalog import ToolCatalog
 from pegboard.catalog.prompt import Prompt, PromptCatalog
 from pegboard.catalog.resource import Resource, ResourceCatalog, read_folder
@@ -27,6 +28,7 @@ from pegboard.execution.pipeline import Attachment, Scope, compose
 from pegboard.execution.reading import Reading
 from pegboard.execution.run import Runner, settle
 from pegboard.execution.services import Services
+from pegboard.execution.subscriptions import ChangeLog, Listening
 from pegboard.execution.threads import Threads
 from pegboard.limits import Limits
 from pegboard.seal import Seal, read_keys
@@ -97,17 +99,27 @@ class Board(Hanger):
         self.tools = ToolCatalog()
         self.resources = ResourceCatalog()
         self.prompts = PromptCatalog()
+        self.changes = ChangeLog(self.limits.changes)
         self._title = title
         self._threads = Threads(self.limits.threads, self.limits.thread_queue)
         self._attached: list[Attachment] = []
         keys = read_keys(os.environ.get("PEGBOARD_SECRET"))
-        desk = Desk(tickets=Seal("requestState", keys))
+        desk = Desk(tickets=Seal("requestState", keys), changes=self.changes)
         self._runner = Runner(self.services, self._threads, arguments, self.limits.result_bytes, desk)
         cursors = Seal("cursor", keys)
         self._reading = Reading(
             self.resources, self.prompts, self._runner, cursors, page_size, self.limits.result_bytes
         )
-        self._dispatcher = Dispatcher(self.tools, self._runner.handler, self._surround, instructions, self._reading)
+        # After what keeps lists has let go of them: who hears of a change looks at once.
+        self.tools.watch(partial(self._publish, Change("tools")))
+        self.resources.watch(partial(self._publish, Change("resources")))
+        self.prompts.watch(partial(self._publish, Change("prompts")))
+        listen = Listening(
+            self.changes, self._reading.capabilities, self.limits.followed_uris, self.limits.followed_uri_bytes
+        )
+        self._dispatcher = Dispatcher(
+            self.tools, self._runner.handler, self._surround, instructions, self._reading, listen
+        )
 
     @property
     def info(self) -> Mapping[str, Json]:
@@ -215,6 +227,13 @@ class Board(Hanger):
             return function
 
         return hang
+
+    def resource_changed(self, uri: str) -> None:
+        """Tell those who follow this resource that it has another content now; from any thread."""
+        self._publish(Change("updated", uri))
+
+    def _publish(self, change: Change) -> None:
+        self.changes.publish(change)
 
     def discover(self, package: str | ModuleType | object) -> list[Tool]:
         """Hang whatever is marked with `@tool` in a module, in every module of a package, or on an object."""

@@ -36,5 +36,21 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     sessions: int = 10_000
     session_seconds: float = 1800.0
+    session_streams: int = 64
+    session_bytes: int = 4 * 1024 * 1024
+    session_uris: int = 1000
+    stream_events: int = 1000
+    stream_bytes: int = 1024 * 1024
+    ended_streams: int = 16
+    ended_seconds: float = 300.0
+    stored_bytes: int = 64 * 1024 * 1024
+
+    asks: int = 16
+    ask_seconds: float = 600.0
+
+    followers: int = 10_000
+    followed_uris: int = 1_000
+    followed_uri_bytes: int = 256 * 1024
+    changes: int = 10_000
 
     drain_seconds: float = 10.0

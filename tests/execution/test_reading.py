@@ -293,9 +293,14 @@ async def test_a_malformed_completion_is_refused(params: dict[str, Any]) -> None
 
 async def test_only_what_there_is_is_declared() -> None:
     board = Board()
-    assert (await ask(board, "server/discover"))["capabilities"] == {"tools": {}}
+    always = {"logging": {}, "tools": {"listChanged": True}}
+    assert (await ask(board, "server/discover"))["capabilities"] == always
     board.prompt("p")(lambda: "x")
-    assert (await ask(board, "server/discover"))["capabilities"] == {"tools": {}, "prompts": {}, "completions": {}}
+    declared = {**always, "prompts": {"listChanged": True}, "completions": {}}
+    assert (await ask(board, "server/discover"))["capabilities"] == declared
+    board.resource("a://b")(lambda: "x")
+    declared["resources"] = {"listChanged": True, "subscribe": True}
+    assert (await ask(board, "server/discover"))["capabilities"] == declared
 
 
 async def test_older_revisions_are_told_what_they_know() -> None:

@@ -21,7 +21,7 @@ class ToolCatalog:
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
         self._tools: dict[str, Tool] = {}
         self._folded: dict[str, str] = {}
-        self._listed: Kept | None = None
+        self._listed: tuple[int, Kept] | None = None
         self._watchers: list[Callable[[], None]] = []
         self.generation = 0
         for tool in tools:
@@ -31,7 +31,7 @@ class ToolCatalog:
         return len(self._tools)
 
     def __iter__(self) -> Iterator[Tool]:
-        return iter(self._tools.values())
+        return iter(tuple(self._tools.values()))
 
     def __contains__(self, name: object) -> bool:
         return name in self._tools
@@ -93,10 +93,13 @@ class ToolCatalog:
 
     def listing(self) -> Kept:
         """What tools/list answers; the same object until something changes."""
-        if self._listed is None:
-            tools = [tool.definition() for tool in self._tools.values()]
-            self._listed = Kept({"tools": tools, "ttlMs": 0, "cacheScope": "public"})
-        return self._listed
+        listed = self._listed
+        # Another thread may change the catalog meanwhile: what is kept says of which generation it is at least.
+        generation = self.generation
+        if listed is None or listed[0] != generation:
+            tools = [tool.definition() for tool in tuple(self._tools.values())]
+            listed = self._listed = generation, Kept({"tools": tools, "ttlMs": 0, "cacheScope": "public"})
+        return listed[1]
 
     def export(
         self, form: str, *, strict: bool = True, description_tokens: int | None = None
@@ -109,7 +112,6 @@ class ToolCatalog:
         return export(self, form, Wish(strict=strict, description_tokens=description_tokens))
 
     def _changed(self) -> None:
-        self._listed = None
         self.generation += 1
         for watcher in self._watchers:
             watcher()

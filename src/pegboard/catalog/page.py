@@ -9,6 +9,16 @@ from pegboard.errors import InvalidParams
 from pegboard.seal import Seal
 
 
+class _Made:
+    """What has been made of a list since it last changed."""
+
+    __slots__ = ("items", "pages")
+
+    def __init__(self) -> None:
+        self.items: list[Json] | None = None
+        self.pages: dict[int, Kept] = {}
+
+
 class Listing:
     """One list of the protocol, cut into pages that are kept until something changes."""
 
@@ -17,20 +27,22 @@ class Listing:
         self._items = items
         self._seal = seal
         self._size = size
-        self._pages: dict[int, Kept] = {}
-        self._all: list[Json] | None = None
+        self._made: _Made | None = None
 
     def forget(self) -> None:
         """Something changed: the pages are made anew."""
-        self._pages.clear()
-        self._all = None
+        # Not emptied but let go, since another thread may have begun to fill it with what was.
+        self._made = None
 
     def page(self, cursor: str | None) -> Kept:
         """The page behind a cursor, or the first."""
         start = 0 if cursor is None else self._read(cursor)
-        kept = self._pages.get(start)
+        made = self._made
+        if made is None:
+            made = self._made = _Made()
+        kept = made.pages.get(start)
         if kept is None:
-            kept = self._pages[start] = self._make(start)
+            kept = made.pages[start] = self._make(made, start)
         return kept
 
     def _read(self, cursor: str) -> int:
@@ -40,11 +52,11 @@ class Listing:
             raise InvalidParams("Invalid cursor: it belongs to another list")
         return value[1]
 
-    def _make(self, start: int) -> Kept:
-        if self._all is None:
-            self._all = list(self._items())
+    def _make(self, made: _Made, start: int) -> Kept:
+        if made.items is None:
+            made.items = list(self._items())
         end = start + self._size
-        result: dict[str, Json] = {self._member: self._all[start:end], "ttlMs": 0, "cacheScope": "public"}
-        if end < len(self._all):
+        result: dict[str, Json] = {self._member: made.items[start:end], "ttlMs": 0, "cacheScope": "public"}
+        if end < len(made.items):
             result["nextCursor"] = self._seal.close([self._member, end])
         return Kept(result)

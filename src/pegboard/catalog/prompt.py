@@ -99,7 +99,7 @@ class PromptCatalog:
 
     @property
     def all(self) -> Iterable[Prompt]:
-        return self._prompts.values()
+        return tuple(self._prompts.values())
 
     def add(self, prompt: Prompt) -> None:
         if prompt.name in self._prompts:

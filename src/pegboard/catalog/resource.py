@@ -123,11 +123,11 @@ class ResourceCatalog:
 
     @property
     def fixed(self) -> Iterable[Resource]:
-        return self._fixed.values()
+        return tuple(self._fixed.values())
 
     @property
     def templates(self) -> Iterable[Resource]:
-        return self._templates.values()
+        return tuple(self._templates.values())
 
     def add(self, resource: Resource) -> None:
         """Hang a resource; a URI that is taken is refused."""
@@ -151,7 +151,7 @@ class ResourceCatalog:
         fixed = self._fixed.get(uri)
         if fixed is not None:
             return fixed, {}
-        for resource in self._templates.values():
+        for resource in self.templates:
             variables = resource.match(uri)
             if variables is not None:
                 return resource, variables

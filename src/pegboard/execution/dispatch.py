@@ -23,6 +23,7 @@ class Dispatcher:
         surround: Callable[[Tool | None, Handler], Handler],
         instructions: str | None = None,
         reading: Reading | None = None,
+        listen: Handler | None = None,
     ) -> None:
         self._catalog = catalog
         self._run = run
@@ -32,12 +33,14 @@ class Dispatcher:
         self._generation = catalog.generation
         self._reading = reading
         self._instructions = instructions
+        self._tools: Mapping[str, Json] = {} if listen is None else {"listChanged": True}
         self._discovered: Kept | None = None
         self._methods: Mapping[str, Handler] = {
             "server/discover": self._discover,
             "tools/list": self._list_tools,
             "tools/call": self._call_tool,
             **({} if reading is None else reading.methods),
+            **({} if listen is None else {"subscriptions/listen": listen}),
         }
 
     # Here the way is only chosen: the coroutine of who goes it is returned as it is, not awaited in one more.
@@ -50,7 +53,9 @@ class Dispatcher:
         return handler(call)
 
     async def _discover(self, call: Call) -> Reply:
-        capabilities = {"tools": {}, **({} if self._reading is None else self._reading.capabilities())}
+        capabilities: dict[str, Json] = {"logging": {}, "tools": self._tools}
+        if self._reading is not None:
+            capabilities.update(self._reading.capabilities())
         if self._discovered is None or self._discovered.value["capabilities"] != capabilities:
             self._discovered = Kept(_discovery(capabilities, self._instructions))
         return Done(self._discovered)
