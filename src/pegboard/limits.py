@@ -38,7 +38,6 @@ class Limits(Struct, frozen=True, kw_only=True):
     session_seconds: float = 1800.0
     session_streams: int = 64
     session_bytes: int = 4 * 1024 * 1024
-    session_uris: int = 1000
     stream_events: int = 1000
     stream_bytes: int = 1024 * 1024
     ended_streams: int = 16

@@ -1,0 +1,283 @@
+"""The store of a single process: nothing outlives it, and no method ever waits."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from itertools import takewhile
+
+from msgspec import Struct
+
+from pegboard.limits import Limits
+from pegboard.stores.store import Entry, LogName, Page, Record, Watcher
+
+Clock = Callable[[], float]
+
+
+class MemoryHints:
+    """Hints as plain callbacks."""
+
+    def __init__(self) -> None:
+        self._watchers: dict[object, tuple[Watcher, ...]] = {}
+
+    def hint(self, topic: object) -> None:
+        for watcher in self._watchers.get(topic, ()):
+            watcher()
+
+    def watch(self, topic: object, watcher: Watcher) -> Callable[[], None]:
+        self._watchers[topic] = (*self._watchers.get(topic, ()), watcher)
+
+        def end() -> None:
+            left = tuple(one for one in self._watchers.get(topic, ()) if one is not watcher)
+            if left:
+                self._watchers[topic] = left
+            else:
+                self._watchers.pop(topic, None)
+
+        return end
+
+
+class _Log(Struct, eq=False):
+    """Its entries by number, in order; `kept` are those that are not to be trimmed."""
+
+    name: LogName
+    about: bytes
+    entries: dict[int, bytes]
+    kept: set[int]
+    last: int = 0
+    size: int = 0
+    ended: float | None = None
+
+    def oldest(self) -> int | None:
+        """The entry to go next."""
+        end = self.last if self.ended is not None else 0
+        return next((seq for seq in self.entries if seq != end and seq not in self.kept), None)
+
+
+class _Group(Struct, eq=False):
+    """The logs of one session, the oldest first."""
+
+    logs: dict[str, _Log]
+    size: int = 0
+
+    def ended(self) -> list[_Log]:
+        """Those that are over, the longest first."""
+        found = [log for log in self.logs.values() if log.ended is not None]
+        return sorted(found, key=lambda log: log.ended or 0.0)
+
+
+class MemoryLogs:
+    """Logs in dictionaries, bounded per log, per session and altogether."""
+
+    def __init__(self, limits: Limits, clock: Clock = time.monotonic) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._groups: dict[str, _Group] = {}
+        # Those that ended longest ago come first.
+        self._ended: OrderedDict[LogName, _Log] = OrderedDict()
+        self._size = 0
+        self._hints = MemoryHints()
+
+    async def open(self, log: LogName, about: bytes = b"") -> bool:
+        self._expire()
+        session, name = log
+        group = self._groups.get(session)
+        if group is not None:
+            if name in group.logs:
+                return False
+            if len(group.logs) >= self._limits.session_streams:
+                ended = group.ended()
+                if not ended:
+                    return False
+                self._remove(ended[0])
+        self._groups.setdefault(session, _Group({})).logs[name] = _Log(log, about, {}, set())
+        return True
+
+    async def append(self, log: LogName, seq: int, data: bytes, *, keep: bool = False, end: bool = False) -> bool:
+        self._expire()
+        found = self._find(log)
+        if found is None or seq != found.last + 1 or found.ended is not None:
+            return False
+        found.last = seq
+        found.entries[seq] = data
+        self._weigh(found, len(data))
+        if keep:
+            found.kept.add(seq)
+        if end:
+            found.kept.clear()
+            found.ended = self._clock()
+            self._ended[log] = found
+        self._trim(found)
+        self._hints.hint(log)
+        return True
+
+    async def release(self, log: LogName, seq: int) -> None:
+        found = self._find(log)
+        if found is not None:
+            found.kept.discard(seq)
+
+    async def read(self, log: LogName, after: int, limit: int) -> Page | None:
+        self._expire()
+        found = self._find(log)
+        if found is None:
+            return None
+        # Most readers are near the end: what they look for is among the newest.
+        newer = list(takewhile(lambda seq: seq > after, reversed(found.entries)))[::-1]
+        entries = tuple(Entry(seq, found.entries[seq]) for seq in newer[:limit])
+        return Page(entries, found.last, len(newer) > limit, found.ended is not None, found.about)
+
+    async def drop(self, session: str) -> None:
+        group = self._groups.get(session)
+        if group is not None:
+            for log in tuple(group.logs.values()):
+                self._remove(log)
+
+    def watch(self, log: LogName, watcher: Watcher) -> Callable[[], None]:
+        return self._hints.watch(log, watcher)
+
+    def _find(self, log: LogName) -> _Log | None:
+        group = self._groups.get(log[0])
+        return None if group is None else group.logs.get(log[1])
+
+    def _weigh(self, log: _Log, more: int) -> None:
+        log.size += more
+        self._groups[log.name[0]].size += more
+        self._size += more
+
+    # -- bounds ------------------------------------------------------------------------------------------------------
+
+    def _trim(self, log: _Log) -> None:
+        limits = self._limits
+        while (len(log.entries) > limits.stream_events or log.size > limits.stream_bytes) and self._cut(log):
+            pass
+        group = self._groups[log.name[0]]
+        if log.ended is not None:
+            ended = group.ended()
+            for one in ended[: max(0, len(ended) - limits.ended_streams)]:
+                self._remove(one)
+        if group.size > limits.session_bytes:
+            self._trim_session(group)
+        if self._size > limits.stored_bytes:
+            self._trim_all()
+
+    def _trim_session(self, group: _Group) -> None:
+        limit = self._limits.session_bytes
+        for log in group.logs.values():
+            while group.size > limit and self._cut(log):
+                pass
+        # The newest is not among them: it is the one that its client is about to come for.
+        for log in group.ended()[:-1]:
+            if group.size > limit:
+                self._remove(log)
+
+    def _trim_all(self) -> None:
+        limit = self._limits.stored_bytes
+        while self._size > limit and len(self._ended) > 1:
+            self._remove(next(iter(self._ended.values())))
+        for group in self._groups.values():
+            for log in group.logs.values():
+                while self._size > limit and self._cut(log):
+                    pass
+
+    def _cut(self, log: _Log) -> bool:
+        seq = log.oldest()
+        if seq is None:
+            return False
+        self._weigh(log, -len(log.entries.pop(seq)))
+        return True
+
+    def _expire(self) -> None:
+        oldest = self._clock() - self._limits.ended_seconds
+        while self._ended:
+            log = next(iter(self._ended.values()))
+            if log.ended is None or log.ended >= oldest:
+                break
+            self._remove(log)
+
+    def _remove(self, log: _Log) -> None:
+        session, name = log.name
+        self._weigh(log, -log.size)
+        self._ended.pop(log.name, None)
+        group = self._groups[session]
+        del group.logs[name]
+        if not group.logs:
+            del self._groups[session]
+        self._hints.hint(log.name)
+
+
+class _Kept(Struct, eq=False):
+    value: bytes
+    version: int
+    until: float | None
+
+
+class MemoryRecords:
+    """Records in a dictionary; those whose time is over leave when others are written."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: dict[str, _Kept] = {}
+        self._due: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    async def get(self, key: str) -> Record | None:
+        found = self._find(key)
+        return None if found is None else Record(found.value, found.version)
+
+    async def put(
+        self, key: str, value: bytes, *, ttl: float | None = None, if_version: int | None = None
+    ) -> int | None:
+        found = self._find(key)
+        version = 0 if found is None else found.version
+        if if_version is not None and if_version != version:
+            return None
+        self._write(key, _Kept(value, version + 1, None), ttl)
+        return version + 1
+
+    async def add(self, key: str, amount: int, *, ttl: float | None = None) -> int:
+        found = self._find(key)
+        if found is None:
+            self._write(key, _Kept(b"%d" % amount, 1, None), ttl)
+            return amount
+        total = int(found.value) + amount
+        found.value = b"%d" % total
+        found.version += 1
+        return total
+
+    async def delete(self, key: str) -> bool:
+        there = self._find(key) is not None
+        self._kept.pop(key, None)
+        return there
+
+    def _find(self, key: str) -> _Kept | None:
+        found = self._kept.get(key)
+        if found is not None and found.until is not None and found.until <= self._clock():
+            del self._kept[key]
+            return None
+        return found
+
+    def _write(self, key: str, record: _Kept, ttl: float | None) -> None:
+        now = self._clock()
+        while self._due and self._due[0][0] <= now:
+            self._find(heappop(self._due)[1])
+        self._kept[key] = record
+        if ttl is not None:
+            record.until = now + ttl
+            heappush(self._due, (record.until, key))
+            if len(self._due) > 2 * len(self._kept) + 64:
+                # Most of them are of values that were written anew or deleted.
+                self._due = [(one.until, name) for name, one in self._kept.items() if one.until is not None]
+                heapify(self._due)
+
+
+class MemoryStore:
+    """All three, for one process."""
+
+    def __init__(self, limits: Limits | None = None, clock: Clock = time.monotonic) -> None:
+        self.logs = MemoryLogs(limits or Limits(), clock)
+        self.records = MemoryRecords(clock)
+        self.hints = MemoryHints()
