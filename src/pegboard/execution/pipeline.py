@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from pegboard.call import Around, Call, Done, Handler, Kept, Reply
+from pegboard.call import Around, Call, Done, Follow, Handler, InputRequired, Kept, Reply, Started
 from pegboard.execution.hooks import Middleware, is_dynamic, name_of
 from pegboard.execution.stage import Hook, read_hook, surround
 from pegboard.tools.tool import Tool
@@ -91,6 +91,8 @@ def _layer(around: Around, inner: Handler) -> Handler:
     async def surrounded(call: Call) -> Reply:
         reply: object = await around(call, inner)
         if type(reply) is Done and (type(reply.result) is dict or isinstance(reply.result, Kept | Mapping)):
+            return reply
+        if isinstance(reply, InputRequired | Started | Follow):
             return reply
         got = f"Done({type(reply.result).__name__})" if isinstance(reply, Done) else type(reply).__name__
         raise TypeError(f"the middleware {name_of(around)} returned {got} and not the reply of a call")

@@ -36,7 +36,8 @@ class Cache(Middleware):
 
     The key is the tool, its arguments (in any order of their names) and the principal; `shared=True` leaves out the
     principal, for answers that are the same for everybody. At most `entries` results and `size` bytes are kept, the
-    ones used longest ago go first. Errors are never kept. `hits` and `misses` count, `call.state["cache"]` tells.
+    ones used longest ago go first. Errors are never kept, nor is what took a question to the caller. `hits` and
+    `misses` count, `call.state["cache"]` tells.
     """
 
     order = 112
@@ -61,7 +62,8 @@ class Cache(Middleware):
         self._bytes = 0
 
     async def around(self, call: Call, proceed: Handler) -> Reply:
-        if not self._covers(call):
+        if not self._covers(call) or call.answers is not None or call.ticket is not None:
+            # "requests carrying `inputResponses` or `requestState` MUST NOT be cached" (Caching, Cache Key)
             return await proceed(call)
         key = self._key(call)
         entry = self._kept.get(key)
@@ -74,7 +76,9 @@ class Cache(Middleware):
         self.misses += 1
         call.state["cache"] = "miss"
         reply = await proceed(call)
-        self._keep(key, reply)
+        if isinstance(reply, Done) and call._rounds is None:
+            # What a user was asked for is no part of the key either, and a question is not the answer to the next call.
+            self._keep(key, reply)
         return reply
 
     def clear(self) -> None:
@@ -95,7 +99,7 @@ class Cache(Middleware):
         # The tool itself, not its name: one that is hung anew has nothing in the cache.
         return call.tool, _encode_sorted(arguments), tuple(written), principal
 
-    def _keep(self, key: Key, reply: Reply) -> None:
+    def _keep(self, key: Key, reply: Done) -> None:
         result = reply.result.value if isinstance(reply.result, Kept) else reply.result
         if result.get("isError"):
             return
