@@ -26,6 +26,8 @@ from pegboard.sessions.session import Sessions
 from pegboard.transports.calls import Calls
 from pegboard.transports.channels import HttpExchange, conduct
 from pegboard.transports.door import Answer, Head, Headers, Sink
+from pegboard.transports.followers import Followers
+from pegboard.transports.following import LISTEN, HttpListen
 from pegboard.transports.guard import Guard
 from pegboard.transports.incoming import ModernCallers, check_method, is_modern, make_call, subject
 from pegboard.transports.legacy_http import LegacyHttp
@@ -57,6 +59,7 @@ class HttpEndpoint:
         self._calls = Calls(limits, self.sessions.reap, loop)
         self._admit = self._calls.admit
         self.calls = self._calls.running
+        self.followers = Followers(limits.followers, self._calls)
         self._legacy = LegacyHttp(handler, info, limits, self.sessions, self._calls)
         self._callers = ModernCallers("http")
         self._paths: dict[bytes, Callable[[Head, bytes, Sink], Served]] = {
@@ -147,16 +150,30 @@ class HttpEndpoint:
         about = subject(method, params)
         mcp.check_mirror(head.headers, method, about)
         check_method(method, MODERN)
-        exchange = HttpExchange(sink, self._modern, request_id, extra, accepts)
+        listens = method == LISTEN
+        if listens:
+            if not accepts.stream:
+                return said(406, f"{method} is answered by a stream: Accept must allow text/event-stream", extra)
+            exchange: HttpExchange = HttpListen(sink, self._modern, request_id, extra, accepts, self.followers)
+        else:
+            exchange = HttpExchange(sink, self._modern, request_id, extra, accepts)
         call = make_call(method, request_id, about, message, params, caller, exchange, token, head.headers)
         self._admit(exchange)
-        return self._run_modern(call, exchange, sink)
+        return self._run_listen(call, exchange) if listens else self._run_modern(call, exchange, sink)
 
     async def _run_modern(self, call: Call, exchange: HttpExchange, sink: Sink) -> Answer | None:
         task = self.calls[exchange] = asyncio.current_task()
         if task is not None:
             # Cancellation: "Closing the SSE response stream MUST be treated by the server as cancellation".
             sink.on_gone(task.cancel)
+        try:
+            return await conduct(self._handler, call, exchange)
+        finally:
+            del self.calls[exchange]
+
+    async def _run_listen(self, call: Call, exchange: HttpExchange) -> Answer | None:
+        """As above, but the sink is not to hold on to the task: it lives for days, and whoever follows ends with it."""
+        self.calls[exchange] = asyncio.current_task()
         try:
             return await conduct(self._handler, call, exchange)
         finally:

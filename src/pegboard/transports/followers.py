@@ -1,0 +1,349 @@
+"""Followers: open streams that hear of a board's changes, each no more than a place in the log of these.
+
+Theory of operation. A follower has no task, no queue and no timer. One watch of the log serves all followers of a door:
+after a change each of them, some at a time so that others have the loop too, reads the log behind its place, writes what
+its filter lets through and moves on. One whose reader lags behind stays where it is; when the reader has caught up it
+reads again, and what changed often meanwhile is one entry of the log. An update of a resource that comes too soon after
+the last one stops its follower at that place until the time has come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, Protocol
+
+from pegboard.call import Change, Changes, Done, Filter, Follow, Json, Notice, RequestId
+from pegboard.errors import Busy
+from pegboard.protocol import jsonrpc, sse
+from pegboard.protocol.params import PREFIX
+from pegboard.protocol.tongue import Tongue
+from pegboard.transports.door import Sink
+
+_log = logging.getLogger("pegboard.transports")
+
+PACE_SECONDS: Final = 0.1
+_AT_ONCE: Final = 200
+
+_NOTICES: Final[Mapping[str, str]] = {
+    "tools": "notifications/tools/list_changed",
+    "prompts": "notifications/prompts/list_changed",
+    "resources": "notifications/resources/list_changed",
+    "updated": "notifications/resources/updated",
+}
+
+
+class Outlet(Protocol):
+    """Where a follower writes to."""
+
+    def send(self, message: bytes, number: int) -> bool:
+        """Write a message about the change of that number; False where the reader lags behind: then `drain` first."""
+
+    async def drain(self) -> None:
+        """Wait until the reader has caught up; raises ConnectionError once it is gone."""
+
+    def keep_alive(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class EventOutlet:
+    """A stream of events; numbered, so that its reader can come back for more, in the older revisions."""
+
+    __slots__ = ("_numbered", "_sink")
+
+    def __init__(self, sink: Sink, *, numbered: bool) -> None:
+        self._sink = sink
+        self._numbered = numbered
+
+    def send(self, message: bytes, number: int) -> bool:
+        return self._sink.write(sse.event(message, event_id(number) if self._numbered else None))
+
+    async def drain(self) -> None:
+        await self._sink.drain()
+
+    def keep_alive(self) -> None:
+        self._sink.write(sse.KEEP_ALIVE)
+
+    def close(self) -> None:
+        self._sink.end()
+
+
+def event_id(number: int) -> str:
+    """The id of the event that tells of a change."""
+    return f"g-{number}"
+
+
+def read_event_id(text: str) -> int:
+    """The number in such an id; that of no log, behind which anything may have happened, where there is none."""
+    number = text.removeprefix("g-")
+    return int(number) if number.isascii() and number.isdecimal() and len(number) < 19 else -1
+
+
+class Follower:
+    """One stream: its place in the log, what it wants to hear of, and how that is told.
+
+    `subscription` is the id of the request that opened it, which revision 2026-07-28 has in every message. `uris` are
+    looked at anew each time, so that a session may change them. An `idle` follower hears nothing.
+    """
+
+    __slots__ = (
+        "_filter", "_followers", "_left", "_outlet", "_subscription", "_told", "_tongue", "_uris", "after", "changes", "idle", "lags", "since",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        follow: Follow,
+        tongue: Tongue,
+        outlet: Outlet,
+        followers: Followers,
+        *,
+        subscription: RequestId | None = None,
+        uris: Collection[str] | None = None,
+        after: int | None = None,
+        left: Callable[[Follower], object] | None = None,
+    ) -> None:
+        self.changes = follow.changes
+        self.after = follow.changes.last if after is None else after
+        self.idle = False
+        self.lags = False
+        self.since = 0.0
+        self._filter = follow.filter
+        self._uris: Collection[str] = follow.filter.uris if uris is None else uris
+        self._tongue = tongue
+        self._outlet = outlet
+        self._followers = followers
+        self._subscription = subscription
+        self._left = left
+        # When each URI was told of within the last moment, the longest ago first.
+        self._told: dict[str, float] | None = None
+
+    def acknowledge(self) -> None:
+        """Say which part of the wish is granted: the first message of a subscription."""
+        if self._subscription is not None:
+            self._say("notifications/subscriptions/acknowledged", {"notifications": tell_filter(self._filter)})
+
+    def catch_up(self, now: float) -> float | None:
+        """Tell what has changed, as far as the reader and the pace allow; if the pace did not, when it will."""
+        self.lags = False
+        if self.idle or self.after == self.changes.last:
+            return None
+        for number, change in self.changes.read(self.after):
+            for uri in self._wanted(change):
+                due = self._due(uri, now) if change.uri else None
+                if due is not None:
+                    return due
+                room = self._say(_NOTICES[change.kind], {"uri": uri} if uri else {}, number)
+                self.lags = self.lags or not room
+            self.after = number
+            if self.lags:
+                return None
+        return None
+
+    async def drain(self) -> None:
+        """Wait until the reader has caught up."""
+        await self._outlet.drain()
+
+    def keep_alive(self) -> None:
+        """Show a waiting client, and the proxies between, that the stream lives."""
+        self._outlet.keep_alive()
+
+    def end(self) -> None:
+        """Tell the client that we end the stream in good order."""
+        if self._followers.leave(self):
+            if self._subscription is not None:
+                meta = {PREFIX + "subscriptionId": self._subscription}
+                result = self._tongue.result("subscriptions/listen", Done({"_meta": meta}))
+                self._outlet.send(jsonrpc.answer(self._subscription, result), self.after)
+            self._outlet.close()
+
+    def cut(self, reason: str) -> None:
+        """End the stream because we cannot go on with it, and say so: the client will have missed something."""
+        if self._followers.leave(self):
+            if self._subscription is not None:
+                self._say("notifications/cancelled", {"requestId": self._subscription, "reason": reason})
+            self._outlet.close()
+
+    def leave(self) -> None:
+        """The client is gone, or wants no more: nothing is said."""
+        self._followers.leave(self)
+
+    def note_left(self) -> None:
+        """Tell whoever asked that this has ended."""
+        if self._left is not None:
+            self._left(self)
+
+    def _wanted(self, change: Change) -> Iterable[str]:
+        """The URIs to tell of a change; one that is empty for a list, none if it is not wanted."""
+        if change.kind != "updated":
+            return ("",) if getattr(self._filter, change.kind) else ()
+        if not change.uri:
+            return tuple(self._uris)
+        return (change.uri,) if change.uri in self._uris else ()
+
+    def _due(self, uri: str, now: float) -> float | None:
+        told = self._told
+        if told is None:
+            told = self._told = {}
+        while told and now - (first := next(iter(told.items())))[1] >= PACE_SECONDS:
+            del told[first[0]]
+        if uri in told:
+            return told[uri] + PACE_SECONDS
+        told[uri] = now
+        return None
+
+    def _say(self, method: str, params: dict[str, Json], number: int = 0) -> bool:
+        if self._subscription is not None:
+            params["_meta"] = {PREFIX + "subscriptionId": self._subscription}
+        message = self._tongue.notice(Notice(method, params))
+        return not message or self._outlet.send(message, number)
+
+
+def tell_filter(granted: Filter) -> dict[str, Json]:
+    """A filter as the protocol writes it, with what is granted alone."""
+    told: dict[str, Json] = {
+        "toolsListChanged": granted.tools,
+        "promptsListChanged": granted.prompts,
+        "resourcesListChanged": granted.resources,
+        "resourceSubscriptions": sorted(granted.uris),
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+class Keeper(Protocol):
+    """Who keeps open streams alive, and ends them when we end."""
+
+    def follow(self, follower: Follower) -> None: ...
+
+    def forget(self, follower: Follower) -> None: ...
+
+
+class Followers:
+    """Those who follow at one door."""
+
+    def __init__(self, limit: int, keeper: Keeper | None = None) -> None:
+        self._limit = limit
+        self._keeper = keeper
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._live: dict[Follower, None] = {}
+        self._watched: dict[Changes, Callable[[], None]] = {}
+        self._round: deque[Follower] | None = None
+        self._again = False
+        self._timer: tuple[float, asyncio.TimerHandle] | None = None
+        self._lagging: dict[Follower, asyncio.Task[None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def admit(self, follower: Follower) -> None:
+        """Let one more in, if there is room; who is let in must begin, or leave."""
+        if len(self._live) >= self._limit:
+            raise Busy(f"{self._limit} clients already follow the changes; try again later", retry_after=30)
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._move(loop)
+        if self._keeper is not None:
+            self._keeper.follow(follower)
+        self._live[follower] = None
+        if follower.changes not in self._watched:
+            self._watched[follower.changes] = follower.changes.watch(self.wake)
+
+    def begin(self, follower: Follower) -> None:
+        """Have a follower hear of what changes after its place in the log; the stream it writes to is open."""
+        follower.acknowledge()
+        self._bring(follower, asyncio.get_running_loop().time())
+
+    def leave(self, follower: Follower) -> bool:
+        """A follower hears no more; whether it did until now."""
+        if follower not in self._live:
+            return False
+        del self._live[follower]
+        if self._keeper is not None:
+            self._keeper.forget(follower)
+        follower.note_left()
+        if not self._live:
+            self._rest()
+        return True
+
+    def end(self) -> None:
+        """End all in good order."""
+        for follower in tuple(self._live):
+            follower.end()
+
+    def wake(self) -> None:
+        """Something changed, or its time has come: bring all up to date, some at a time."""
+        if self._round is not None:
+            self._again = True
+            return
+        self._round = deque(self._live)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        waiting, loop = self._round, self._loop
+        if waiting is None or loop is None:
+            return
+        now = loop.time()
+        for _ in range(min(_AT_ONCE, len(waiting))):
+            follower = waiting.popleft()
+            if follower in self._live:
+                self._bring(follower, now)
+        if not waiting and self._again:
+            self._again = False
+            waiting.extend(self._live)
+        if waiting:
+            loop.call_soon(self._go_on)
+        else:
+            self._round = None
+
+    def _bring(self, follower: Follower, now: float) -> None:
+        if follower in self._lagging:
+            return
+        try:
+            due = follower.catch_up(now)
+        except Exception:
+            _log.exception("a follower could not be told of a change")
+            follower.cut("The server could not tell of a change; listen again")
+            return
+        if follower.lags:
+            self._lagging[follower] = asyncio.ensure_future(self._wait(follower))
+        elif due is not None:
+            self._wake_at(due)
+
+    async def _wait(self, follower: Follower) -> None:
+        """The one time that a follower has a task: while its reader lags behind."""
+        try:
+            await follower.drain()
+        except ConnectionError:
+            self.leave(follower)
+        del self._lagging[follower]
+        if follower in self._live:
+            self._bring(follower, asyncio.get_running_loop().time())
+
+    def _wake_at(self, due: float) -> None:
+        timer = self._timer
+        if self._loop is None or (timer is not None and timer[0] <= due):
+            return
+        if timer is not None:
+            timer[1].cancel()
+        self._timer = due, self._loop.call_at(due, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self.wake()
+
+    def _move(self, loop: asyncio.AbstractEventLoop) -> None:
+        """One loop may follow another, as in tests; who followed on the last one is gone with it."""
+        self._rest()
+        self._live.clear()
+        self._lagging.clear()
+        self._loop, self._round, self._again = loop, None, False
+
+    def _rest(self) -> None:
+        for end in self._watched.values():
+            end()
+        self._watched.clear()
+        if self._timer is not None:
+            self._timer[1].cancel()
+            self._timer = None
