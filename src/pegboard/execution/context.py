@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from threading import get_ident
 from typing import Any, TypeVar
 
@@ -79,6 +79,16 @@ class _Settled:
 _DONE = _Settled(None)
 
 
+class AboutClient(dict[str, Json]):
+    """A client in its own words; `capabilities` is what it can be asked."""
+
+    __slots__ = ("capabilities",)
+
+    def __init__(self, caller: Caller) -> None:
+        super().__init__(caller.client)
+        self.capabilities = caller.capabilities
+
+
 class Context(OfTheCall):
     """One call as its tool sees it.
 
@@ -102,9 +112,9 @@ class Context(OfTheCall):
         return self._call.caller
 
     @property
-    def client(self) -> Mapping[str, Json]:
-        """What the client says it is; self-reported, for display only."""
-        return self._call.caller.client
+    def client(self) -> AboutClient:
+        """What the client says it is, for display only, and can do: `ctx.client["name"]`, `ctx.client.capabilities`."""
+        return AboutClient(self._call.caller)
 
     @property
     def request_id(self) -> str | int | None:
