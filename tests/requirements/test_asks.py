@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pegboard import Board, Context, Elicit, Roots, Sample
 from pegboard.call import Call, Caller, InputRequired
-from pegboard.errors import InvalidParams
+from pegboard.errors import DeclarationError, InvalidParams
 from pegboard.middleware import Cache
 from tests.requirements.clients import MODERN, PREFIX, Client, connect
 
@@ -344,3 +344,66 @@ async def test_no_cache_keeps_a_question_or_what_was_made_of_its_answer() -> Non
         asked = await ask_first(client, "greet")
         params = tool("greet", inputResponses={"name": filled(name)}, **state_of(asked))
         assert (await client.result("tools/call", params))["content"][0]["text"] == f"Hello, {name}"
+
+
+@pytest.mark.requirement("modern/asks/elicit-url-valid", "legacy/asks/elicit-url-valid")
+@pytest.mark.parametrize(
+    "url", ["", "sign in", "/in", "example.com/in", "https://", "https://a b/", "https://[", "https://x/\n"]
+)
+def test_what_is_no_url_cannot_be_opened(url: str) -> None:
+    with pytest.raises(DeclarationError, match="not a URL"):
+        Elicit("Sign in", url=url)
+
+
+USE = {"type": "tool_use", "id": "1", "name": "look", "input": {}}
+RESULT = {"type": "tool_result", "toolUseId": "1", "content": []}
+TEXT = {"type": "text", "text": "x"}
+
+
+def said(role: str, *blocks: Any) -> dict[str, Any]:
+    return {"role": role, "content": list(blocks)}
+
+
+@pytest.mark.requirement(
+    "modern/asks/sampling-messages",
+    "modern/asks/sampling-results-alone",
+    "modern/asks/sampling-balance",
+    "modern/asks/sampling-matching",
+    "legacy/asks/sampling-results-alone",
+    "legacy/asks/sampling-balance",
+    "legacy/asks/sampling-matching",
+)
+@pytest.mark.parametrize(
+    ("messages", "rule"),
+    [
+        ([{"content": TEXT}], "it takes"),
+        ([{"role": "system", "content": TEXT}], "it takes"),
+        ([{"role": "user"}], "it takes"),
+        ([{"role": "user", "content": 5}], "it takes"),
+        ([said("assistant", USE), said("user", RESULT, TEXT)], "stand alone"),
+        ([said("assistant", USE), said("assistant", RESULT)], "stand alone"),
+        ([said("assistant", USE)], "answered"),
+        ([said("assistant", USE), said("user", TEXT)], "answered"),
+        ([said("assistant", USE, {**USE, "id": "2"}), said("user", RESULT)], "answered"),
+        ([said("assistant", USE), said("user", RESULT, RESULT)], "answered"),
+        ([said("assistant", USE), said("user", {**RESULT, "toolUseId": "2"})], "answered"),
+        ([said("user", RESULT)], "answered"),
+        ([said("assistant", USE), said("user", TEXT), said("user", RESULT)], "answered"),
+        ([said("user", USE), said("user", RESULT)], "by the assistant"),
+    ],
+)
+def test_a_dialogue_that_no_model_could_go_on_with_is_not_sent(messages: list[Any], rule: str) -> None:
+    with pytest.raises(DeclarationError, match=rule):
+        Sample(messages).question()
+
+
+def test_a_dialogue_with_tools_is_sent_as_it_is() -> None:
+    second = {**USE, "id": "2"}
+    messages = [
+        said("user", TEXT),
+        said("assistant", TEXT, USE, second),
+        said("user", {**RESULT, "toolUseId": "2"}, RESULT),
+        said("assistant", TEXT),
+        {"role": "user", "content": TEXT},
+    ]
+    assert Sample(messages).question().params["messages"] == messages

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct, field
 
 from pegboard.call import Json, Question
 from pegboard.errors import DeclarationError
+from pegboard.execution.dialogue import check_dialogue
 from pegboard.protocol.content import text_block
 from pegboard.tools.form import Form, form_of
 from pegboard.tools.media import Content
@@ -103,6 +105,8 @@ class Elicit(Ask, frozen=True):
     def __post_init__(self) -> None:
         if self.url is not None and self.schema is not None:
             raise DeclarationError("Elicit takes a schema for a form or a url to open, not both")
+        if self.url is not None and not _is_url(self.url):
+            raise DeclarationError(f"Elicit: {self.url[:200]!r} is not a URL to open; write it whole, as in https://…")
 
     def form(self) -> Form:
         return form_of(self.schema)
@@ -157,8 +161,10 @@ class Sample(Ask, frozen=True):
 
     def question(self) -> Question:
         listed = [self.messages] if isinstance(self.messages, str) else self.messages
+        messages = [_message(one) for one in listed]
+        check_dialogue(messages)
         params: dict[str, Json] = {
-            "messages": [_message(one) for one in listed],
+            "messages": messages,
             "maxTokens": self.max_tokens,
             "systemPrompt": self.system,
             "temperature": self.temperature,
@@ -217,6 +223,14 @@ def _convert(answer: Json, kind: type[Any], expected: str) -> Any:
         return msgspec.convert(answer, kind)
     except msgspec.ValidationError:
         raise Unreadable(expected, malformed=True) from None
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return bool(parts.scheme and parts.netloc) and text.isascii() and text.isprintable() and " " not in text
 
 
 def _message(one: Any) -> Json:
