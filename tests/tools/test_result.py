@@ -431,8 +431,15 @@ def test_an_error_message_becomes_the_refusal_of_its_code() -> None:
         Teller().tell(ToolResponse.error(7, -32602, "no such city", {"city": "?"}), 7)
     assert caught.value.data == {"city": "?"}
     with pytest.raises(Refusal) as other:
-        Teller().tell(ToolResponse.error(7, -32099, "mine"), 7)
-    assert (other.value.code, other.value.message) == (-32099, "mine")
+        Teller().tell(ToolResponse.error(7, 1001, "mine"), 7)
+    assert (other.value.code, other.value.message) == (1001, "mine")
+
+
+@pytest.mark.requirement("modern/base/error-codes-defined", "modern/base/error-codes-retired")
+@pytest.mark.parametrize("code", [-32002, -32023, -32042, -32099])
+def test_an_error_message_has_no_code_that_the_specification_keeps_for_itself(code: int) -> None:
+    with pytest.raises(ResultProblem, match="specification"):
+        Teller().tell(ToolResponse.error(7, code, "mine"), 7)
 
 
 def test_an_error_message_without_code_or_text_is_refused() -> None:

@@ -361,7 +361,15 @@ def refusal_of(error: Json) -> Refusal:
     code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
     if type(code) is not int or not isinstance(message, str):
         raise ResultProblem("error", "an error has a code, which is an integer, and a message, which is text")
+    if code in _RESERVED:
+        raise ResultProblem(
+            "error.code", f"{code} is for the specification to give out; take one outside -32768 to -32000"
+        )
     return _refusal_class(code)(message, error.get("data"))
+
+
+# "Implementations MUST NOT emit any code from this sub-range that is not defined", nor -32002 (Error Codes).
+_RESERVED = frozenset({-32002, *range(-32099, -32022)})
 
 
 @lru_cache(maxsize=256)
