@@ -1,0 +1,118 @@
+"""Forms: a type becomes what a client can show, and what comes back becomes a value of the type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date
+from enum import Enum
+from typing import Annotated, Any, Literal, TypedDict
+
+import msgspec
+import pytest
+
+from pegboard import MaxLength, Range
+from pegboard.errors import DeclarationError
+from pegboard.tools.form import form_of
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass
+class Order:
+    """An order."""
+
+    name: Annotated[str, MaxLength(20)]
+    colour: Colour
+    count: Annotated[int, Range(1, 9)] = 1
+    when: date | None = None
+    gift: bool = False
+    extras: list[Literal["bag", "card"]] = field(default_factory=list)
+
+
+@dataclass
+class Inner:
+    text: str
+
+
+@dataclass
+class Nested:
+    inner: Inner
+
+
+class Typed(TypedDict):
+    name: str
+
+
+class Packed(msgspec.Struct):
+    name: str
+
+
+def test_a_dataclass_is_shown_as_a_flat_object_of_plain_fields() -> None:
+    assert form_of(Order).schema == {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "maxLength": 20},
+            "colour": {"type": "string", "enum": ["red", "blue"]},
+            "count": {"type": "integer", "minimum": 1, "maximum": 9, "default": 1},
+            "when": {"type": "string", "format": "date"},
+            "gift": {"type": "boolean", "default": False},
+            "extras": {"type": "array", "items": {"type": "string", "enum": ["bag", "card"]}},
+        },
+        "required": ["name", "colour"],
+    }
+
+
+def test_what_was_filled_in_is_a_value_of_the_type_and_forgiven_as_arguments_are() -> None:
+    content = {"name": "Ada", "colour": "RED", "count": "2", "gift": "yes", "extras": ["Bag"], "when": "2026-11-16"}
+    assert form_of(Order).read(content) == (Order("Ada", Colour.RED, 2, date(2026, 11, 16), True, ["bag"]), ())
+
+
+def test_what_does_not_fit_is_told_field_by_field() -> None:
+    value, errors = form_of(Order).read({"colour": "green", "count": 12})
+    assert value is None
+    assert {error.path.rpartition(".")[2] for error in errors} >= {"colour", "count"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "part", "content", "value"),
+    [
+        (bool, {"type": "boolean"}, {"value": "no"}, False),
+        (str, {"type": "string"}, {"value": "x"}, "x"),
+        (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}, {"value": "B"}, "b"),
+        (Annotated[int, Range(1, 3)], {"type": "integer", "minimum": 1, "maximum": 3}, {"value": 2}, 2),
+    ],
+)
+def test_one_plain_value_is_a_form_of_one_field(wanted: Any, part: Any, content: Any, value: Any) -> None:
+    form = form_of(wanted)
+    assert form.schema == {"type": "object", "properties": {"value": part}, "required": ["value"]}
+    assert form.read(content) == (value, ())
+
+
+@pytest.mark.parametrize(("wanted", "value"), [(Typed, {"name": "Ada"}), (Packed, Packed("Ada"))])
+def test_every_kind_of_record_can_be_asked_for(wanted: Any, value: Any) -> None:
+    assert form_of(wanted).read({"name": "Ada"}) == (value, ())
+
+
+def test_nothing_but_consent_is_an_empty_form() -> None:
+    assert form_of(None).schema == {"type": "object", "properties": {}}
+    assert form_of(None).read({}) == ({}, ())
+
+
+def test_a_schema_is_shown_as_it_is_and_its_answer_stays_json() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "title": "N"}}, "required": ["n"]}
+    form = form_of(schema)
+    assert form.schema == schema
+    assert form.read({"n": "4"}) == ({"n": 4}, ())
+
+
+@pytest.mark.parametrize("wanted", [Nested, list[Inner], dict[str, int], {"type": "string"}, int | str])
+def test_what_a_form_cannot_show_is_refused_when_it_is_asked_for(wanted: Any) -> None:
+    with pytest.raises(DeclarationError, match="form"):
+        form_of(wanted)
+
+
+def test_a_form_is_made_once_for_each_type() -> None:
+    assert form_of(Order) is form_of(Order)
