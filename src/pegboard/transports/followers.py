@@ -20,6 +20,7 @@ from pegboard.errors import Busy
 from pegboard.protocol import jsonrpc, sse
 from pegboard.protocol.params import PREFIX
 from pegboard.protocol.tongue import Tongue
+from pegboard.transports.channels import shutting_down
 from pegboard.transports.door import Sink
 
 _log = logging.getLogger("pegboard.transports")
@@ -231,6 +232,7 @@ class Followers:
         self._watched: dict[Changes, Callable[[], None]] = {}
         self._round: deque[Follower] | None = None
         self._again = False
+        self._ended = False
         self._timer: tuple[float, asyncio.TimerHandle] | None = None
         self._lagging: dict[Follower, asyncio.Task[None]] = {}
 
@@ -239,6 +241,8 @@ class Followers:
 
     def admit(self, follower: Follower) -> None:
         """Let one more in, if there is room; who is let in must begin, or leave."""
+        if self._ended:
+            raise shutting_down()
         if len(self._live) >= self._limit:
             raise Busy(f"{self._limit} clients already follow the changes; try again later", retry_after=30)
         loop = asyncio.get_running_loop()
@@ -268,7 +272,8 @@ class Followers:
         return True
 
     def end(self) -> None:
-        """End all in good order."""
+        """End all in good order, and take no more."""
+        self._ended = True
         for follower in tuple(self._live):
             follower.end()
 
@@ -302,7 +307,7 @@ class Followers:
             return
         try:
             due = follower.catch_up(now)
-        except Exception:
+        except Exception:  # noqa: BLE001 — whatever it is, the others follow on
             _log.exception("a follower could not be told of a change")
             follower.cut("The server could not tell of a change; listen again")
             return

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
 from typing import Final, Protocol
 
 from msgspec import Raw
 
 from pegboard.call import NOBODY, Call, Caller, Follow, Handler, Reply, RequestId
+from pegboard.errors import Refusal
 from pegboard.protocol.tongue import Tongue
 from pegboard.transports.channels import HttpExchange, Line, LineExchange
 from pegboard.transports.door import Answer, Headers, Sink
@@ -49,7 +50,7 @@ class HttpListen(HttpExchange):
             self._open(sink)
         self._sink = None
         self._followers.begin(follower)
-        # "The server MUST treat a client disconnect as cancellation of that request" (Cancellation)
+        # Cancellation: "The server MUST treat a client disconnect as cancellation of that request".
         sink.on_gone(follower.leave)
         return None
 
@@ -84,44 +85,85 @@ class LineOutlet:
 
 
 class LineListen(LineExchange):
-    """A listen on a shared line; `followed` is told who follows from its acknowledgement on."""
+    """A listen on a shared line: from its acknowledgement on, its id is a follower's."""
 
-    __slots__ = ("_followed", "_followers", "_outlet")
+    __slots__ = ("_following",)
 
-    def __init__(
-        self,
-        line: SharedLine,
-        tongue: Tongue,
-        request_id: RequestId,
-        followers: Followers,
-        followed: Callable[[RequestId, Follower | None], object],
-    ) -> None:
+    def __init__(self, line: Line, tongue: Tongue, request_id: RequestId, following: LineFollowing) -> None:
         super().__init__(line, tongue, request_id)
-        self._outlet = LineOutlet(line)
-        self._followers = followers
-        self._followed = followed
+        self._following = following
 
     def finish(self, method: str, reply: Reply) -> None:
         if not isinstance(reply, Follow) or self._line is None:
             super().finish(method, reply)
             return
-        followed, request_id = self._followed, self._id
+        self._following.begin(reply, self._tongue, self._id)
+        self._line = None
+
+
+class LineFollowing:
+    """Who follows on one line: each listen by its id, and a client of the older revisions as such (None).
+
+    `uris` are those that such a client has subscribed to.
+    """
+
+    def __init__(self, handler: Handler, line: SharedLine, limit: int) -> None:
+        self.uris: set[str] = set()
+        self._handler = handler
+        self._line = line
+        self._outlet = LineOutlet(line)
+        self._followers = Followers(limit)
+        self._by_id: dict[RequestId | None, Follower] = {}
+        self._joining: asyncio.Task[None] | None = None
+
+    def __contains__(self, request_id: RequestId) -> bool:
+        return request_id in self._by_id
+
+    def listen(self, tongue: Tongue, request_id: RequestId) -> LineListen:
+        """The exchange of one listen."""
+        return LineListen(self._line, tongue, request_id, self)
+
+    def begin(self, follow: Follow, tongue: Tongue, request_id: RequestId | None) -> None:
+        """Have the client hear of changes."""
         follower = Follower(
-            reply,
-            self._tongue,
+            follow,
+            tongue,
             self._outlet,
             self._followers,
             subscription=request_id,
-            left=lambda _: followed(request_id, None),
+            uris=self.uris if request_id is None else None,
+            left=lambda _: self._by_id.pop(request_id, None),
         )
         self._followers.admit(follower)
-        self._line = None
-        followed(request_id, follower)
+        self._by_id[request_id] = follower
         self._followers.begin(follower)
+
+    def cancel(self, request_id: RequestId | None) -> None:
+        """The client wants to hear no more: nothing more is said of it."""
+        follower = self._by_id.get(request_id)
+        if follower is not None:
+            follower.leave()
+
+    def begin_legacy(self, caller: Caller, tongue: Tongue) -> None:
+        """Have a client of the older revisions hear of every list, and of the URIs it will subscribe to."""
+        self.cancel(None)
+        self._joining = asyncio.ensure_future(self._join(caller, tongue))
+
+    async def _join(self, caller: Caller, tongue: Tongue) -> None:
+        follow = await follow_lists(self._handler, caller)
+        if follow is not None and None not in self._by_id:
+            self.begin(follow, tongue, None)
+
+    def end(self) -> None:
+        """End all in good order."""
+        self._followers.end()
 
 
 async def follow_lists(handler: Handler, caller: Caller) -> Follow | None:
-    """What a client of the older revisions follows without being asked: every list there is."""
+    """What a client of the older revisions follows without being asked: every list there is; None if there is none."""
     call = Call(method=LISTEN, caller=caller, channel=NOBODY, params=_EVERY_LIST)
-    reply = await handler(call)
+    try:
+        reply = await handler(call)
+    except Refusal:
+        return None
     return reply if isinstance(reply, Follow) else None

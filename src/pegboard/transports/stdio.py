@@ -29,6 +29,7 @@ from pegboard.protocol.tongue import tongues
 from pegboard.protocol.versions import BATCHES, MODERN
 from pegboard.transports import turns
 from pegboard.transports.channels import LineExchange, conduct, shutting_down
+from pegboard.transports.following import LISTEN, LineFollowing
 from pegboard.transports.incoming import (
     ModernCallers,
     cancelled_id,
@@ -73,6 +74,7 @@ class LineDoor(asyncio.Protocol):
         self._room: asyncio.Future[None] | None = None
         self.line = LineWriter(limits, loop, self)
         self.calls: dict[RequestId, tuple[asyncio.Task[None], LineExchange]] = {}
+        self.following = LineFollowing(handler, self.line, limits.followers)
         self.closed: asyncio.Future[None] = loop.create_future()
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -198,7 +200,7 @@ class LineDoor(asyncio.Protocol):
             if self._draining:
                 raise shutting_down()
             running = self.calls.get(request_id)
-            if running is not None and not running[1].ended:
+            if (running is not None and not running[1].ended) or request_id in self.following:
                 raise InvalidRequest(f"The id {request_id!r} is already in flight: use another one")
             made = self._make_call(line, message, method, request_id)
         except Refusal as refusal:
@@ -226,7 +228,11 @@ class LineDoor(asyncio.Protocol):
             caller, token = self._legacy, read_token(params)
         check_method(method, caller.version)
         about = subject(method, params)
-        exchange = LineExchange(self.line, self._tongues[caller.version], request_id)
+        tongue = self._tongues[caller.version]
+        if method == LISTEN:
+            exchange: LineExchange = self.following.listen(tongue, request_id)
+        else:
+            exchange = LineExchange(self.line, tongue, request_id)
         return make_call(method, request_id, about, message, params, caller, exchange, token), exchange
 
     def _initialize(self, message: Message, request_id: RequestId) -> tuple[Call, LineExchange]:
@@ -256,9 +262,14 @@ class LineDoor(asyncio.Protocol):
     def _take_notice(self, method: str, message: Message) -> None:
         if method == "notifications/cancelled":
             request_id = cancelled_id(message)
-            running = None if request_id is None else self.calls.get(request_id)
+            if request_id is None:
+                return
+            running = self.calls.get(request_id)
             if running is not None:
                 running[0].cancel()
+            self.following.cancel(request_id)
+        elif method == "notifications/initialized" and self._legacy is not None and not self._draining:
+            self.following.begin_legacy(self._legacy, self._tongues[self._legacy.version])
 
     def _refuse(self, request_id: RequestId | None, refusal: Refusal) -> None:
         self.line.write(jsonrpc.refusal(request_id, refusal))
@@ -266,6 +277,7 @@ class LineDoor(asyncio.Protocol):
     async def drain(self, seconds: float, hurried: asyncio.Event) -> None:
         """Take no new calls; let those that run come to their answers, and end the rest with one when time is up."""
         self._draining = True
+        self.following.end()
         ended = asyncio.ensure_future(self._wait(0 if self.line.lost else seconds))
         hurry = asyncio.ensure_future(hurried.wait())
         await asyncio.wait({ended, hurry}, return_when=asyncio.FIRST_COMPLETED)
