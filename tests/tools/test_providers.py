@@ -108,6 +108,16 @@ def test_an_unknown_tool_with_unreadable_arguments_is_an_error_and_nothing_worse
     assert request.raw_arguments == text
 
 
+def test_text_cut_off_by_the_model_is_an_error_of_a_functions_arguments_too() -> None:
+    def look(query: str) -> str:
+        """Looks."""
+        return query
+
+    [request] = Provider("openai", [tool_from_function(look)]).parse(payload("openai", "look", '{"query": "agent st'))
+    assert [error.code for error in request.errors] == ["json_parse_error"]
+    assert request.raw_arguments == '{"query": "agent st'
+
+
 @every_provider
 def test_an_answer_without_calls_is_an_empty_list(form: str) -> None:
     provider = Provider(form, TOOLS)

@@ -680,3 +680,40 @@ def test_a_return_annotation_that_makes_no_schema_is_refused_where_it_is_declare
 
     with pytest.raises(DeclarationError, match=r"test_tool.py:\d+: the schema of what it returns is no JSON Schema"):
         tool_from_function(name)
+
+
+def raw_tool(request: JsonRpcMessage) -> None:
+    """Takes it all."""
+
+
+def text_tool(text: str) -> None:
+    """Takes a text."""
+
+
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+WAYS_TO_TAKE_TEXT = [
+    lambda: tool_from_function(text_tool),
+    lambda: tool_from_function(text_tool, input_schema=TEXT),
+    lambda: tool_from_function(raw_tool, input_schema=TEXT),
+    lambda: tool_from_function(raw_tool),
+]
+
+
+@pytest.mark.parametrize("make", WAYS_TO_TAKE_TEXT)
+@pytest.mark.parametrize("raw", [b'{"text": "cut o', b'{"text": 1e999}', b"\xff", b"[" * 5000])
+def test_what_is_no_json_is_an_error_of_the_arguments_in_every_style(make: Callable[[], Tool], raw: bytes) -> None:
+    for mode in ("lenient", "strict"):
+        assert [error.code for error in make().parse(raw, mode).errors] == ["json_parse_error"]
+
+
+@pytest.mark.parametrize("make", WAYS_TO_TAKE_TEXT)
+def test_almost_json_is_read_and_told_in_every_style(make: Callable[[], Tool]) -> None:
+    parsed = make().parse(b'{"text": "a",}')
+    assert (parsed.arguments, parsed.errors) == ({"text": "a"}, ())
+    assert parsed.warnings[0].code == "string_literal_converted_to_object"
+
+
+@pytest.mark.parametrize("make", WAYS_TO_TAKE_TEXT)
+def test_text_that_is_not_utf8_never_escapes_as_an_exception(make: Callable[[], Tool]) -> None:
+    assert make().parse(b'{"text": "\xff"}', "strict").errors[0].code == "json_parse_error"
+    assert make().parse(b'{"text": "\xff"}').warnings[0].code == "string_literal_converted_to_object"

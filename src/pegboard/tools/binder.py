@@ -9,20 +9,24 @@ which ends in `bind_value` with a JSON value that fits.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from pegboard.call import Json
 from pegboard.tools.binding import BindingProblem, Load, explain
+from pegboard.tools.digits import Digits
 from pegboard.tools.native import either_type
 from pegboard.tools.schema import is_shown_plain
-from pegboard.tools.settle import settle_numbers
-from pegboard.tools.shape import Alias, Field, Record
+from pegboard.tools.settle import settle_numbers, takes_decimals
+from pegboard.tools.shape import Alias, Field, Record, Scalar
 from pegboard.tools.wire import compile_wire
 
 _IMMUTABLE = (str, int, float, bool, bytes, type(None))
+
+# What decoding raises: text that is no JSON, or not UTF-8 inside a string, or JSON of another type.
+NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError)
 
 decode_json = msgspec.json.Decoder().decode
 
@@ -41,8 +45,10 @@ class Binder:
         self._fields = tuple(fields)
         self._named = named
         self._fits = fits
+        self.takes_decimals = any(takes_decimals(field.shape) for field in fields)
         # An author's own schema says by itself where null may stand.
         self._optional = frozenset(field.name for field in fields if is_shown_plain(field) and not own_schema)
+        self.bind_raw: Callable[[bytes | Raw], Any]
         self._loads: list[tuple[str, Field, Load]] = []
         sound = not own_schema
         places: list[tuple[str, Any] | tuple[str, Any, Any]] = []
@@ -62,20 +68,23 @@ class Binder:
             gc=False,
         )
         decode = msgspec.json.Decoder(self.struct).decode
-        self.bind_raw = (
-            _bind_as_sent(decode) if sound and not self._loads else self._bind_guarded(decode, guarded=not sound)
-        )
+        if sound and not self._loads:
+            self.bind_raw = _bind_as_sent(decode)
+        elif any(takes_decimals(field.shape) and not isinstance(field.shape, Scalar) for _, field, _ in self._loads):
+            self.bind_raw = self._bind_exactly
+        else:
+            self.bind_raw = self._bind_guarded(decode, guarded=not sound)
 
-    def bind_value(self, value: Mapping[str, Json]) -> Any:
+    def bind_value(self, value: Mapping[str, Json], digits: Digits | None = None) -> Any:
         """Bind a JSON object that fits the schema; 1.0 where an integer is wanted counts as 1."""
-        if not self._loads:
+        if digits is None and not self._loads:
             # msgspec takes no 1.0 for an integer: what it takes at once is settled.
             try:
                 return msgspec.convert(value, self.struct, str_keys=True)
             except msgspec.ValidationError:
                 pass
         try:
-            bound = msgspec.convert(self._settle(value), self.struct, str_keys=True)
+            bound = msgspec.convert(self._settle(value, digits), self.struct, str_keys=True)
         except msgspec.ValidationError as problem:
             raise explain(problem) from problem
         return self._load(bound)
@@ -98,10 +107,19 @@ class Binder:
                 if guarded and not self._fits(self.without_nulls(decode_json(raw))):
                     return None
                 return self._load(bound)
-            except (msgspec.ValidationError, BindingProblem):
+            except (*NOT_JSON, BindingProblem):
                 return None
 
         return bind
+
+    def _bind_exactly(self, raw: bytes | Raw) -> Any:
+        """Where a Decimal is inside what msgspec does not read as such, it would be a float before it is loaded."""
+        digits = Digits()
+        try:
+            value = self.without_nulls(digits.decode(raw))
+            return self.bind_value(value, digits) if isinstance(value, dict) and self._fits(value) else None
+        except (*NOT_JSON, BindingProblem):
+            return None
 
     def _load(self, bound: Any) -> Any:
         problems: list[BindingProblem] = []
@@ -121,9 +139,9 @@ class Binder:
             raise first
         return bound
 
-    def _settle(self, value: Mapping[str, Json]) -> Mapping[str, Json]:
+    def _settle(self, value: Mapping[str, Json], digits: Digits | None) -> Mapping[str, Json]:
         settled = {
-            field.name: settle_numbers(field.shape, value[field.name], self._named)
+            field.name: settle_numbers(field.shape, value[field.name], self._named, digits)
             for field in self._fields
             if field.name in value
         }
@@ -136,7 +154,7 @@ def _bind_as_sent(decode: Callable[[bytes | Raw], Any]) -> Callable[[bytes | Raw
     def bind(raw: bytes | Raw) -> Any:
         try:
             return decode(raw)
-        except msgspec.ValidationError:
+        except NOT_JSON:
             return None
 
     return bind

@@ -11,10 +11,11 @@ from msgspec import Raw, Struct
 
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
-from pegboard.tools.binder import Binder, decode_json
+from pegboard.tools.binder import NOT_JSON, Binder, decode_json
 from pegboard.tools.binding import BindingProblem, tell_problems
 from pegboard.tools.check import Validator, check_schema
 from pegboard.tools.coerce import Repairer
+from pegboard.tools.digits import Digits
 from pegboard.tools.headers import check_headers
 from pegboard.tools.infer import Inferred
 from pegboard.tools.message import JsonRpcMessage
@@ -26,6 +27,7 @@ from pegboard.tools.shape import Shape, walk
 
 Mode: TypeAlias = Literal["lenient", "strict"]
 BindRaw: TypeAlias = Callable[[bytes | Raw], Any]
+Bind: TypeAlias = Callable[[Mapping[str, Json], Digits | None], Any]
 View: TypeAlias = Callable[[Any], Mapping[str, Any]]
 Invoke: TypeAlias = Callable[[Any, Mapping[str, Any]], Any]
 
@@ -58,11 +60,20 @@ class Both(Struct, frozen=True):
 class Work:
     """What reads the arguments of one tool: `bind_raw` what fits as sent, `parse_slowly` the rest."""
 
-    def __init__(self, schema: Mapping[str, Json], bind_raw: BindRaw, bind: View, view: View | None = None) -> None:
+    def __init__(
+        self,
+        schema: Mapping[str, Json],
+        bind_raw: BindRaw,
+        bind: Bind,
+        view: View | None = None,
+        *,
+        takes_decimals: bool = False,
+    ) -> None:
         self.schema = schema
         self.bind_raw = bind_raw
         self.view = view
         self._bind = bind
+        self._takes_decimals = takes_decimals
 
     @cached_property
     def repairer(self) -> Repairer:
@@ -75,29 +86,30 @@ class Work:
 
     def parse_slowly(self, raw: bytes | Raw, mode: Mode) -> Parsed:
         """Read arguments that do not fit as sent: bind what is valid all the same, repair or report the rest."""
+        digits = Digits() if self._takes_decimals else None
         try:
-            value = decode_json(raw)
+            value = decode_json(raw) if digits is None else digits.decode(raw)
             # None at all are no arguments; who is lenient says so.
             value = self.prepare_value({} if value is None and mode == "strict" else value)
-        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        except NOT_JSON as problem:
             if mode == "strict":
                 return Parsed({}, (), (ParseError("", UNREADABLE, f"The arguments are not JSON: {problem}", None),))
             # Text that may still hold JSON, in a fence or with a comma too many.
             value = bytes(raw).decode("utf-8", "replace")
         if mode == "strict":
             if isinstance(value, dict) and self.repairer.fits(value):
-                return self._finish(value, ())
+                return self._finish(value, (), digits)
             errors = self.repairer.report(value)
             # A value the report has nothing against is no object only in form: there is nothing left to refuse.
-            return Parsed(value, (), errors) if errors else self._finish(value, ())
+            return Parsed(value, (), errors) if errors else self._finish(value, (), digits)
         repair = self.repairer.repair(value)
         if repair.errors:
             return Parsed(repair.value, repair.warnings, repair.errors)
-        return self._finish(repair.value, repair.warnings)
+        return self._finish(repair.value, repair.warnings, digits)
 
-    def _finish(self, value: Mapping[str, Json], warnings: tuple[ParseWarning, ...]) -> Parsed:
+    def _finish(self, value: Mapping[str, Json], warnings: tuple[ParseWarning, ...], digits: Digits | None) -> Parsed:
         try:
-            return Parsed(self._bind(value), warnings, (), self.view)
+            return Parsed(self._bind(value, digits), warnings, (), self.view)
         except BindingProblem as problem:
             return Parsed(value, warnings, tell_problems(problem, value))
 
@@ -112,7 +124,8 @@ class BoundWork(Work):
         if any(_may_be_wrong(field.shape) for field in inferred.fields):
             check_schema(schema, inferred.source)
             check_headers(schema, inferred.source)
-        super().__init__(schema, binder.bind_raw, binder.bind_value, binder.arguments)
+        decimals = binder.takes_decimals
+        super().__init__(schema, binder.bind_raw, binder.bind_value, binder.arguments, takes_decimals=decimals)
 
     @cached_property
     def repairer(self) -> Repairer:
@@ -139,10 +152,10 @@ class OwnSchemaWork(Work):
             bound = binder.bind_raw(raw)
             return None if bound is None else Both(bound, decode_json(raw))
 
-        def bind(value: Mapping[str, Json]) -> Any:
-            return Both(binder.bind_value(value), value)
+        def bind(value: Mapping[str, Json], digits: Digits | None) -> Any:
+            return Both(binder.bind_value(value, digits), value)
 
-        super().__init__(schema, bind_raw, bind, _json_of)
+        super().__init__(schema, bind_raw, bind, _json_of, takes_decimals=binder.takes_decimals)
 
     def _fits(self, value: Json) -> bool:
         return self.repairer.fits(value)
@@ -150,11 +163,11 @@ class OwnSchemaWork(Work):
     def _take(self, raw: bytes | Raw) -> Mapping[str, Json] | None:
         try:
             value = decode_json(raw)
-        except msgspec.DecodeError:
+        except NOT_JSON:
             return None
         return self._fill(value) if isinstance(value, dict) and self.repairer.fits(value) else None
 
-    def _fill(self, value: Mapping[str, Json]) -> Mapping[str, Json]:
+    def _fill(self, value: Mapping[str, Json], _digits: Digits | None = None) -> Mapping[str, Json]:
         return fill_defaults(self._parameters, value)
 
 
@@ -165,7 +178,7 @@ def work_of_function(inferred: Inferred, input_schema: Mapping[str, Json] | None
         if inferred.fields or not takes_message:
             return BoundWork(inferred)
         # A raw message and no schema: the author looks at the arguments alone.
-        return Work({"type": "object"}, _take_any, dict)
+        return Work({"type": "object"}, _take_any, lambda value, _digits: dict(value))
     check_schema(input_schema, inferred.source)
     check_headers(input_schema, inferred.source)
     if inferred.fields:
@@ -259,7 +272,7 @@ def _call_by_name(function: Callable[..., Any], names: Sequence[str]) -> Invoke:
 def _take_any(raw: bytes | Raw) -> Mapping[str, Json] | None:
     try:
         value = decode_json(raw)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return None
     return value if isinstance(value, dict) else None
 
