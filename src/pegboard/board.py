@@ -23,6 +23,7 @@ from pegboard.catalog.resource import Resource, ResourceCatalog, read_folder
 from pegboard.errors import DeclarationError, SetupError
 from pegboard.execution.desk import Desk
 from pegboard.execution.dispatch import Dispatcher
+from pegboard.execution.entry import enter
 from pegboard.execution.hooks import Middleware, check_middleware
 from pegboard.execution.pipeline import Attachment, Scope, compose
 from pegboard.execution.reading import Reading
@@ -288,7 +289,8 @@ class Board(Hanger):
         self.tools.touch()
 
     def _surround(self, tool: Tool | None, inner: Handler) -> Handler:
-        return settle(compose(self._attached, tool, inner))
+        chain = settle(compose(self._attached, tool, inner))
+        return chain if tool is None else enter(tool, chain)
 
     # -- serving -----------------------------------------------------------------------------------------------------
 

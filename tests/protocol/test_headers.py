@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pegboard.errors import HeaderMismatch
-from pegboard.protocol.headers import check_mirror, decode_value, encode_value, is_single
+from pegboard.protocol.headers import check_mirror, check_params, decode_value, encode_value, is_single
 
 
 @pytest.mark.parametrize(
@@ -138,3 +138,77 @@ def test_headers_that_are_missing_differ_or_are_malformed_are_a_mismatch(
 )
 def test_headers_that_route_or_identify_come_once(name: bytes, single: bool) -> None:
     assert is_single(name) is single
+
+
+# -- headers that mirror arguments -------------------------------------------------------------------------------------
+
+MIRRORS = {"Region": ("region",), "Zone": ("where", "zone")}
+PLAIN = st.text() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1)
+
+
+def written(value: str | bool | int) -> bytes:
+    """A value as the rules for clients have it."""
+    return encode_value(value if isinstance(value, str) else str(value).lower())
+
+
+@settings(deadline=None)
+@given(PLAIN, st.none() | PLAIN)
+def test_what_a_client_writes_by_the_rules_is_accepted(region: str | bool | int, zone: str | bool | int | None) -> None:
+    headers = {b"mcp-param-region": written(region), b"mcp-param-unknown": b"\xff"}
+    if zone is not None:
+        headers[b"mcp-param-zone"] = written(zone)
+    check_params(headers, MIRRORS, {"region": region, "where": {"zone": zone}, "other": 1})
+
+
+@settings(deadline=None)
+@given(PLAIN, PLAIN)
+def test_a_header_that_says_something_else_is_a_mismatch(told: str | bool | int, value: str | bool | int) -> None:
+    if written(told) == written(value):
+        return
+    with pytest.raises(HeaderMismatch, match="Mcp-Param-Region"):
+        check_params({b"mcp-param-region": written(told)}, MIRRORS, {"region": value})
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [(b"42", 42), (b"42.0", 42), (b"42", 42.0), (b"-7", -7), (b"042", 42), (b"=?base64?NDI=?=", 42), (b"", "")],
+)
+def test_integers_are_compared_as_numbers(header: bytes, value: object) -> None:
+    check_params({b"mcp-param-region": header}, MIRRORS, {"region": value})
+
+
+@pytest.mark.parametrize(
+    ("header", "arguments"),
+    [
+        (b"1", {"region": True}),
+        (b"True", {"region": True}),
+        (b"true", {"region": "True"}),
+        (b"42 ", {"region": 42}),
+        (b"4e1", {"region": 40}),
+        (b"NaN", {"region": 1}),
+        (b"1" * 5000, {"region": 1}),
+        (b"9007199254740992", {"region": 2**53}),
+        (b"a", {}),
+        (b"", {}),
+        (b"null", {"region": None}),
+        (b"a", []),
+        (b"a", "a"),
+        (b"[]", {"region": []}),
+        (b"{}", {"region": {}}),
+        (None, {"region": "a"}),
+        (None, {"region": ""}),
+        (None, {"region": False}),
+        (None, {"region": 0}),
+    ],
+)
+def test_a_header_without_its_value_and_a_value_without_its_header_are_mismatches(
+    header: bytes | None, arguments: object
+) -> None:
+    headers = {} if header is None else {b"mcp-param-region": header}
+    with pytest.raises(HeaderMismatch, match="Mcp-Param-Region"):
+        check_params(headers, MIRRORS, arguments)
+
+
+@pytest.mark.parametrize("where", [None, {}, {"zone": None}, "zone", [{"zone": 1}], '{"zone": 1}'])
+def test_a_value_is_looked_for_only_at_its_very_place(where: object) -> None:
+    check_params({}, MIRRORS, {"where": where})

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Final
 
+from pegboard.call import Json
 from pegboard.errors import HeaderMismatch
 from pegboard.protocol.versions import NAMED
 
@@ -19,6 +22,8 @@ IDENTITY: Final = frozenset({VERSION, METHOD, NAME, SESSION, b"authorization", b
 """Headers that route a request or say whose it is: two of one of them could be read in two ways."""
 
 _OPEN, _CLOSE = b"=?base64?", b"?="
+_NUMBER: Final = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?\Z")
+_SAFEST: Final = 2**53 - 1
 
 
 def is_single(name: bytes) -> bool:
@@ -62,6 +67,53 @@ def check_mirror(headers: Mapping[bytes, bytes], method: str, about: str) -> Non
         sent = headers.get(NAME)
         if sent != about.encode() or not sent.isascii() or sent.startswith(_OPEN):
             _differ("Mcp-Name", sent, about)
+
+
+def check_params(headers: Mapping[bytes, bytes], mirrors: Mapping[str, Sequence[str]], arguments: Json) -> None:
+    """Refuse a modern tools/call whose Mcp-Param headers differ from the arguments that they mirror, as sent.
+
+    `mirrors` says for each name the chain of properties that leads to its value; a header it does not name is nobody's.
+    """
+    for name, path in mirrors.items():
+        shown = "Mcp-Param-" + name
+        sent, value = headers.get(PARAM + name.lower().encode()), _value_at(arguments, path)
+        if value is None:
+            if sent is not None:
+                raise HeaderMismatch(f"Header mismatch: {shown} is sent, the body has no {'.'.join(path)}")
+        elif sent is None:
+            raise HeaderMismatch(
+                f"Header mismatch: the {shown} header is missing, the body has a value at {'.'.join(path)}"
+            )
+        else:
+            _compare(shown, decode_value(shown, sent), value)
+
+
+def _value_at(arguments: Json, path: Sequence[str]) -> Json:
+    """ "Reading the instance value at the exact property path" (Schema Extension); None where there is none."""
+    value = arguments
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _compare(name: str, told: str, value: Json) -> None:
+    match value:
+        case bool():
+            wanted = "true" if value else "false"
+        case int() | float():
+            if abs(value) > _SAFEST:
+                # "Integer values MUST be within the safe range for JavaScript" (Schema Extension)
+                raise HeaderMismatch(f"Header mismatch: the body has a number for {name} beyond ±(2^53-1)")
+            wanted = repr(value)
+            # "SHOULD compare the header value and the body value numerically rather than as strings"
+            if _NUMBER.match(told) and Decimal(told) == Decimal(wanted):
+                return
+        case str():
+            wanted = value
+        case _:
+            raise HeaderMismatch(f"Header mismatch: {name} mirrors a text, an integer or a boolean, the body has none")
+    if told != wanted:
+        raise HeaderMismatch(f"Header mismatch: {name} is {_cut(told)}, the body says {_cut(wanted)}")
 
 
 def _differ(name: str, sent: bytes | None, wanted: str) -> None:
