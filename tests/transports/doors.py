@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pegboard.call import Call, Done, Handler, Kept, Notice, Reply
@@ -13,7 +13,7 @@ from pegboard.limits import Limits
 from pegboard.protocol.sse import Event, EventReader
 from pegboard.protocol.versions import MODERN, SUPPORTED
 from pegboard.transports import turns
-from pegboard.transports.door import Answer, Head, Headers
+from pegboard.transports.door import Answer, Head, Headers, Served
 from pegboard.transports.guard import Guard
 from pegboard.transports.http import HttpEndpoint
 
@@ -116,14 +116,16 @@ class Response:
 class Visit:
     """One request that has been handed in."""
 
-    def __init__(self, outcome: Answer | Coroutine[Any, Any, Answer | None], sink: RecordedSink) -> None:
+    def __init__(self, outcome: Served, sink: RecordedSink) -> None:
         self.sink = sink
         self._answer: Answer | None = None
         self._task: asyncio.Task[Answer | None] | None = None
-        if isinstance(outcome, Answer):
+        if outcome is None or isinstance(outcome, Answer):
             self._answer = outcome
+        elif isinstance(outcome, asyncio.Task):
+            self._task = outcome
         else:
-            self._task = turns.start(asyncio.get_running_loop(), outcome)
+            self._task = turns.start(outcome, loop=asyncio.get_running_loop())
 
     async def response(self) -> Response:
         answer = self._answer if self._task is None else await self._task

@@ -348,16 +348,52 @@ def test_a_head_that_comes_again_is_read_as_it_was_the_first_time(
     assert seen(one_by_one) == alone
 
 
-def test_a_head_that_comes_again_is_a_value_of_its_own() -> None:
+def test_a_head_that_comes_again_carries_what_was_found_in_it() -> None:
     reader = Reader(Limits())
-    for body in (b"abc", b"def", b"ghi"):
+    for body in (b"abc", b"def", b"longer", b"ghi", b"0123456789", b"x"):
         reader.feed(post_of(body))
         one = reader.ready.popleft()
         assert one.body == body
-        assert one.head.peer == ""
-        assert one.head.headers == {b"host": b"x", b"content-length": b"3"}
-        one.head.headers[b"mine"] = b"x"
-        one.head.peer = "somebody else"
+        assert one.head.headers == {b"host": b"x", b"content-length": b"%d" % len(body)}
+        assert one.head.verdict in (None, "found")
+        assert (one.head.verdict is None) == (body == b"abc")
+        one.head.verdict = "found"
+
+
+def test_another_head_carries_nothing_of_the_last_one() -> None:
+    reader = Reader(Limits())
+    reader.feed(post_of(b"abc"))
+    reader.ready.popleft().head.verdict = "found"
+    for head in (
+        b"Host: y\r\nContent-Length: 3",
+        b"Host: x\r\nContent-Length: 3\r\nA: b",
+        b"Host: x\r\nA: b\r\nContent-Length: 3",
+    ):
+        reader.feed(b"POST / HTTP/1.1\r\n" + head + b"\r\n\r\nabc")
+        assert reader.ready.popleft().head.verdict is None
+
+
+@given(first=st.binary(max_size=40), sent=st.binary(max_size=40), stated=st.integers(0, 60), zeros=st.integers(0, 2))
+def test_a_length_is_taken_over_only_where_it_is_that_of_the_body(
+    first: bytes, sent: bytes, stated: int, zeros: int
+) -> None:
+    """Whatever length a known head states now, it means what the parser would have read."""
+    again = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %b%d\r\n\r\n" % (b"0" * zeros, stated) + sent
+    known, fresh = Reader(Limits()), Reader(Limits())
+    known.feed(post_of(first))
+    known.ready.clear()
+    known.feed(again)
+    fresh.feed(again)
+    assert seen(known) == seen(fresh)
+
+
+def test_a_known_head_does_not_carry_a_body_over_the_limit() -> None:
+    reader = Reader(Limits(body_bytes=8))
+    reader.feed(post_of(b"abc"))
+    reader.feed(post_of(b"123456789"))
+    assert len(reader.ready) == 1
+    assert reader.refusal is not None
+    assert reader.refusal.status == 413
 
 
 def test_a_known_head_with_a_longer_tail_goes_through_the_parser() -> None:

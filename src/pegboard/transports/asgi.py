@@ -62,10 +62,10 @@ class AsgiApp:
         courier = Courier(self._limits, head.method == b"HEAD")
         try:
             outcome = self._endpoint.accept(head, body, courier)
-            if isinstance(outcome, Answer):
+            if outcome is None or isinstance(outcome, Answer):
                 answer: Answer | None = outcome
             else:
-                task = start(asyncio.get_running_loop(), outcome)
+                task = outcome if isinstance(outcome, asyncio.Task) else start(outcome, loop=asyncio.get_running_loop())
                 whole = task.done() and not courier.started and not task.cancelled()
                 answer = task.result() if whole else await accompany(task, courier, receive, send)
                 if answer is None and not courier.started and not courier.gone:
@@ -214,7 +214,7 @@ async def accompany(task: asyncio.Task[Answer | None], courier: Courier, receive
 
 async def carry(task: asyncio.Task[Answer | None], courier: Courier, receive: Receive, send: Send) -> None:
     """Send what the endpoint streams until the response is complete or the client is gone; return when the task has ended."""
-    watcher = start(asyncio.get_running_loop(), watch(receive, courier))
+    watcher = start(watch(receive, courier), loop=asyncio.get_running_loop())
     task.add_done_callback(lambda _: courier.wake())
     try:
         while not courier.gone:

@@ -6,6 +6,7 @@ connections. Both HTTP doors (our own HTTP/1.1 and ASGI) speak to the same endpo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeAlias
 
@@ -17,7 +18,9 @@ Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 class Head(Struct, gc=False):
     """The start of one HTTP request; header names are lower-case, `repeated` names those that came more than once.
 
-    `peer` and `server` are the addresses at the two ends of the connection; empty for a unix socket.
+    `peer` and `server` are the addresses at the two ends of the connection; empty for a unix socket. A door may hand the
+    same head in again when the same bytes come again, so only what follows from it alone may be written on it. `verdict`
+    is the endpoint's place for that.
     """
 
     method: bytes
@@ -28,6 +31,7 @@ class Head(Struct, gc=False):
     peer: str = ""
     server: str = ""
     secure: bool = False
+    verdict: Any = None
 
 
 class Answer(Struct, frozen=True, gc=False):
@@ -57,7 +61,11 @@ class Sink(Protocol):
         """Call back once if the client goes away before the response has ended."""
 
 
-class Endpoint(Protocol):
-    """Takes a whole request; answers at once, or by a coroutine that ends in an Answer or has streamed (None)."""
+Served: TypeAlias = Answer | asyncio.Task[Answer | None] | Coroutine[Any, Any, Answer | None] | None
+"""An answer at once, or None once it has been streamed; else a task that ends in one of these, or a coroutine to make one of."""
 
-    def accept(self, head: Head, body: bytes, sink: Sink) -> Answer | Coroutine[Any, Any, Answer | None]: ...
+
+class Endpoint(Protocol):
+    """Takes a whole request."""
+
+    def accept(self, head: Head, body: bytes, sink: Sink) -> Served: ...

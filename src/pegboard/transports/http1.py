@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Final, cast
 
@@ -59,8 +60,7 @@ class Stream(Struct, eq=False):
     callbacks: tuple[Callable[[], object], ...] = ()
     task: asyncio.Task[Answer | None] | None = None
     _head: bytes = b""
-    _written: list[bytes] = []
-    _size: int = 0
+    _written: bytes = b""
     _scheduled: bool = False
 
     def start(self, status: int, headers: Headers) -> None:
@@ -81,18 +81,17 @@ class Stream(Struct, eq=False):
             raise RuntimeError("the response is not open")
         if self.gone:
             return False
-        self._written.append(chunk)
-        self._size += len(chunk)
+        self._written += chunk
         if not self._scheduled:
             self._schedule()
-        if self._size > FLUSH_BYTES:
+        if len(self._written) > FLUSH_BYTES:
             self.flush()
         return not self.connection.clogged
 
     def flush(self) -> None:
         """Send what has been written since the last time."""
         self._scheduled = False
-        if not self.gone and (self._head or self._size):
+        if not self.gone and (self._head or self._written):
             self.connection.send(self._take())
 
     def _schedule(self) -> None:
@@ -103,9 +102,7 @@ class Stream(Struct, eq=False):
 
     def _take(self) -> bytes:
         head, self._head = self._head, b""
-        body = b"".join(self._written)
-        self._written.clear()
-        self._size = 0
+        body, self._written = self._written, b""
         if not body or self.request.head.method == b"HEAD":
             return head
         return b"%b%x\r\n%b\r\n" % (head, len(body), body) if self.request.chunks else head + body
@@ -159,6 +156,14 @@ class Stream(Struct, eq=False):
 def find_status(status: int) -> bytes:
     """The status line."""
     return STATUS.get(status) or b"HTTP/1.1 %d \r\n" % status
+
+
+# Few kinds of answers make up nearly all of them, in legacy revisions one of each kind for a session.
+@lru_cache(maxsize=1024)
+def write_head(status: int, content_type: bytes, headers: Headers) -> bytes:
+    """What the heads of all answers of a kind have in common."""
+    kind = b"" if status == 204 else b"content-type: %b\r\n" % content_type
+    return find_status(status) + encode_headers(headers) + kind
 
 
 def find_address(transport: asyncio.BaseTransport, end: str) -> str:
@@ -289,21 +294,19 @@ class Http1(asyncio.Protocol):
             self._stream = stream = Stream(self, request)
             try:
                 outcome = self._accept(request.head, request.body, stream)
-                if isinstance(outcome, Answer):
-                    answer: Answer | None = outcome
-                else:
-                    task = start(self.loop, outcome)
+                if outcome is not None and not isinstance(outcome, Answer):
+                    task = outcome if isinstance(outcome, asyncio.Task) else start(outcome, loop=self.loop)
                     if not task.done():
                         # The loop holds tasks weakly; this one lives as long as its connection at least.
                         stream.task = task
                         task.add_done_callback(stream.settle)
                         stream.flush()
                         continue
-                    answer = task.result()
+                    outcome = task.result()
             except BaseException as error:  # noqa: BLE001 - whatever a call raises, SystemExit too, ends that call alone
                 self.fail(stream, error)
             else:
-                self.respond(stream, answer)
+                self.respond(stream, outcome)
         self.serving = False
         if not ready and self._stream is None and (self._paused or self._reader.stage):
             self._go_on()
@@ -319,31 +322,27 @@ class Http1(asyncio.Protocol):
         if answer is None or stream.started:
             self.fail(stream, RuntimeError("a request ended with no response, or with two"))
             return
-        body = answer.body
         request = stream.request
+        connections = self._connections
         try:
-            lines = encode_headers(answer.headers) if answer.headers else b""
+            lines = write_head(answer.status, answer.content_type, answer.headers)
         except ValueError as error:
             self.fail(stream, error)
             return
-        if answer.close or not self._connections.keep:
+        if answer.close or not connections.keep:
             request.keep = False
-        connection = CLOSE if not request.keep else b"" if request.chunks else KEEP
-        self.send(
-            b"".join(
-                (
-                    STATUS.get(answer.status) or find_status(answer.status),
-                    self._connections.date,
-                    lines,
-                    connection,
-                    # RFC 9110, 8.6: "MUST NOT send a Content-Length header field in any response with a status code of … 204"
-                    b"\r\n"
-                    if answer.status == 204
-                    else b"content-type: %b\r\ncontent-length: %d\r\n\r\n" % (answer.content_type, len(body)),
-                    body if request.head.method != b"HEAD" else b"",
-                )
-            )
-        )
+        if not request.keep:
+            lines += CLOSE
+        elif not request.chunks:
+            lines += KEEP
+        body = answer.body
+        if answer.status == 204:
+            # RFC 9110, 8.6: "MUST NOT send a Content-Length header field in any response with a status code of … 204"
+            self.send(lines + connections.date + b"\r\n")
+        elif request.head.method == b"HEAD":
+            self.send(b"%b%bcontent-length: %d\r\n\r\n" % (lines, connections.date, len(body)))
+        else:
+            self.send(b"%b%bcontent-length: %d\r\n\r\n%b" % (lines, connections.date, len(body), body))
         stream.ended = True
         self.finish(stream)
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pegboard.limits import Limits
 from pegboard.transports.answers import refuse, refuse_large_body
@@ -28,6 +29,8 @@ LISTS: Final = frozenset(
 
 # Origin-form only (RFC 9112, 3.2.1): no fragment, no absolute URL whose host could differ from the Host field.
 TARGET: Final = re.compile(rb"/[!\"$-~]*")
+
+LENGTH: Final = re.compile(rb"\r\ncontent-length: ?([0-9]+)\r\n", re.IGNORECASE)
 
 # A chunk of one byte costs six on the wire; beyond this factor the sender only wastes our time.
 CHUNK_OVERHEAD: Final = 8
@@ -61,24 +64,18 @@ def split_target(target: bytes) -> tuple[bytes, bytes] | None:
     return path, query
 
 
-def duplicate(head: Head) -> Head:
-    """The same head as a value of its own: whoever is given one may write on it."""
-    return Head(
-        head.method, head.path, head.query, head.headers.copy(), head.repeated, head.peer, head.server, head.secure
-    )
-
-
 class Reader:
     """Bytes go in by `feed`; whole requests line up in `ready`, and `refusal` is what to say after the last of them."""
 
     __slots__ = (
-        "_chunks", "_dropped", "_feed", "_head", "_headers", "_held", "_keep", "_known", "_known_head", "_known_length", "_limits", "_modern", "_owed", "_parser", "_peer", "_plain",
+        "_chunks", "_dropped", "_feed", "_head", "_headers", "_held", "_keep", "_known", "_known_head", "_known_length", "_length_at", "_limits", "_modern", "_owed", "_parser", "_peer", "_plain",
         "_raw", "_repeated", "_secure", "_server", "_target", "_unweighed", "completed", "continues", "ready", "received", "refusal",
         "stage",
     )  # fmt: skip
 
     _head: Head
     _known_head: Head
+    _length_at: int
     _keep: bool
     _modern: bool
 
@@ -111,8 +108,11 @@ class Reader:
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the connection."""
         stage = self.stage
-        if stage == IDLE and data.startswith(self._known) and len(data) == self._known_length:
-            self._recognize(data)
+        if stage == IDLE and (
+            (len(data) == self._known_length and data.startswith(self._known))
+            or (self._known_length > 0 and self._adapt(data))
+        ):
+            self.ready.append(Request(self._known_head, data[len(self._known) :], True, True))
             return
         if stage == ENDED:
             return
@@ -145,18 +145,36 @@ class Reader:
         del self._parser, self._feed
 
     # A client sends the same head again and again. One that came alone with its body, and no other way of framing it than by
-    # its length, is known: the same bytes between two requests mean the same again, and only the body is new.
+    # its length, is known: the same bytes between two requests mean the same again, and only the body is new. Where the
+    # length of the body is all that differs, the known head takes it over.
 
     def _memorize(self, data: bytes) -> None:
         end = len(data) - self.received
-        if data.find(b"\r\n\r\n") == end - 4:
-            self._known = data[:end]
-            self._known_length = len(data)
-            self._known_head = duplicate(self._head)
+        if data.find(b"\r\n\r\n") != end - 4:
+            return
+        self._known = data[:end]
+        self._known_length = len(data)
+        self._known_head = self._head
+        self._length_at = -1
+        length = LENGTH.search(self._known)
+        if length is not None and length[1] == b"%d" % self.received and not self._head.repeated:
+            self._length_at = length.start(1)
 
-    def _recognize(self, data: bytes) -> None:
-        self.ready.append(Request(duplicate(self._known_head), data[len(self._known) :], True, True))
-        self.completed = True
+    def _adapt(self, data: bytes) -> bool:
+        """Whether this is the known head again but for the length of its body, which is all there is behind it."""
+        at, known = self._length_at, self._known
+        if at < 0 or data[:at] != known[:at]:
+            return False
+        rest = known[known.index(b"\r\n", at) :]
+        end = data.find(b"\r\n", at)
+        length = b"%d" % (len(data) - end - len(rest))
+        if data[at:end] != length or not data.startswith(rest, end) or int(length) > self._limits.body_bytes:
+            return False
+        head = self._known_head
+        self._known = data[: end + len(rest)]
+        self._known_length = len(data)
+        self._known_head = replace(head, headers={**head.headers, b"content-length": length})
+        return True
 
     # The parser's callbacks.
 

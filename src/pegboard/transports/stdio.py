@@ -247,7 +247,7 @@ class LineDoor(asyncio.Protocol):
         return Call(method="server/discover", caller=self._legacy, channel=exchange, id=request_id), exchange
 
     def _start(self, call: Call, exchange: LineExchange, request_id: RequestId) -> None:
-        task = turns.start(self._loop, conduct(self._handler, call, exchange))
+        task = turns.start(conduct(self._handler, call, exchange), loop=self._loop)
         if not task.done():
             self.calls[request_id] = task, exchange
             task.add_done_callback(lambda _: self._ended(request_id, task))

@@ -9,18 +9,20 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
+
+class Start(Protocol):
+    """Makes a task of a coroutine; it is already done if its first step was taken and did not suspend."""
+
+    def __call__(self, coro: Coroutine[Any, Any, T], *, loop: asyncio.AbstractEventLoop) -> asyncio.Task[T]: ...
+
+
+# No function of our own in between: this is done for every call.
 if sys.version_info >= (3, 12):
-
-    def start(loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Step the coroutine now; the task is already done if it did not suspend."""
-        return asyncio.Task(coro, loop=loop, eager_start=True)
-
+    start: Start = partial(asyncio.Task, eager_start=True)
 else:
-
-    def start(loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Schedule the coroutine; its first step is taken by the loop."""
-        return loop.create_task(coro)
+    start: Start = asyncio.Task
