@@ -111,6 +111,7 @@ async def test_two_calls_share_an_answer_exactly_if_their_arguments_are_equal(
     assert ran == [True, not equal]
 
 
+@pytest.mark.requirement("modern/caching/private-not-shared")
 async def test_what_one_principal_got_no_other_gets_unless_it_is_shared() -> None:
     calls = [reading(principal=name) for name in ("ann", "bob", "ann")]
     assert await asked(Cache(60), *calls) == [True, True, False]
