@@ -25,6 +25,8 @@ from pegboard.tools.work import (
 )
 
 OnParseError: TypeAlias = Literal["refuse", "pass"]
+TaskSupport: TypeAlias = Literal["optional", "required"]
+Detach: TypeAlias = Literal["start", "manual"]
 Icons: TypeAlias = str | Mapping[str, Json] | Sequence[str | Mapping[str, Json]]
 
 
@@ -46,6 +48,9 @@ class ToolOptions(TypedDict, total=False):
     requires: Sequence[str]
     arguments: Mode
     on_parse_error: OnParseError
+    task: TaskSupport
+    detach: Detach
+    once: bool
 
 
 def no_services(_annotation: Any) -> bool:
@@ -77,6 +82,9 @@ class Tool:
     requires: Sequence[str] = ()
     arguments: Mode | None = None
     on_parse_error: OnParseError = "refuse"
+    task: TaskSupport | None = None
+    detach: Detach = "start"
+    once: bool = False
 
     function: Callable[..., Any]
     source: str
@@ -111,6 +119,13 @@ class Tool:
         self, function: Callable[..., Any], inferred: Inferred, work: Work, output_schema: Mapping[str, Json] | None
     ) -> None:
         check_name(self.name, inferred.source)
+        if self.task not in (None, "optional", "required"):
+            raise DeclarationError(f"{inferred.source}: task={self.task!r}; use 'optional' or 'required'")
+        if self.detach not in ("start", "manual") or (self.detach == "manual" and self.task is None):
+            raise DeclarationError(
+                f"{inferred.source}: detach={self.detach!r}; use 'start' or 'manual', for a tool with task='optional' or "
+                f"'required'"
+            )
         self.function = function
         self.source = inferred.source
         self.kind = inferred.kind
@@ -180,6 +195,9 @@ def tool_from_function(
     tool.requires = tuple(options.get("requires", ()))
     tool.arguments = options.get("arguments")
     tool.on_parse_error = options.get("on_parse_error", "refuse")
+    tool.task = options.get("task")
+    tool.detach = options.get("detach", "start")
+    tool.once = options.get("once", False)
     work = work_of_function(inferred, options.get("input_schema"))
     tool._settle(function, inferred, work, options.get("output_schema"))
     return tool
