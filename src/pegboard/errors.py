@@ -11,6 +11,7 @@ PegboardError
 │   │   └── ResourceNotFound -32602  no resource answers to the URI (-32002 before 2026-07-28)
 │   ├── InternalFailure      -32603  our fault; the text is in the log under an id
 │   │   └── Busy             -32603  a limit is reached; come back later
+│   │       └── StoreDown    -32603  where things are kept cannot be reached or written; come back later
 │   ├── HeaderMismatch       -32020  the HTTP headers and the body disagree
 │   ├── MissingCapability    -32021  the client did not declare what the call needs
 │   ├── UnsupportedVersion   -32022  a protocol revision we do not speak
@@ -87,6 +88,10 @@ class InternalFailure(Refusal):
 
 class Busy(InternalFailure):
     status = 503
+
+
+class StoreDown(Busy):
+    pass
 
 
 class HeaderMismatch(Refusal):

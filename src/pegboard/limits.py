@@ -43,6 +43,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     ended_streams: int = 16
     ended_seconds: float = 300.0
     stored_bytes: int = 64 * 1024 * 1024
+    unwritten_bytes: int = 16 * 1024 * 1024
+    worker_seconds: float = 5.0
+    worker_messages: int = 10_000
 
     asks: int = 16
     ask_seconds: float = 600.0
