@@ -19,7 +19,8 @@ PegboardError
 │   └── SessionNotFound      -32001  a session that ended, expired or belongs to somebody else
 ├── ToolError                what a tool's author says to the model: an `isError` result
 │   ├── InvalidArguments     the same, with the problems of each argument for programs to read
-│   └── LimitReached         a limit, budget or deadline said no; the text says when to come back
+│   ├── LimitReached         a limit, budget or deadline said no; the text says when to come back
+│   └── AskFailed            the caller was asked something, and could not answer
 ├── DeclarationError         a tool, resource or prompt was declared wrongly: the author's to fix
 └── SetupError               a command line, file or environment is wrong: the operator's to fix
 
@@ -155,6 +156,10 @@ class LimitReached(ToolError):
         super().__init__(message, meta={REFUSED: refused})
         self.reason = reason
         self.retry_after = retry_after
+
+
+class AskFailed(ToolError):
+    """A question to the caller that it could not answer, or that could not reach it."""
 
 
 class DeclarationError(PegboardError):

@@ -101,7 +101,7 @@ class Response:
 
     @property
     def messages(self) -> list[Any]:
-        return [json.loads(event.data) for event in self.events]
+        return [json.loads(event.data) for event in self.events if event.data]
 
     @property
     def code(self) -> int | None:

@@ -102,7 +102,7 @@ class Reply:
 
     @property
     def messages(self) -> list[Any]:
-        return [json.loads(event.data) for event in EventReader().feed(self.body)]
+        return [json.loads(event.data) for event in EventReader().feed(self.body) if event.data]
 
     @property
     def json(self) -> Any:
@@ -364,17 +364,17 @@ async def test_what_the_revision_does_not_have_is_404_in_modern_and_an_answer_in
         reply = await one.ask(one.modern(method))
         assert (reply.status, reply.json["error"]["code"], reply.json["id"]) == (404, -32601, 1)
         session = await one.open_session()
-        if method not in ("initialize", "ping"):
+        if method == "unknown/method":
             reply = await one.ask(one.post(request(method), session))
             assert (reply.status, reply.json["error"]["code"], reply.json["id"]) == (200, -32601, 1)
         assert (await one.ask(one.post(request("ping"), session))).json["result"] == {}
 
 
-@pytest.mark.parametrize("verb", ["GET", "PUT", "HEAD"])
+@pytest.mark.parametrize("verb", ["PUT", "HEAD"])
 async def test_other_verbs_are_not_allowed(verb: str) -> None:
     async with house() as one:
         reply = await one.ask(one.post(b"", {"accept": "text/event-stream", "origin": ORIGIN}, verb), verb)
-        assert (reply.status, reply.headers["allow"]) == (405, "POST, DELETE, OPTIONS")
+        assert (reply.status, reply.headers["allow"]) == (405, "GET, POST, DELETE, OPTIONS")
         assert reply.headers["access-control-allow-origin"] == ORIGIN
 
 

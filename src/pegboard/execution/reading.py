@@ -79,6 +79,7 @@ class Reading:
             "resources/list": _lister(lists[0]),
             "resources/templates/list": _lister(lists[1]),
             "resources/read": asking(self._read),
+            "resources/subscribe": self._subscribe,
             "prompts/list": _lister(lists[2]),
             "prompts/get": asking(self._get),
             "completion/complete": self._complete,
@@ -103,6 +104,11 @@ class Reading:
             _log.error("the resource %s is %d bytes, the limit is %d", call.name, size, self._result_bytes)
             raise InternalFailure("The resource is too large to be sent")
         return Done({"contents": contents, **_CACHE})
+
+    async def _subscribe(self, call: Call) -> Reply:
+        """Say that there is such a resource; whom to tell of its changes, the session remembers."""
+        self._resources.find(call.name)
+        return Done({})
 
     async def _get(self, call: Call) -> Reply:
         prompt = self._prompts.find(call.name)

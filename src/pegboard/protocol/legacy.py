@@ -11,7 +11,7 @@ from pegboard.call import Json, Kept, Notice, Question, Reply, RequestId
 from pegboard.errors import Busy, IdInFlight, InvalidParams, Refusal, ResourceNotFound
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.content import blocks_for
-from pegboard.protocol.versions import FIELDS, LEGACY, NEWEST_LEGACY, NOTICES, knows, trim
+from pegboard.protocol.versions import FIELDS, LEGACY, NEWEST_LEGACY, NOTICES, POLLING, knows, trim
 
 _encode = msgspec.json.Encoder().encode
 
@@ -47,6 +47,7 @@ class Legacy:
 
     def __init__(self, version: str, info: Mapping[str, Json]) -> None:
         self.version = version
+        self.primes = version in POLLING
         self._info = info
         self._takes_all = version >= FIELDS["result"]["structuredContent"]
 

@@ -25,6 +25,11 @@ def retry(milliseconds: int) -> bytes:
     return b"retry: %d\n\n" % milliseconds
 
 
+def prime(event_id: str, milliseconds: int) -> bytes:
+    """An event without data: the id to come back with, should the connection break before the first real one."""
+    return b"id: %b\nretry: %d\ndata: \n\n" % (event_id.encode(), milliseconds)
+
+
 class Event(Struct, frozen=True):
     """An event as read from a stream."""
 

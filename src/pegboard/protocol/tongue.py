@@ -27,8 +27,11 @@ class Tongue(Protocol):
     def status(self, refusal: Refusal) -> int: ...
 
 
+def legacy_tongues(info: Mapping[str, Json]) -> Mapping[str, Legacy]:
+    """Every revision that has sessions, for a server of this name and version."""
+    return {version: Legacy(version, info) for version in LEGACY}
+
+
 def tongues(info: Mapping[str, Json]) -> Mapping[str, Tongue]:
-    """Every revision we speak, for a server of this name and version."""
-    spoken: dict[str, Tongue] = {version: Legacy(version, info) for version in LEGACY}
-    spoken[MODERN] = Modern(info)
-    return spoken
+    """Every revision we speak."""
+    return {**legacy_tongues(info), MODERN: Modern(info)}

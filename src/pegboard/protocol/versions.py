@@ -15,6 +15,8 @@ UNSTATED: Final = "2025-03-26"
 """What a request without a version is taken to speak: the last revision that had no header for it."""
 SUPPORTED: Final = tuple(reversed(REVISIONS))
 BATCHES: Final = frozenset({"2025-03-26"})
+POLLING: Final = frozenset({"2025-11-25"})
+"""Where a client knows events without data, and comes back to a stream whose connection we have ended."""
 
 _AGE: Final = {revision: age for age, revision in enumerate(REVISIONS)}
 _ALL: Final = (REVISIONS[0], REVISIONS[-1])
@@ -62,6 +64,9 @@ KNOWN: Final[Mapping[str, frozenset[str]]] = {
     for revision in REVISIONS
 }
 """The methods of each revision."""
+
+UNASKED_LOG_LEVEL: Final = "info"
+"""What a session hears before it has set a level: these revisions leave that to the server."""
 
 LOG_LEVELS: Final[Mapping[str, int]] = {
     level: rank

@@ -8,31 +8,112 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import structs
+
 from pegboard.call import Caller, RequestId
-from pegboard.errors import Busy, SessionNotFound
+from pegboard.errors import Busy, InvalidParams, SessionNotFound
 from pegboard.limits import Limits
+from pegboard.protocol.jsonrpc import Message
+from pegboard.protocol.versions import LOG_LEVELS
+from pegboard.sessions.asks import Asks
+from pegboard.sessions.streams import Streams
+from pegboard.stores.memory import MemoryLogs
+from pegboard.stores.store import Logs
 
 
 class Session:
-    """One client's session: who it is, and its calls that are under way."""
+    """What one client of the older revisions has said of itself, and what it has under way.
 
-    __slots__ = ("caller", "calls", "header", "touched")
+    Most have nothing under way most of the time, so what is seldom needed is made when it is.
+    """
 
-    def __init__(self, caller: Caller, now: float) -> None:
+    __slots__ = ("_asks", "_logs", "_streams", "_uris", "caller", "calls", "touched")
+
+    def __init__(self, caller: Caller, now: float = 0.0, logs: Logs | None = None) -> None:
         self.caller = caller
         self.touched = now
-        self.header = (b"mcp-session-id", caller.session.encode())
         # None: let in, but not begun.
         self.calls: dict[RequestId, asyncio.Task[Any] | None] = {}
+        self._logs = logs
+        self._asks: Asks | None = None
+        self._uris: set[str] | None = None
+        self._streams: Streams | None = None
+
+    @property
+    def header(self) -> tuple[bytes, bytes]:
+        """The header that names it."""
+        return b"mcp-session-id", self.caller.session.encode()
+
+    @property
+    def asks(self) -> Asks:
+        """The questions its client has not answered."""
+        if self._asks is None:
+            self._asks = Asks()
+        return self._asks
+
+    @property
+    def uris(self) -> set[str]:
+        """The resources its client has subscribed to."""
+        if self._uris is None:
+            self._uris = set()
+        return self._uris
+
+    @property
+    def streams(self) -> Streams:
+        """The streams of its calls."""
+        if self._streams is None:
+            if self._logs is None:
+                raise RuntimeError("a line that all calls share has no streams")
+            self._streams = Streams(self._logs, self.caller.session)
+        return self._streams
+
+    @property
+    def streamed(self) -> bool:
+        """Whether any call of it has ever had a stream."""
+        return self._streams is not None
+
+    def answer(self, message: Message) -> None:
+        """An answer of the client to one of our questions."""
+        if self._asks is not None:
+            self._asks.take(message)
+
+    def cancel(self, request_id: RequestId | None) -> None:
+        """Stop the call of that id, if it runs."""
+        task = None if request_id is None else self.calls.get(request_id)
+        if task is not None:
+            task.cancel()
+
+    def set_level(self, level: object) -> None:
+        """From now on the client wants log messages of that level and above."""
+        if not isinstance(level, str) or level not in LOG_LEVELS:
+            raise InvalidParams(f"params.level must be one of {', '.join(LOG_LEVELS)}")
+        self.caller = structs.replace(self.caller, log_level=level)
+
+    def subscribe(self, uri: str, limits: Limits) -> None:
+        """From now on the client is told when the resource changes."""
+        uris = self.uris
+        if uri not in uris and (
+            len(uris) >= limits.followed_uris or sum(map(len, uris), len(uri)) > limits.followed_uri_bytes
+        ):
+            raise InvalidParams(
+                f"A client may subscribe to {limits.followed_uris} resources: unsubscribe from some of them first"
+            )
+        uris.add(uri)
+
+    def unsubscribe(self, uri: str) -> None:
+        if self._uris is not None:
+            self._uris.discard(uri)
 
 
 class Sessions:
     """The sessions of one process, in memory."""
 
-    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic, logs: Logs | None = None) -> None:
         self._limits = limits
         self._clock = clock
+        self._logs = MemoryLogs(limits, clock) if logs is None else logs
         self._open: dict[str, Session] = {}
+        self._ending: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -44,7 +125,7 @@ class Sessions:
             self._make_room(now)
         # "globally unique and cryptographically secure" (2025-11-25, Session Management)
         session_id = secrets.token_hex(16)
-        session = self._open[session_id] = Session(make_caller(session_id), now)
+        session = self._open[session_id] = Session(make_caller(session_id), now, self._logs)
         return session
 
     def find(self, session_id: str, principal: str) -> Session:
@@ -60,7 +141,7 @@ class Sessions:
         return session
 
     def close(self, session: Session) -> None:
-        """End a session and cancel its calls."""
+        """End a session, its streams and its calls."""
         self._end(session)
         for task in list(session.calls.values()):
             if task is not None:
@@ -84,3 +165,7 @@ class Sessions:
 
     def _end(self, session: Session) -> None:
         self._open.pop(session.caller.session, None)
+        if session.streamed:
+            task = asyncio.get_running_loop().create_task(self._logs.drop(session.caller.session))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from pegboard.errors import Busy
 from pegboard.limits import Limits
-from pegboard.transports.channels import Admitted, shutting_down
+from pegboard.transports.channels import Lasting, shutting_down
 
 _KEEP_ALIVE_SECONDS: Final = 15.0
 _LAST_WORDS_SECONDS: Final = 1.0
@@ -35,7 +35,7 @@ class Calls:
         self._given_loop = self._loop = loop
         self._sweeping = False
         # None: let in, but not begun.
-        self.running: dict[Admitted[Any], asyncio.Task[Any] | None] = {}
+        self.running: dict[Lasting, asyncio.Task[Any] | None] = {}
         self.followers: set[Follower] = set()
         self.draining = False
 
@@ -46,7 +46,7 @@ class Calls:
         if len(self.running) >= self._limits.calls:
             raise Busy(f"{self._limits.calls} calls are already under way; try again later", retry_after=1)
 
-    def admit(self, exchange: Admitted[Any]) -> None:
+    def admit(self, exchange: Lasting) -> None:
         """Let a call in, if there is room for one more; who is let in must be run, for that is what lets it out."""
         if self.draining or len(self.running) >= self._limits.calls:
             self.check_room()

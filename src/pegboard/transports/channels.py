@@ -30,14 +30,18 @@ class Exchange(Channel, Protocol[T_co]):
     def withdraw(self) -> T_co | None: ...
 
 
-class Admitted(Exchange[T_co], Protocol[T_co]):
-    """An exchange that counts among a server's calls: it can be kept alive while it waits, and told that we end."""
+class Lasting(Protocol):
+    """What may take a while: it can be kept alive meanwhile, and told that we end."""
 
     since: float
     streaming: bool
     closing: bool
 
     def keep_alive(self) -> None: ...
+
+
+class Admitted(Exchange[T_co], Lasting, Protocol[T_co]):
+    """An exchange that counts among a server's calls."""
 
 
 class Line(Protocol):
@@ -48,7 +52,7 @@ class Line(Protocol):
     async def drain(self) -> None: ...
 
 
-_STREAM: Headers = (
+STREAM: Headers = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
@@ -160,13 +164,13 @@ class HttpExchange:
         return Answer(status, body, headers=headers)
 
     def _open(self, sink: Sink) -> None:
-        sink.start(200, _STREAM + self._headers)
+        sink.start(200, STREAM + self._headers)
         self.streaming = True
 
 
 def stream(sink: Sink, body: bytes, headers: Headers) -> None:
     """A whole answer as a stream of one event, for a client that takes nothing else."""
-    sink.start(200, _STREAM + headers)
+    sink.start(200, STREAM + headers)
     sink.write(sse.event(body))
     sink.end()
 

@@ -94,13 +94,15 @@ class HttpEndpoint:
             match head.method:
                 case b"POST":
                     return self._post(head, body, sink, allowed)
+                case b"GET":
+                    return self._legacy.get(head, sink, allowed)
                 case b"DELETE":
                     return self._legacy.delete(head, allowed)
                 case b"OPTIONS":
                     return self._guard.preflight(head, allowed)
         except Refusal as refusal:
             return refused(refusal, allowed)
-        return not_allowed(b"POST, DELETE, OPTIONS", allowed)
+        return not_allowed(b"GET, POST, DELETE, OPTIONS", allowed)
 
     # -- POST ------------------------------------------------------------------------------------------------------
 

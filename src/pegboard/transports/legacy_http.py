@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 from msgspec import UNSET
 
@@ -14,19 +14,24 @@ from pegboard.limits import Limits
 from pegboard.protocol import headers as mcp
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
-from pegboard.protocol.legacy import Legacy, read_handshake
+from pegboard.protocol.legacy import read_handshake
 from pegboard.protocol.params import Params, read_params
-from pegboard.protocol.versions import BATCHES, LEGACY, MODERN, SUPPORTED, UNSTATED
+from pegboard.protocol.tongue import legacy_tongues
+from pegboard.protocol.versions import BATCHES, LEGACY, MODERN, SUPPORTED, UNASKED_LOG_LEVEL, UNSTATED
 from pegboard.sessions.session import Session, Sessions
 from pegboard.transports.calls import Calls
-from pegboard.transports.channels import Admitted, Batched, HttpExchange, conduct, stream
+from pegboard.transports.channels import Batched, conduct, stream
 from pegboard.transports.door import Answer, Head, Headers, Sink
 from pegboard.transports.incoming import cancelled_id, check_method, make_call, read_token, subject
-from pegboard.transports.media import Accepts
-from pegboard.transports.refusals import not_allowed
+from pegboard.transports.legacy_exchange import LegacyExchange
+from pegboard.transports.media import Accepts, read_accept
+from pegboard.transports.refusals import not_allowed, said
+from pegboard.transports.resumed import Resumed
+from pegboard.transports.wishes import AT_ONCE, SUBSCRIBE, read_uri, settle_at_once, subscribing
 
-T = TypeVar("T")
 Served: TypeAlias = Answer | Coroutine[Any, Any, Answer | None]
+
+_LAST_EVENT: Final = b"last-event-id"
 
 
 class LegacyHttp:
@@ -40,7 +45,7 @@ class LegacyHttp:
         self._sessions = sessions
         self._calls = calls
         self._running = calls.running
-        self._tongues = {version: Legacy(version, info) for version in LEGACY}
+        self._tongues = legacy_tongues(info)
 
     def post(
         self, head: Head, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
@@ -53,17 +58,19 @@ class LegacyHttp:
         if method is UNSET or request_id is UNSET:
             _take_notice(session, message)
             return Answer(202, headers=extra)
-        exchange = HttpExchange(sink, self._tongues[session.caller.version], request_id, extra, accepts)
+        tongue = self._tongues[session.caller.version]
+        exchange = LegacyExchange(sink, tongue, request_id, extra, accepts, session, self._limits)
         try:
             _check_request(session, method, request_id)
-            if method == "ping":
-                return _pong(exchange)
+            if method in AT_ONCE:
+                settle_at_once(session, method, message, params)
+                return _say_nothing(exchange)
             call = _legacy_call(session, message, method, request_id, params, exchange)
             self._calls.admit(exchange)
         except Refusal as refusal:
             return _say(exchange, refusal)
         session.calls[request_id] = None
-        return self._run_legacy(call, request_id, exchange, sink, session)
+        return self._run(call, request_id, exchange, sink, session)
 
     def _initialize(
         self, message: Message, request_id: RequestId, sink: Sink, extra: Headers, accepts: Accepts
@@ -77,28 +84,36 @@ class LegacyHttp:
                 session=session_id,
                 client=handshake.client,
                 capabilities=handshake.capabilities,
+                log_level=UNASKED_LOG_LEVEL,
             )
         )
         tongue = self._tongues[handshake.version]
-        exchange = HttpExchange(sink, tongue, request_id, (*extra, session.header), accepts)
+        headers = (*extra, session.header)
+        exchange = LegacyExchange(sink, tongue, request_id, headers, accepts, session, self._limits)
         self._calls.admit(exchange)
         call = Call(method="server/discover", caller=session.caller, channel=exchange, id=request_id)
-        return self._run_legacy(call, request_id, exchange, sink, session)
+        return self._run(call, request_id, exchange, sink, session)
 
-    def _run_legacy(
-        self, call: Call, request_id: RequestId, exchange: HttpExchange, sink: Sink, session: Session
+    def _run(
+        self, call: Call, request_id: RequestId, exchange: LegacyExchange, sink: Sink, session: Session
     ) -> Coroutine[Any, Any, Answer | None]:
         # "Disconnection … SHOULD NOT be interpreted as the client cancelling its request" (2025-11-25, Sending 6)
         sink.on_gone(exchange.leave)
         return self._conduct(call, request_id, exchange, session)
 
-    async def _conduct(self, call: Call, request_id: RequestId, exchange: Admitted[T], session: Session) -> T | None:
+    async def _conduct(
+        self, call: Call, request_id: RequestId, exchange: LegacyExchange, session: Session
+    ) -> Answer | None:
         """Walk a call that its session can cancel."""
         session.calls[request_id] = self._running[exchange] = asyncio.current_task()
         try:
-            return await conduct(self._handler, call, exchange)
+            answer = await conduct(self._handler_of(call, session), call, exchange)
+            return await exchange.settle() if answer is None else answer
         finally:
             del self._running[exchange], session.calls[request_id]
+
+    def _handler_of(self, call: Call, session: Session) -> Handler:
+        return subscribing(self._handler, session, self._limits) if call.method == SUBSCRIBE else self._handler
 
     def _session(self, head: Head) -> Session:
         sent = head.headers.get(mcp.SESSION)
@@ -147,31 +162,67 @@ class LegacyHttp:
                 _take_notice(session, message)
                 return None
             _check_request(session, message.method, request_id)
-            if message.method == "ping":
+            if message.method in AT_ONCE:
+                settle_at_once(session, message.method, message, params)
                 return jsonrpc.answer(request_id, b"{}")
             exchange = Batched(self._tongues[session.caller.version], request_id)
             call = _legacy_call(session, message, message.method, request_id, params, exchange)
             self._calls.admit(exchange)
         except Refusal as refusal:
             return jsonrpc.refusal(refusal.request_id if request_id is None else request_id, refusal)
-        return await self._conduct(call, request_id, exchange, session)
+        session.calls[request_id] = self._running[exchange] = asyncio.current_task()
+        try:
+            return await conduct(self._handler_of(call, session), call, exchange)
+        finally:
+            del self._running[exchange], session.calls[request_id]
+
+    # -- GET and DELETE --------------------------------------------------------------------------------------------
+
+    def get(self, head: Head, sink: Sink, extra: Headers) -> Served:
+        """A stream to listen to: that of a call, come back for with the id of its last event, or the board's changes."""
+        if self._stated(head) == MODERN:
+            return not_allowed(b"POST, OPTIONS", extra)
+        if not read_accept(head.headers.get(b"accept")).stream:
+            return said(406, "Accept must allow text/event-stream", extra)
+        session = self._session(head)
+        last = head.headers.get(_LAST_EVENT, b"").decode("latin-1")
+        if not last or last.startswith("g-"):
+            return self._follow_changes(session, last, sink, (*extra, session.header))
+        resumed = Resumed(sink, (*extra, session.header))
+        self._calls.admit(resumed)
+        return self._resume(session, last, resumed)
+
+    def _follow_changes(self, session: Session, last: str, sink: Sink, extra: Headers) -> Served:
+        return not_allowed(b"POST, DELETE, OPTIONS", extra)
+
+    async def _resume(self, session: Session, last: str, resumed: Resumed) -> None:
+        self._running[resumed] = asyncio.current_task()
+        try:
+            await resumed.run(session.streams, last)
+        finally:
+            del self._running[resumed]
 
     def delete(self, head: Head, extra: Headers) -> Answer:
-        stated = head.headers.get(mcp.VERSION)
-        version = UNSTATED if stated is None else stated.decode("latin-1")
-        if version == MODERN:
+        """End a session."""
+        if self._stated(head) == MODERN:
             return not_allowed(b"POST, OPTIONS", extra)
-        if version not in LEGACY:
-            raise UnsupportedVersion(version, SUPPORTED)
         self._sessions.close(self._session(head))
         return Answer(204, headers=extra)
 
+    def _stated(self, head: Head) -> str:
+        """The revision of a request without a body."""
+        stated = head.headers.get(mcp.VERSION)
+        version = UNSTATED if stated is None else stated.decode("latin-1")
+        if version not in LEGACY and version != MODERN:
+            raise UnsupportedVersion(version, SUPPORTED)
+        return version
 
-async def _pong(exchange: HttpExchange) -> Answer | None:
+
+async def _say_nothing(exchange: LegacyExchange) -> Answer | None:
     return exchange.answer(b"{}")
 
 
-async def _say(exchange: HttpExchange, refusal: Refusal) -> Answer | None:
+async def _say(exchange: LegacyExchange, refusal: Refusal) -> Answer | None:
     return exchange.refuse(refusal)
 
 
@@ -181,19 +232,19 @@ def _legacy_call(
     method: str,
     request_id: RequestId,
     params: Params,
-    exchange: HttpExchange | Batched,
+    exchange: LegacyExchange | Batched,
 ) -> Call:
-    about, token = subject(method, params), read_token(params)
+    about = read_uri(method, params) if method == SUBSCRIBE else subject(method, params)
+    token = read_token(params)
     return make_call(method, request_id, about, message, params, session.caller, exchange, token)
 
 
 def _take_notice(session: Session, message: Message) -> None:
-    """A notification or a response from a legacy client; those we do not know are ignored."""
-    if message.method == "notifications/cancelled":
-        request_id = cancelled_id(message)
-        task = None if request_id is None else session.calls.get(request_id)
-        if task is not None:
-            task.cancel()
+    """A notification or an answer from a legacy client; those we do not know are ignored."""
+    if message.method is UNSET:
+        session.answer(message)
+    elif message.method == "notifications/cancelled":
+        session.cancel(cancelled_id(message))
 
 
 def _check_request(session: Session, method: str, request_id: RequestId) -> None:

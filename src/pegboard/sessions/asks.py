@@ -1,0 +1,107 @@
+"""The questions put to one client of the older revisions that it has not answered yet."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from pegboard.call import Json, Question
+from pegboard.errors import AskFailed, LimitReached
+from pegboard.limits import Limits
+from pegboard.protocol.jsonrpc import NOTHING, Message, decode_json
+
+_QUOTED = 300
+
+
+class Road(Protocol):
+    """The way to the client that a call has: its stream, or the line that all share."""
+
+    async def send_question(self, request_id: str, question: Question) -> None:
+        """Send the request; AskFailed where there is no way."""
+
+    async def settle_question(self, request_id: str) -> None:
+        """It has been answered."""
+
+    async def cancel_question(self, request_id: str, reason: str) -> None:
+        """Nobody waits for the answer any more."""
+
+
+class _Open(Struct, eq=False):
+    road: Road
+    answer: asyncio.Future[Message]
+
+
+class Asks:
+    """Brings each answer to the call that waits for it; any other answer is dropped."""
+
+    __slots__ = ("_open",)
+
+    def __init__(self) -> None:
+        self._open: dict[object, _Open] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def take(self, message: Message) -> None:
+        """An answer came: to one of these questions, a second one to it, or to what nobody has asked."""
+        found = None if message.id is UNSET else self._open.pop(message.id, None)
+        if found is not None and not found.answer.done():
+            found.answer.set_result(message)
+
+    async def put(self, asks: Mapping[str, Question], road: Road, limits: Limits) -> Mapping[str, Json]:
+        """Ask all questions at once and wait for the result of each."""
+        waiting = sum(one.road is road for one in self._open.values())
+        if waiting + len(asks) > limits.asks:
+            text = f"A call may ask its caller {limits.asks} questions at a time; this one asks {waiting + len(asks)}"
+            raise LimitReached(text, "asks", limit=limits.asks)
+        loop = asyncio.get_running_loop()
+        # Nobody can guess an id, so nobody can answer what another client was asked.
+        opened = {key: (secrets.token_hex(8), loop.create_future()) for key in asks}
+        reason = "The call was cancelled"
+        try:
+            for key, (request_id, answer) in opened.items():
+                self._open[request_id] = _Open(road, answer)
+                await road.send_question(request_id, asks[key])
+            results: dict[str, Json] = {}
+            pending = {answer: key for key, (_, answer) in opened.items()}
+            deadline = loop.time() + limits.ask_seconds
+            while pending:
+                left = deadline - loop.time()
+                done, _ = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                if not done:
+                    raise AskFailed(f"The client gave no answer within {limits.ask_seconds:g} seconds")
+                for answer in done:
+                    key = pending.pop(answer)
+                    await road.settle_question(opened[key][0])
+                    results[key] = read_result(answer.result(), asks[key])
+        except AskFailed as failed:
+            reason = failed.message
+            raise
+        finally:
+            for request_id, _ in opened.values():
+                if self._open.pop(request_id, None) is not None:
+                    await road.cancel_question(request_id, reason)
+        return {key: results[key] for key in asks}
+
+
+def read_result(message: Message, question: Question) -> Json:
+    """The result of an answer; AskFailed where the client says that it could not, or says nothing readable."""
+    if message.result is NOTHING:
+        raise AskFailed(f"The client could not answer {question.method}: {_reason(bytes(message.error))}")
+    result = decode_json(message.result)
+    if not isinstance(result, dict):
+        raise AskFailed(f"The client answered {question.method} with something that is no object")
+    return result
+
+
+def _reason(error: bytes) -> str:
+    try:
+        told = decode_json(error).get("message")
+    except (msgspec.MsgspecError, AttributeError):
+        told = None
+    return told[:_QUOTED] if isinstance(told, str) and told else "it gave no reason"

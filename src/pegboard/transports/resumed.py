@@ -1,0 +1,61 @@
+"""A connection by which a client of the older revisions has come back for a stream: GET with `Last-Event-ID`."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pegboard.protocol import sse
+from pegboard.sessions.streams import Streams
+from pegboard.transports.channels import STREAM
+from pegboard.transports.door import Headers, Sink
+from pegboard.transports.legacy_exchange import RETRY_MS
+
+
+class Resumed:
+    """Sends the stream of a call that was made on another connection; it counts among the calls, as it ends with one."""
+
+    def __init__(self, sink: Sink, headers: Headers) -> None:
+        self._sink = sink
+        self._headers = headers
+        self._task: asyncio.Task[object] | None = None
+        self._gone = False
+        self._retry_ms: int | None = None
+        self.streaming = True
+        self.closing = False
+        self.since = 0.0
+
+    async def run(self, streams: Streams, last: str) -> None:
+        """Send what the client has not seen, until the stream ends or the connection does."""
+        self._task = asyncio.current_task()
+        self._sink.on_gone(self._leave)
+        self._sink.start(200, STREAM + self._headers)
+        try:
+            await streams.follow(last, self, self._write)
+        except ConnectionError:
+            self._gone = True
+        except asyncio.CancelledError:
+            # By the client's leave, by another connection, or by our end: in each case this is all there is to end.
+            pass
+        self._task = None
+        if not self._gone:
+            if self.closing or self._retry_ms is not None:
+                self._sink.write(sse.retry(RETRY_MS if self._retry_ms is None else self._retry_ms))
+            self._sink.end()
+
+    def keep_alive(self) -> None:
+        if self._task is not None and not self._gone:
+            self._sink.write(sse.KEEP_ALIVE)
+
+    def let_go(self, retry_ms: int | None) -> None:
+        self._retry_ms = retry_ms
+        if self._task is not None:
+            self._task.cancel()
+
+    def _leave(self) -> None:
+        self._gone = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _write(self, event: bytes) -> None:
+        if not self._sink.write(event):
+            await self._sink.drain()
