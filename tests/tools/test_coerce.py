@@ -189,6 +189,32 @@ def test_null_for_something_required_takes_its_default() -> None:
     assert [warning.code for warning in repair.warnings] == ["null_replaced_by_default"]
 
 
+@pytest.mark.parametrize("default", [None, "three", 0])
+def test_a_default_that_the_schema_itself_refuses_is_never_handed_over(default: Any) -> None:
+    part = {"type": "integer", "minimum": 1, "default": default}
+    repair = tool({"n": part}, required=["n"]).repair({"n": None})
+    assert (repair.value, repair.warnings) == ({"n": None}, ())
+    assert [error.code for error in repair.errors] == ["null_not_allowed"]
+
+
+def test_a_default_is_handed_out_as_a_copy() -> None:
+    part = {"type": "array", "items": {"type": "string"}, "default": ["a"]}
+    repairer = tool({"tags": part}, required=["tags"])
+    repairer.repair({"tags": None}).value["tags"].append("b")
+    assert repairer.repair({"tags": None}).value == {"tags": ["a"]}
+
+
+def test_null_for_something_optional_without_a_default_is_left_out() -> None:
+    repair = tool({"n": {"type": "integer"}}).repair({"n": None})
+    assert (repair.value, repair.errors) == ({}, ())
+    assert [warning.code for warning in repair.warnings] == ["null_left_out"]
+
+
+def test_null_for_something_required_without_a_default_is_an_error() -> None:
+    repair = tool({"n": {"type": "integer"}}, required=["n"]).repair({"n": None})
+    assert [(error.path, error.code) for error in repair.errors] == [("n", "null_not_allowed")]
+
+
 def test_a_failed_argument_stays_as_it_was_sent_beside_repaired_ones() -> None:
     repair = tool({"a": {"type": "integer"}, "b": {"type": "integer"}}).repair({"a": "1", "b": "one"})
     assert repair.value == {"a": 1, "b": "one"}

@@ -195,7 +195,8 @@ class Teller:
         return Done(done.result, done.boxed, value.metadata) if value.metadata else done
 
     def _tell_message(self, message: JsonRpcMessage, id: RequestId | None) -> Done:  # noqa: A002  # as in tell
-        if id is not None and message.id != id:
+        # A declared tool knows the id of its call as text, whatever it was.
+        if id is not None and message.id not in (id, str(id)):
             raise ResultProblem("id", f"the message answers request {message.id!r}, but the call was {id!r}")
         if message.error is not UNSET and message.error is not None:
             raise refusal_of(as_plain(message.error))

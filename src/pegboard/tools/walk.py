@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from typing import NamedTuple, ParamSpec
 
 from pegboard.call import Json
@@ -300,10 +301,12 @@ class Walk:
             self.notes.append(((path, name), "null_left_out", None, None))
             return {other: inner for other, inner in value.items() if other != name}
         default = below.default()
-        if default is None:
+        if default is None or not below.accepts(default[0]):
             return value
-        self.notes.append(((path, name), "null_replaced_by_default", None, default[0]))
-        return {**value, name: default[0]}
+        # What belongs to the schema is not handed out for others to change.
+        became = deepcopy(default[0])
+        self.notes.append(((path, name), "null_replaced_by_default", None, became))
+        return {**value, name: became}
 
     def _rename(self, node: Node, value: dict[str, Json], path: Path) -> dict[str, Json]:
         """Undeclared names onto declared, absent ones that they spell differently."""
