@@ -29,11 +29,14 @@ from pegboard.execution.pipeline import Attachment, Scope, compose
 from pegboard.execution.reading import Reading
 from pegboard.execution.run import Runner, settle
 from pegboard.execution.services import Services
+from pegboard.execution.shelf import Shelf
 from pegboard.execution.subscriptions import ChangeLog, Listening
+from pegboard.execution.tasks import Tasks
 from pegboard.execution.threads import Threads
 from pegboard.limits import Limits
 from pegboard.seal import Seal, read_keys
 from pegboard.serve import PORT, Settings, run
+from pegboard.stores.memory import MemoryRecords
 from pegboard.tools.mark import find_marked
 from pegboard.tools.naming import check_name, snake_case
 from pegboard.tools.tool import Tool, ToolOptions, name_of, tool_from_function
@@ -118,8 +121,9 @@ class Board(Hanger):
         listen = Listening(
             self.changes, self._reading.capabilities, self.limits.followed_uris, self.limits.followed_uri_bytes
         )
+        self._tasks = Tasks(self.tools, Shelf(MemoryRecords(), self.limits), self.limits)
         self._dispatcher = Dispatcher(
-            self.tools, self._runner.handler, self._surround, instructions, self._reading, listen
+            self.tools, self._runner.handler, self._surround, instructions, self._reading, listen, self._tasks
         )
 
     @property
@@ -290,7 +294,7 @@ class Board(Hanger):
 
     def _surround(self, tool: Tool | None, inner: Handler) -> Handler:
         chain = settle(compose(self._attached, tool, inner))
-        return chain if tool is None else enter(tool, chain)
+        return chain if tool is None else enter(tool, self._tasks.handler(tool, chain))
 
     # -- serving -----------------------------------------------------------------------------------------------------
 
@@ -298,7 +302,8 @@ class Board(Hanger):
         """Be ready for calls; there is nothing to wire, and starting twice does no harm."""
 
     async def stop(self) -> None:
-        """Clean up what lived with the application."""
+        """Interrupt the tasks that still run, and clean up what lived with the application."""
+        await self._tasks.close()
         await self.services.close()
 
     def run(

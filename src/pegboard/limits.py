@@ -49,6 +49,13 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     asks: int = 16
     ask_seconds: float = 600.0
+    spent_tickets: int = 100_000
+
+    tasks: int = 10_000
+    tasks_per_caller: int = 1_000
+    task_bytes: int = 256 * 1024 * 1024
+    task_bytes_per_caller: int = 64 * 1024 * 1024
+    task_seconds: float = 3600.0
 
     followers: int = 10_000
     followed_uris: int = 1_000

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pegboard.call import Call, Caller, Change, Json, Notice, OfTheCall
 from pegboard.errors import ToolError
 from pegboard.execution.desk import Desk
+from pegboard.execution.job import detach
 from pegboard.execution.questions import Answer, Ask, Elicit, Root, Roots, Sample, Sampled
 from pegboard.execution.rounds import Rounds
 from pegboard.protocol.versions import LOG_LEVELS
@@ -202,6 +203,14 @@ class Context(OfTheCall):
         Only older clients over HTTP can; for all others nothing happens.
         """
         return self._here_or_there(self._call.channel.close_stream(retry_ms))
+
+    def detach(self) -> Awaitable[None]:
+        """Go on as a task, which the caller asks after: for a tool with `detach="manual"`, once it has asked its first.
+
+        What it asks from here on waits in the task, and the tool waits for it. For a call that is not run as a task,
+        because its client cannot ask after one, nothing happens.
+        """
+        return self._here_or_there(detach(self._call))
 
     def resource_changed(self, uri: str) -> Awaitable[None]:
         """Tell those who follow this resource that it has another content now."""

@@ -9,6 +9,7 @@ from pegboard.call import Call, Done, Handler, Json, Kept, Reply
 from pegboard.catalog.catalog import ToolCatalog
 from pegboard.errors import InvalidParams, MethodNotFound
 from pegboard.execution.reading import Reading, read_cursor
+from pegboard.execution.tasks import Tasks
 from pegboard.protocol.versions import SUPPORTED
 from pegboard.tools.tool import Tool
 
@@ -24,6 +25,7 @@ class Dispatcher:
         instructions: str | None = None,
         reading: Reading | None = None,
         listen: Handler | None = None,
+        tasks: Tasks | None = None,
     ) -> None:
         self._catalog = catalog
         self._run = run
@@ -32,6 +34,7 @@ class Dispatcher:
         self._chain_of_unknown: Handler | None = None
         self._generation = catalog.generation
         self._reading = reading
+        self._tasks = tasks
         self._instructions = instructions
         self._tools: Mapping[str, Json] = {} if listen is None else {"listChanged": True}
         self._discovered: Kept | None = None
@@ -41,6 +44,7 @@ class Dispatcher:
             "tools/call": self._call_tool,
             **({} if reading is None else reading.methods),
             **({} if listen is None else {"subscriptions/listen": listen}),
+            **({} if tasks is None else tasks.methods),
         }
 
     # Here the way is only chosen: the coroutine of who goes it is returned as it is, not awaited in one more.
@@ -56,6 +60,8 @@ class Dispatcher:
         capabilities: dict[str, Json] = {"logging": {}, "tools": self._tools}
         if self._reading is not None:
             capabilities.update(self._reading.capabilities())
+        if self._tasks is not None:
+            capabilities.update(self._tasks.capabilities())
         if self._discovered is None or self._discovered.value["capabilities"] != capabilities:
             self._discovered = Kept(_discovery(capabilities, self._instructions))
         return Done(self._discovered)

@@ -13,6 +13,7 @@ from pegboard.call import Call, Done, Handler, Reply
 from pegboard.errors import InvalidArguments, LimitReached, MissingCapability, Refusal, ToolError
 from pegboard.execution.context import CancellationToken, Context, ToolConnector, tell_step
 from pegboard.execution.desk import Desk
+from pegboard.execution.job import detach
 from pegboard.execution.rounds import asking
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
@@ -27,6 +28,7 @@ _log = logging.getLogger("pegboard.tools")
 _NOTHING: Mapping[str, Any] = {}
 
 OnLeave: TypeAlias = Callable[["asyncio.Future[None]"], None] | None
+Perform: TypeAlias = Callable[[Call, Parsed], Coroutine[Any, Any, Any]]
 Begin: TypeAlias = Callable[[Call, Any, Mapping[str, Any], OnLeave], Coroutine[Any, Any, Any]]
 
 SPECIAL = frozenset({Context, ToolConnector, CancellationToken, JsonRpcMessage, ToolExecutionContext})
@@ -60,6 +62,8 @@ class Runner:
 
         # The commonest tool of all is a coroutine function of plain arguments: nothing stands between it and its call.
         author = tool.author if tool.kind == "async" and not tool.injected else None
+        if tool.task is not None and tool.detach == "start":
+            author, perform = None, _detached(perform)
 
         async def run(call: Call) -> Reply:
             parsed = call.parsed = parse(call.raw, mode)
@@ -105,7 +109,7 @@ class Runner:
 
         return read
 
-    def _performer(self, tool: Tool) -> Callable[[Call, Parsed], Any]:
+    def _performer(self, tool: Tool) -> Perform:
         """How the author's code is called: on the loop or in a thread, with or without injected values."""
         wanted = tool.injected
         begin = self._begin(tool)
@@ -179,6 +183,16 @@ class Runner:
                     return await threads.run(invoke, value, supplied, on_leave=on_leave)
 
         return begin
+
+
+def _detached(perform: Perform) -> Perform:
+    """Go on as a task just before the author's code runs: whoever is refused before is told so at once."""
+
+    async def detach_and_perform(call: Call, parsed: Parsed) -> Any:
+        await detach(call)
+        return await perform(call, parsed)
+
+    return detach_and_perform
 
 
 def _requiring(capabilities: Sequence[str], inner: Handler) -> Handler:

@@ -1,0 +1,17 @@
+"""Extensions of the protocol: what they are called, and which clients have declared them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pegboard.call import Json
+from pegboard.protocol.versions import trim
+
+TASKS: Final = "io.modelcontextprotocol/tasks"
+
+
+def has_extension(name: str, capabilities: Mapping[str, Json], version: str) -> bool:
+    """Whether a client of this revision has declared the extension; the older ones have none to declare."""
+    declared = trim("capabilities", capabilities, version).get("extensions")
+    return isinstance(declared, Mapping) and isinstance(declared.get(name), Mapping)
