@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from msgspec import Struct
 
 from pegboard.limits import Limits
-from pegboard.stores.store import Entry, LogName, Page, Record, Watcher
+from pegboard.stores.naming import new_worker
+from pegboard.stores.store import ChangePage, Delivery, Entry, LogName, Page, Receiver, Record, Watcher
 
 Clock = Callable[[], float]
 
@@ -133,6 +134,9 @@ class MemoryLogs:
         if group is not None:
             for log in tuple(group.logs.values()):
                 self._remove(log)
+
+    async def touch(self, session: str) -> None:
+        """Here sessions and their logs die together."""
 
     def watch(self, log: LogName, watcher: Watcher) -> Callable[[], None]:
         return self._hints.watch(log, watcher)
@@ -274,10 +278,106 @@ class MemoryRecords:
                 heapify(self._due)
 
 
+class MemoryInbox:
+    """Messages on their way to whoever receives in this process."""
+
+    def __init__(self, limit: int) -> None:
+        self._waiting: deque[bytes] = deque(maxlen=limit)
+        self._receiver: Receiver | None = None
+
+    def put(self, message: bytes) -> Delivery:
+        if self._receiver is not None:
+            self._receiver(message)
+            return "sent"
+        full = len(self._waiting) == self._waiting.maxlen
+        self._waiting.append(message)
+        return "full" if full else "sent"
+
+    def receive(self, receiver: Receiver) -> Callable[[], None]:
+        self._receiver = receiver
+        while self._waiting:
+            receiver(self._waiting.popleft())
+
+        def end() -> None:
+            if self._receiver is receiver:
+                self._receiver = None
+
+        return end
+
+    def clear(self) -> None:
+        self._waiting.clear()
+
+
+class MemoryWorkers:
+    """One worker that lives as long as whoever asks."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.me = new_worker()
+        self._inbox = MemoryInbox(limits.worker_messages)
+
+    async def beat(self) -> None:
+        """Whoever could ask is alive."""
+
+    async def leave(self) -> None:
+        self._inbox.clear()
+
+    async def alive(self, worker: str) -> bool:
+        return worker == self.me
+
+    async def living(self) -> Sequence[str]:
+        return [self.me]
+
+    async def send(self, worker: str, message: bytes) -> Delivery:
+        return self._inbox.put(message) if worker == self.me else "gone"
+
+    def receive(self, receiver: Receiver) -> Callable[[], None]:
+        return self._inbox.receive(receiver)
+
+
+class MemoryChanges:
+    """The newest changes in a queue."""
+
+    def __init__(self, keep: int) -> None:
+        self._kept: deque[Entry] = deque(maxlen=keep)
+        self._last = 0
+        self._hints = MemoryHints()
+
+    async def last(self) -> int:
+        return self._last
+
+    async def publish(self, change: bytes) -> int:
+        self._last += 1
+        self._kept.append(Entry(self._last, change))
+        self._hints.hint("")
+        return self._last
+
+    async def read(self, after: int, limit: int) -> ChangePage:
+        forgotten = self._last - len(self._kept)
+        lost = not forgotten <= after <= self._last
+        skipped = 0 if lost else after - forgotten
+        entries = tuple(islice(self._kept, skipped, skipped + limit))
+        return ChangePage(entries, self._last, skipped + len(entries) < len(self._kept), lost)
+
+    def watch(self, watcher: Watcher) -> Callable[[], None]:
+        return self._hints.watch("", watcher)
+
+
 class MemoryStore:
-    """All three, for one process."""
+    """All of it, for one process."""
 
     def __init__(self, limits: Limits | None = None, clock: Clock = time.monotonic) -> None:
-        self.logs = MemoryLogs(limits or Limits(), clock)
+        self._limits = limits = limits or Limits()
+        self._changes: dict[str, MemoryChanges] = {}
+        self.logs = MemoryLogs(limits, clock)
         self.records = MemoryRecords(clock)
         self.hints = MemoryHints()
+        self.workers = MemoryWorkers(limits)
+
+    def changes(self, board: str) -> MemoryChanges:
+        return self._changes.setdefault(board, MemoryChanges(self._limits.changes))
+
+    async def start(self) -> None:
+        """There is nothing to open."""
+
+    async def close(self) -> None:
+        """Nor to close."""

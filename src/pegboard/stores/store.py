@@ -2,12 +2,15 @@
 
 Logs and records are the truth; hints only say that it may be worth a look, and may be lost. Whoever waits for something
 therefore watches first, reads then, and looks again after a while even if no hint has come.
+
+A store that cannot be reached or written raises StoreDown from whatever was asked of it. What was asked may have been
+done all the same: whoever then finds a number taken reads the log to learn by whom.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -66,6 +69,13 @@ class Logs(Protocol):
     async def drop(self, session: str) -> None:
         """Forget all logs of a session."""
 
+    async def touch(self, session: str) -> None:
+        """The session lives on, and so do its logs.
+
+        Where processes share a store, any of them may die without a word: what nobody has written to or touched for
+        twice the time of a session goes.
+        """
+
     def watch(self, log: LogName, watcher: Watcher) -> Callable[[], None]:
         """Be called when something was appended, or the log is gone; returns what ends the watch."""
 
@@ -107,6 +117,75 @@ class Hints(Protocol):
         """Be called at each hint; returns what ends the watch."""
 
 
+Delivery: TypeAlias = Literal["sent", "full", "gone"]
+"""What became of a message: it is in the inbox; so it is, but the oldest one there had to go; nobody reads there."""
+
+Receiver: TypeAlias = Callable[[bytes], object]
+"""Called with a message in the event loop of whoever receives; it takes note and returns."""
+
+
+class Workers(Protocol):
+    """The processes that share a store: who lives, and a way to tell one of them something.
+
+    A worker lives for `worker_seconds` after each beat, and hears of what it is told in the order it was sent. Messages
+    to one that dies are lost with it.
+    """
+
+    @property
+    def me(self) -> str:
+        """The name of this process, which no other has or had."""
+
+    async def beat(self) -> None:
+        """Say that this process lives; due every third of `worker_seconds`."""
+
+    async def leave(self) -> None:
+        """Say that it does not any more; its inbox is forgotten."""
+
+    async def alive(self, worker: str) -> bool: ...
+
+    async def living(self) -> Sequence[str]:
+        """All that live, this one among them once it has beaten."""
+
+    async def send(self, worker: str, message: bytes) -> Delivery:
+        """Put a message into a worker's inbox. It is kept as it is: name a session in it by its digest."""
+
+    def receive(self, receiver: Receiver) -> Callable[[], None]:
+        """Be called with each message to this process; returns what ends it. Without a receiver they wait."""
+
+
+class ChangePage(Struct, frozen=True):
+    """Some of the changes after a cursor, in order and without a gap.
+
+    `last` is the newest number in the log, `more` whether changes follow that this page had no room for. `lost` says
+    that what followed the cursor is not kept any more, or that its number is another log's: anything may have changed.
+    """
+
+    entries: tuple[Entry, ...]
+    last: int
+    more: bool
+    lost: bool
+
+
+class ChangeLog(Protocol):
+    """What has changed of one board, by whichever process, numbered by the store; the newest are kept.
+
+    Numbers grow by one. A log that was lost begins anew above every number it can have given before, so that a cursor
+    of old is seen to be behind.
+    """
+
+    async def last(self) -> int:
+        """The newest number; 0 where there is none yet."""
+
+    async def publish(self, change: bytes) -> int:
+        """Add a change, and hint to whoever watches; its number, once it is safe."""
+
+    async def read(self, after: int, limit: int) -> ChangePage:
+        """The changes after that number, at most so many."""
+
+    def watch(self, watcher: Watcher) -> Callable[[], None]:
+        """Be called when something was published; returns what ends the watch."""
+
+
 class Store(Protocol):
     """All that is kept, by one backend."""
 
@@ -118,3 +197,15 @@ class Store(Protocol):
 
     @property
     def hints(self) -> Hints: ...
+
+    @property
+    def workers(self) -> Workers: ...
+
+    def changes(self, board: str) -> ChangeLog:
+        """The log of what changes of the board of that name."""
+
+    async def start(self) -> None:
+        """Make ready, in the event loop that will use it; SetupError where that cannot be."""
+
+    async def close(self) -> None:
+        """Finish what was begun, and let go of everything."""

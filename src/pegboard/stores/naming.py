@@ -1,0 +1,20 @@
+"""How stores name things where others may read the names.
+
+A session id lets whoever knows it act as its client. What is written down is therefore a digest of it: enough to find
+what belongs to a session, of no use to open it. Ids are random, so there is nothing to guess and no salt is needed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from hashlib import blake2b
+
+
+def digest(secret: str) -> str:
+    """What stands for a session id, or a key that holds one, wherever it is kept or sent."""
+    return blake2b(secret.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def new_worker() -> str:
+    """A name for a process that no other has or had."""
+    return secrets.token_hex(6)
