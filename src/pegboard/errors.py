@@ -21,6 +21,12 @@ PegboardError
 │   ├── InvalidArguments     the same, with the problems of each argument for programs to read
 │   ├── LimitReached         a limit, budget or deadline said no; the text says when to come back
 │   └── AskFailed            the caller was asked something, and could not answer
+├── ServerFault              a server that we call let us down; the text names it
+│   ├── Unreachable          nobody is there, it is busy, or its command cannot be started
+│   ├── NotAdmitted          it wants credentials that it was not given
+│   ├── LinkLost             the connection ended before the answer came
+│   ├── NoAnswer             nothing came in time
+│   └── Garbled              what came is not what the protocol has there
 ├── DeclarationError         a tool, resource or prompt was declared wrongly: the author's to fix
 └── SetupError               a command line, file or environment is wrong: the operator's to fix
 
@@ -43,7 +49,7 @@ class PegboardError(Exception):
 class Refusal(PegboardError):
     """A request that is answered with a JSON-RPC error."""
 
-    code: ClassVar[int] = -32603
+    code: int = -32603
     status: ClassVar[int] = 200
 
     def __init__(self, message: str, data: Any = None, *, retry_after: int | None = None) -> None:
@@ -160,6 +166,39 @@ class LimitReached(ToolError):
 
 class AskFailed(ToolError):
     """A question to the caller that it could not answer, or that could not reach it."""
+
+
+class ServerFault(PegboardError):
+    """A server that we call let us down: it is for whoever runs or configures it to act."""
+
+
+class Unreachable(ServerFault):
+    """Nothing of the request was worked on, so that it may be sent again; `retry_after` says when, where that is known."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class NotAdmitted(ServerFault):
+    """The status 401 or 403; `challenge` is what its WWW-Authenticate field asks for."""
+
+    def __init__(self, message: str, status: int, challenge: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.challenge = challenge
+
+
+class LinkLost(ServerFault):
+    """The request was sent, and nobody knows how far it came."""
+
+
+class NoAnswer(ServerFault, TimeoutError):
+    """The deadline of a request has passed; the server was told to stop."""
+
+
+class Garbled(ServerFault):
+    """An answer that cannot be read as one."""
 
 
 class DeclarationError(PegboardError):
