@@ -143,6 +143,8 @@ class Visit:
         """Wait for the endpoint to be done with it, whatever it said."""
         if self._task is not None:
             await self._task
+            # What is told of a task's end is told in the turn after it.
+            await asyncio.sleep(0)
 
 
 class Probe:

@@ -57,6 +57,11 @@ def decode_value(name: str, raw: bytes) -> str:
     return raw.decode("ascii")
 
 
+def read_plain(raw: bytes | None) -> str | None:
+    """A value that stands in its header as it is; None where it has to be decoded, or is not there."""
+    return None if raw is None or not raw.isascii() or raw.startswith(_OPEN) else raw.decode("ascii")
+
+
 def check_mirror(headers: Mapping[bytes, bytes], method: str, about: str) -> None:
     """Refuse a modern request whose Mcp-Method or Mcp-Name differs from its body."""
     sent = headers.get(METHOD)

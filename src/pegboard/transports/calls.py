@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
+from pegboard.call import Call, Handler
 from pegboard.errors import Busy
 from pegboard.limits import Limits
-from pegboard.transports.channels import Lasting, shutting_down
+from pegboard.transports.channels import Admitted, Lasting, conduct, shutting_down
+from pegboard.transports.turns import start
+
+T = TypeVar("T")
 
 _KEEP_ALIVE_SECONDS: Final = 15.0
 _LAST_WORDS_SECONDS: Final = 1.0
@@ -45,6 +49,21 @@ class Calls:
             raise shutting_down()
         if len(self.running) >= self._limits.calls:
             raise Busy(f"{self._limits.calls} calls are already under way; try again later", retry_after=1)
+
+    def run(self, handler: Handler, call: Call, exchange: Admitted[T]) -> T | asyncio.Task[T | None] | None:
+        """Walk a call, if there is room for one more; its end, or the task that it goes on in, and then it is under way."""
+        if self.draining or len(self.running) >= self._limits.calls:
+            self.check_room()
+        loop = asyncio.get_running_loop()
+        task = start(conduct(handler, call, exchange), loop=loop)
+        if task.done():
+            return task.result()
+        loop = self._given_loop or loop
+        exchange.since = loop.time()
+        self.running[exchange] = task
+        task.add_done_callback(lambda _: self.running.pop(exchange))
+        self._start(loop)
+        return task
 
     def admit(self, exchange: Lasting) -> None:
         """Let a call in, if there is room for one more; who is let in must be run, for that is what lets it out."""

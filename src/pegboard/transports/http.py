@@ -8,12 +8,11 @@ which `initialize` opens.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
 
 from msgspec import UNSET
 
-from pegboard.call import Call, Handler, Json
+from pegboard.call import Handler, Json
 from pegboard.errors import HeaderMismatch, InvalidRequest, Refusal, UnsupportedVersion
 from pegboard.limits import Limits
 from pegboard.protocol import headers as mcp
@@ -21,20 +20,18 @@ from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.modern import Modern
 from pegboard.protocol.params import Params, read_params
-from pegboard.protocol.versions import LEGACY, MODERN, SUPPORTED
+from pegboard.protocol.versions import MODERN, SUPPORTED
 from pegboard.sessions.session import Sessions
 from pegboard.transports.calls import Calls
-from pegboard.transports.channels import HttpExchange, conduct
-from pegboard.transports.door import Answer, Head, Headers, Sink
+from pegboard.transports.channels import HttpExchange
+from pegboard.transports.door import Answer, Head, Served, Sink
 from pegboard.transports.followers import Followers
 from pegboard.transports.following import LISTEN, HttpListen
 from pegboard.transports.guard import Guard
 from pegboard.transports.incoming import ModernCallers, check_method, is_modern, make_call, subject
 from pegboard.transports.legacy_http import LegacyHttp
-from pegboard.transports.media import Accepts, check_content_type, read_accept
+from pegboard.transports.posts import Post, read_post
 from pegboard.transports.refusals import not_allowed, refused, said
-
-Served: TypeAlias = Answer | Coroutine[Any, Any, Answer | None]
 
 
 class HttpEndpoint:
@@ -57,7 +54,6 @@ class HttpEndpoint:
         self._modern = Modern(info)
         self.sessions = Sessions(limits)
         self._calls = Calls(limits, self.sessions.reap, loop)
-        self._admit = self._calls.admit
         self.calls = self._calls.running
         self.followers = Followers(limits.followers, self._calls)
         self._legacy = LegacyHttp(handler, info, limits, self.sessions, self._calls)
@@ -70,7 +66,9 @@ class HttpEndpoint:
         self._where = ", ".join(prefix + path for path in paths[:1])
 
     def accept(self, head: Head, body: bytes, sink: Sink) -> Served:
-        """Route a request by its path."""
+        """Route a request by its path; one whose head is known goes straight to its message."""
+        if head.verdict is not None:
+            return self._post(head.verdict, head, body, sink)
         route = self._paths.get(head.path)
         if route is None:
             return said(404, f"Nothing is served at this path; the MCP endpoint is {self._where}")
@@ -93,7 +91,8 @@ class HttpEndpoint:
         try:
             match head.method:
                 case b"POST":
-                    return self._post(head, body, sink, allowed)
+                    head.verdict = read_post(head.headers, allowed)
+                    return self._post(head.verdict, head, body, sink)
                 case b"GET":
                     return self._legacy.get(head, sink, allowed)
                 case b"DELETE":
@@ -106,80 +105,51 @@ class HttpEndpoint:
 
     # -- POST ------------------------------------------------------------------------------------------------------
 
-    def _post(self, head: Head, body: bytes, sink: Sink, extra: Headers) -> Served:
-        headers = head.headers
-        if headers.get(b"content-type") != b"application/json":
-            check_content_type(headers.get(b"content-type"))
-        accepts = read_accept(headers.get(b"accept"))
-        if not accepts.json and not accepts.stream:
-            return said(406, "Accept must allow application/json and text/event-stream", extra)
-        if jsonrpc.is_batch(body):
-            return self._legacy.batch(head, body, sink, extra, accepts)
-        message = jsonrpc.read(body, self._limits)
+    def _post(self, post: Post, head: Head, body: bytes, sink: Sink) -> Served:
+        message: Message | None = None
         try:
+            if jsonrpc.is_batch(body):
+                return self._legacy.batch(head, body, sink, post.extra, post.accepts)
+            message = jsonrpc.read(body, self._limits)
             params = read_params(body, message)
-            stated = headers.get(mcp.VERSION)
-            version = None if stated is None else stated.decode("latin-1")
-            if (version is not None and version not in LEGACY) or is_modern(params):
-                return self._serve_modern(head, message, params, version, sink, extra, accepts)
-            return self._legacy.post(head, message, params, sink, extra, accepts)
+            if post.stateless or is_modern(params):
+                return self._serve_modern(post, head, message, params, sink)
+            return self._legacy.post(head, message, params, sink, post.extra, post.accepts)
         except Refusal as refusal:
-            if message.id is not UNSET:
+            if message is not None and message.id is not UNSET:
                 refusal.request_id = message.id
-            raise
+            return refused(refusal, post.extra)
 
-    def _serve_modern(
-        self,
-        head: Head,
-        message: Message,
-        params: Params,
-        version: str | None,
-        sink: Sink,
-        extra: Headers,
-        accepts: Accepts,
-    ) -> Served:
-        method, request_id = message.method, message.id
+    def _serve_modern(self, post: Post, head: Head, message: Message, params: Params, sink: Sink) -> Served:
+        method, request_id, version = message.method, message.id, post.version
         if method is UNSET:
             # "The client MUST NOT send JSON-RPC responses" (Sending Messages, 4)
             raise InvalidRequest("A client of this revision sends no responses: retry the request with inputResponses")
         if request_id is UNSET:
             if version is not None and version != MODERN:
                 raise UnsupportedVersion(version, SUPPORTED)
-            return Answer(202, headers=extra)
+            return Answer(202, headers=post.extra)
         caller, token = self._callers.read(params, version)
         if version is None:
             raise HeaderMismatch(f"Header mismatch: the MCP-Protocol-Version header is missing; send {caller.version}")
         about = subject(method, params)
-        mcp.check_mirror(head.headers, method, about)
+        if method != post.method or about != post.about:
+            mcp.check_mirror(head.headers, method, about)
         check_method(method, MODERN)
         listens = method == LISTEN
-        if listens:
-            if not accepts.stream:
-                return said(406, f"{method} is answered by a stream: Accept must allow text/event-stream", extra)
-            exchange: HttpExchange = HttpListen(sink, self._modern, request_id, extra, accepts, self.followers)
+        if not listens:
+            exchange = HttpExchange(sink, self._modern, request_id, post.extra, post.accepts)
+        elif post.accepts.stream:
+            exchange = HttpListen(sink, self._modern, request_id, post.extra, post.accepts, self.followers)
         else:
-            exchange = HttpExchange(sink, self._modern, request_id, extra, accepts)
+            return said(406, f"{method} is answered by a stream: Accept must allow text/event-stream", post.extra)
         call = make_call(method, request_id, about, message, params, caller, exchange, token, head.headers)
-        self._admit(exchange)
-        return self._run_listen(call, exchange) if listens else self._run_modern(call, exchange, sink)
-
-    async def _run_modern(self, call: Call, exchange: HttpExchange, sink: Sink) -> Answer | None:
-        task = self.calls[exchange] = asyncio.current_task()
-        if task is not None:
-            # Cancellation: "Closing the SSE response stream MUST be treated by the server as cancellation".
-            sink.on_gone(task.cancel)
-        try:
-            return await conduct(self._handler, call, exchange)
-        finally:
-            del self.calls[exchange]
-
-    async def _run_listen(self, call: Call, exchange: HttpExchange) -> Answer | None:
-        """As above, but the sink is not to hold on to the task: it lives for days, and whoever follows ends with it."""
-        self.calls[exchange] = asyncio.current_task()
-        try:
-            return await conduct(self._handler, call, exchange)
-        finally:
-            del self.calls[exchange]
+        served = self._calls.run(self._handler, call, exchange)
+        # Cancellation: "Closing the SSE response stream MUST be treated by the server as cancellation". Who listens has
+        # come to its answer, the stream, and is told by it.
+        if isinstance(served, asyncio.Task) and not listens:
+            sink.on_gone(served.cancel)
+        return served
 
     # -- the rest --------------------------------------------------------------------------------------------------
 

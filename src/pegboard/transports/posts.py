@@ -1,0 +1,52 @@
+"""What the head of a POST says, judged once for all requests that bring the same head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from pegboard.errors import InvalidRequest
+from pegboard.protocol import headers as mcp
+from pegboard.protocol.versions import LEGACY
+from pegboard.transports.door import Headers
+from pegboard.transports.media import Accepts, check_content_type, read_accept
+
+
+class NotAcceptable(InvalidRequest):
+    status = 406
+
+
+class Post(Struct, frozen=True):
+    """A head that may bring a message: what every answer to it carries, and what it says of the message.
+
+    `stateless` is a version header that is no legacy revision. `method` and `about` mirror the body; None where they
+    are missing or not written plainly, and have to be compared with care.
+    """
+
+    extra: Headers
+    accepts: Accepts
+    version: str | None
+    stateless: bool
+    method: str | None
+    about: str | None
+
+
+def read_post(headers: Mapping[bytes, bytes], extra: Headers) -> Post:
+    """Judge a head; refuses one whose body is no JSON, or whose sender takes no form of answer that we have."""
+    content_type = headers.get(b"content-type")
+    if content_type != b"application/json":
+        check_content_type(content_type)
+    accepts = read_accept(headers.get(b"accept"))
+    if not accepts.json and not accepts.stream:
+        raise NotAcceptable("Accept must allow application/json and text/event-stream")
+    stated = headers.get(mcp.VERSION)
+    version = None if stated is None else stated.decode("latin-1")
+    return Post(
+        extra=extra,
+        accepts=accepts,
+        version=version,
+        stateless=version is not None and version not in LEGACY,
+        method=mcp.read_plain(headers.get(mcp.METHOD)),
+        about=mcp.read_plain(headers.get(mcp.NAME)),
+    )
