@@ -30,6 +30,7 @@ from pegboard.execution.reading import Reading
 from pegboard.execution.run import Runner, settle
 from pegboard.execution.services import Services
 from pegboard.execution.shelf import Shelf
+from pegboard.execution.spent import Spent
 from pegboard.execution.subscriptions import ChangeLog, Listening
 from pegboard.execution.tasks import Tasks
 from pegboard.execution.threads import Threads
@@ -121,7 +122,9 @@ class Board(Hanger):
         listen = Listening(
             self.changes, self._reading.capabilities, self.limits.followed_uris, self.limits.followed_uri_bytes
         )
-        self._tasks = Tasks(self.tools, Shelf(MemoryRecords(), self.limits), self.limits)
+        records = MemoryRecords()
+        self._tasks = Tasks(self.tools, Shelf(records, self.limits), self.limits)
+        self._enter = partial(enter, tickets=desk.tickets, spent=Spent(records, self.limits.spent_tickets))
         self._dispatcher = Dispatcher(
             self.tools, self._runner.handler, self._surround, instructions, self._reading, listen, self._tasks
         )
@@ -294,7 +297,7 @@ class Board(Hanger):
 
     def _surround(self, tool: Tool | None, inner: Handler) -> Handler:
         chain = settle(compose(self._attached, tool, inner))
-        return chain if tool is None else enter(tool, self._tasks.handler(tool, chain))
+        return chain if tool is None else self._enter(tool, self._tasks.handler(tool, chain))
 
     # -- serving -----------------------------------------------------------------------------------------------------
 

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from pegboard.call import Call, Handler, Reply
+from pegboard.execution.rounds import read_ticket
+from pegboard.execution.spent import Spent
 from pegboard.protocol.headers import check_params
+from pegboard.seal import Seal
 from pegboard.tools.headers import mirrored
 from pegboard.tools.tool import Tool
 
 
-def enter(tool: Tool, inner: Handler) -> Handler:
+def enter(tool: Tool, inner: Handler, tickets: Seal, spent: Spent) -> Handler:
     """The Handler of a tool behind what it demands of its requests; the same Handler where that is nothing."""
     mirrors = mirrored(tool.input_schema)
-    return _mirroring(mirrors, inner) if mirrors else inner
+    handler = _once(tickets, spent, inner) if tool.once else inner
+    return _mirroring(mirrors, handler) if mirrors else handler
+
+
+def _once(tickets: Seal, spent: Spent, inner: Handler) -> Handler:
+    """Let a ticket in once; only tickets of ours are remembered, or anybody could fill the memory."""
+
+    async def use(call: Call) -> Reply:
+        if call.ticket is not None:
+            read_ticket(call, tickets)
+            await spent.spend(call.ticket)
+        return await inner(call)
+
+    return use
 
 
 def _mirroring(mirrors: dict[str, tuple[str, ...]], inner: Handler) -> Handler:

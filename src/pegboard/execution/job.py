@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from pegboard.call import Call, Done, Handler, Json, Kept, Notice, Question, Reply, Started
+from pegboard.call import NOBODY, Call, Channel, Done, Handler, Json, Kept, Notice, Question, Reply, Started
 from pegboard.errors import InternalFailure, Refusal, ToolError
 from pegboard.execution.shelf import ENDED, POLL_MS, Shelf, Status, TaskRecord
 
@@ -37,7 +37,7 @@ class Job:
         self._answer: Reply | Refusal | None = None
         self._name = call.name
         self._principal = call.caller.principal
-        self._caller = call.channel
+        self._caller: Channel = call.channel
         self._hears_progress = call.token is not None
         self._shelf = shelf
         self._most_asks = asks
@@ -74,6 +74,8 @@ class Job:
                 return
             self.record = await self._shelf.create(self.id, self._principal)
         self._answer = Started(self.record.seed(self.id))
+        # Nobody keeps a connection that has been answered.
+        self._caller = NOBODY
         self._saved = self.record.created
         self._expiry = asyncio.get_running_loop().call_later(self.record.seconds, self._expire)
         self._tell_ready()
@@ -95,6 +97,8 @@ class Job:
     async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
         if self.record is None:
             return await self._caller.ask(asks)
+        if self.record.status in ENDED:
+            raise asyncio.CancelledError
         if len(self._open) + len(asks) > self._most_asks:
             raise ToolError(f"{self._name} asks more than {self._most_asks} questions at once")
         loop = asyncio.get_running_loop()

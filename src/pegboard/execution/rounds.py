@@ -34,7 +34,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder().decode
 
 
-class _Ticket(Struct, array_like=True):
+class Ticket(Struct, array_like=True):
     """What a call takes from round to round: what it is, and what has been asked, answered and kept."""
 
     request: str
@@ -44,7 +44,7 @@ class _Ticket(Struct, array_like=True):
     kept: dict[str, Json] = {}
 
 
-_decode_ticket = msgspec.json.Decoder(_Ticket).decode
+_decode_ticket = msgspec.json.Decoder(Ticket).decode
 
 
 class Rounds:
@@ -56,7 +56,7 @@ class Rounds:
         self._call = call
         self._seal = seal
         self._uses: dict[str, int] = {}
-        self._ticket = _read_ticket(call, seal)
+        self._ticket = read_ticket(call, seal)
         self._answers = _read_answers(call)
 
     async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
@@ -194,10 +194,11 @@ def _request_digest(call: Call) -> str:
     return hashlib.sha256(_encode([call.method, call.name, _decode(call.raw)])).hexdigest()[:32]
 
 
-def _read_ticket(call: Call, seal: Seal) -> _Ticket:
+def read_ticket(call: Call, seal: Seal) -> Ticket:
+    """What a call brings from its last round; refuses a ticket that is not its principal's, or another request's."""
     request = _request_digest(call)
     if call.ticket is None:
-        return _Ticket(request, 0, {}, {}, {})
+        return Ticket(request, 0, {}, {}, {})
     opened = seal.open(call.ticket, now=time.time(), bearer=call.caller.principal)
     ticket = _decode_ticket(opened if isinstance(opened, bytes) else b"")
     if ticket.request != request:

@@ -100,7 +100,7 @@ class Shelf:
             raise LimitReached(
                 "There are too many tasks already, or their results are too large: wait until some are forgotten",
                 "tasks",
-                retry_after=max(1.0, next(iter(self._places.values())).until - now),
+                retry_after=next((max(1.0, place.until - now) for place in self._places.values()), None),
             )
         record = TaskRecord(principal=principal, created=now, updated=now, seconds=limits.task_seconds)
         self._places[task_id] = _Place(principal, now + limits.task_seconds)
