@@ -183,13 +183,18 @@ class Call(Struct, kw_only=True):
             call.parsed = parsed
             call = call._origin
 
-    def is_current(self) -> bool:
-        """Whether this is asked by the task that the call runs in, and not while its coroutine is thrown away."""
+    @property
+    def origin(self) -> Call:
+        """The call as it was sent, whatever an `around` has made of it since."""
         call = self
         while call._origin is not None:
             call = call._origin
+        return call
+
+    def is_current(self) -> bool:
+        """Whether this is asked by the task that the call runs in, and not while its coroutine is thrown away."""
         try:
-            return asyncio.current_task() is call._task
+            return asyncio.current_task() is self.origin._task
         except RuntimeError:
             return False
 
@@ -198,9 +203,7 @@ class Call(Struct, kw_only=True):
 
         Its error hooks run. Once the call has ended this does nothing.
         """
-        call = self
-        while call._origin is not None:
-            call = call._origin
+        call = self.origin
         if call._task is not None and not call._stopped:
             call._stopped = True
             call._task.cancel()

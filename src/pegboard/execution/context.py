@@ -221,14 +221,17 @@ class Context(OfTheCall):
         return (await self._rounds().ask({key: ask}))[key]
 
     def _rounds(self) -> Rounds:
-        if self._call._rounds is None:
-            self._call._rounds = Rounds(self._call, self._desk.tickets)
-        rounds: Rounds = self._call._rounds
+        call = self._call.origin
+        if call._rounds is None:
+            call._rounds = Rounds(call, self._desk.tickets)
+        rounds: Rounds = call._rounds
         return rounds
 
     def take_up(self) -> None:
         """Go on from the round before, if there was one; refuses a ticket that is not this request's."""
-        if self._call.ticket is not None or self._call.answers is not None:
+        if self._call.origin._rounds is not None:
+            self._rounds().start_over()
+        elif self._call.ticket is not None or self._call.answers is not None:
             self._rounds()
 
     def _here_or_there(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:

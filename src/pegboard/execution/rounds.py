@@ -59,6 +59,10 @@ class Rounds:
         self._ticket = read_ticket(call, seal)
         self._answers = _read_answers(call)
 
+    def start_over(self) -> None:
+        """The tool runs anew within this round: what it asks again is the same question, and has its answer."""
+        self._uses.clear()
+
     async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
         """The answer to each question, from an earlier round or from the caller now; NeedInput ends this round."""
         call = self._call
@@ -163,7 +167,7 @@ def asking(inner: Handler) -> Handler:
             asks = need.asks
         except BaseExceptionGroup as group:
             asks = _asks_of(group)
-        rounds: Rounds = call._rounds
+        rounds: Rounds = call.origin._rounds
         return rounds.required(asks)
 
     return ask_or_answer

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from pegboard.call import Call, Handler, Json, Kept, Reply
+from pegboard.call import Call, Handler, InputRequired, Json, Kept, Reply
 from pegboard.errors import DeclarationError, LimitReached, Refusal, SetupError
 from pegboard.execution.hooks import Middleware
 from pegboard.middleware.journal import Journal, LinesFile, Sink, SqliteFile
@@ -50,7 +50,8 @@ class Audit(Middleware):
 
     `path` is a file of JSON lines, or an SQLite database if it ends in `.db`, `.sqlite` or `.sqlite3` (`form` says it
     otherwise). `arguments`: `"hash"` (SHA-256 of the arguments with their names sorted), `"full"` (secrets masked) or
-    `"none"`. `outcome` is `ok`, `failed`, `refused` or `cancelled`; `error` names the kind of failure, never its text.
+    `"none"`. `outcome` is `ok`, `failed`, `refused` or `cancelled`, or `asked` where the caller has to answer something
+    first and send the call again; `error` names the kind of failure, never its text.
 
     The answer waits until its record is on the disk, so a crash loses no record of a call that was answered. When the
     disk cannot be written: `fail="closed"` refuses calls before they run, and says of the one that had run already
@@ -97,7 +98,8 @@ class Audit(Middleware):
             await self._write(call, self._record(call, outcome, problem, began))
             raise
         result = reply.result.value if isinstance(reply.result, Kept) else reply.result
-        await self._write(call, self._record(call, "failed" if result.get("isError") else "ok", None, began))
+        outcome = "asked" if isinstance(reply, InputRequired) else "failed" if result.get("isError") else "ok"
+        await self._write(call, self._record(call, outcome, None, began))
         return reply
 
     def close(self) -> None:

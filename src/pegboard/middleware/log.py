@@ -70,7 +70,8 @@ class Logging(Middleware):
     async def after(self, call: Call, result: Mapping[str, Json], elapsed_ms: float) -> None:
         level = logging.WARNING if call.failed else self.level
         if self.logger.isEnabledFor(level):
-            outcome = "error" if call.failed else "ok"
+            # A call that has to be sent again with answers is not done yet.
+            outcome = "error" if call.failed else "asked" if "inputRequests" in result else "ok"
             fields = _fields(call, outcome, elapsed_ms)
             self._write(level, f"{fields['tool']} {outcome} in {elapsed_ms:.1f} ms{_who(fields)}", fields)
 
