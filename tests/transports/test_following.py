@@ -20,7 +20,7 @@ from pegboard.transports.guard import Guard
 from pegboard.transports.http import HttpEndpoint
 from pegboard.transports.listener import listen as serve
 from tests.child import MODERN, PEGBOARD, PLAIN_PEGBOARD, ROOT, HttpChild, StdioChild, modern
-from tests.transports.doors import Door, Visit, envelope, mirror, request
+from tests.transports.doors import Door, Legacy, Visit, envelope, mirror, request
 from tests.waiting import until
 
 CHANGING = ROOT / "tests" / "changing_board.py"
@@ -406,3 +406,210 @@ def test_a_legacy_client_hears_nothing_before_it_is_initialized(child: StdioChil
     child.call("hang", kind="tools", what="x")
     child.request("ping")
     assert not heard(child, 0)
+
+
+# -- legacy, over HTTP -------------------------------------------------------------------------------------------------
+
+VERSIONS = pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+
+
+class Heard:
+    """A session at a door to a board, and its GETs."""
+
+    def __init__(self, followed: Followed, session: Legacy) -> None:
+        self.followed = followed
+        self.board = followed.board
+        self.session = session
+
+    async def get(self, last: str | None = None) -> Visit:
+        headers = {"accept": "text/event-stream", "content-type": None}
+        if last is not None:
+            headers["last-event-id"] = last
+        visit = self.session.send(b"", headers, method="GET")
+        await visit.settled()
+        return visit
+
+
+async def open_session(version: str = "2025-11-25", **limits: Any) -> Heard:
+    followed = Followed(**limits)
+    session = await followed.door.open_session(version)
+    await session.notify("notifications/initialized")
+    return Heard(followed, session)
+
+
+def ids(visit: Visit) -> list[str | None]:
+    return [event.id for event in EventReader().feed(bytes(visit.sink.written)) if event.data]
+
+
+@VERSIONS
+async def test_a_get_hears_of_every_list_and_of_the_resources_subscribed_to(version: str) -> None:
+    heard = await open_session(version)
+    visit = await heard.get()
+    assert visit.sink.status == 200
+    board, session = heard.board, heard.session
+    board.resource_changed("a://1")
+    assert (await session.ask("resources/subscribe", {"uri": "a://1"}, 2).response()).json["result"] == {}
+    board.resource_changed("a://1")
+    board.resource_changed("a://2")
+    board.tool("two")(lambda: 2)
+    board.prompt("q")(lambda: "x")
+    board.resource("a:2")(lambda: "x")
+    await until(lambda: len(messages(visit)) == 4)
+    assert methods(visit) == [UPDATED, TOOLS, PROMPTS, RESOURCES]
+    assert messages(visit)[0]["params"] == {"uri": "a://1"}
+    await session.ask("resources/unsubscribe", {"uri": "a://1"}, 3).response()
+    board.resource_changed("a://1")
+    board.remove("two")
+    await until(lambda: len(messages(visit)) == 5)
+    assert methods(visit)[-1] == TOOLS
+
+
+async def test_a_client_that_can_come_back_is_told_how_at_once() -> None:
+    heard = await open_session()
+    visit = await heard.get()
+    (first,) = EventReader().feed(bytes(visit.sink.written))
+    assert (first.id, first.data) == (f"g-{heard.board.changes.last}", "")
+    assert first.retry is not None
+    older = await (await open_session("2025-06-18")).get()
+    assert bytes(older.sink.written) == b""
+    assert older.sink.status == 200
+
+
+async def test_a_client_that_comes_back_hears_of_what_it_has_missed_once() -> None:
+    heard = await open_session()
+    visit = await heard.get()
+    board = heard.board
+    board.tool("two")(lambda: 2)
+    await until(lambda: bool(messages(visit)))
+    seen = ids(visit)[-1]
+    assert seen == f"g-{board.changes.last}"
+    visit.sink.leave()
+    for number in range(5):
+        board.tool(f"more_{number}")(lambda: 2)
+    board.prompt("q")(lambda: "x")
+    again = await heard.get(seen)
+    assert methods(again) == [TOOLS, PROMPTS]
+    assert ids(again) == [f"g-{board.changes.last - 1}", f"g-{board.changes.last}"]
+    once_more = await heard.get(ids(again)[0])
+    assert methods(once_more) == [PROMPTS]
+
+
+async def test_a_client_that_comes_back_without_its_place_goes_on_where_its_session_was() -> None:
+    heard = await open_session()
+    visit = await heard.get()
+    visit.sink.leave()
+    heard.board.tool("two")(lambda: 2)
+    assert methods(await heard.get()) == [TOOLS]
+
+
+@pytest.mark.parametrize("last", ["g-", "g-x", "g-999999", "g--1", "g-1e3"])
+async def test_a_place_that_nobody_knows_is_told_that_anything_may_have_changed(last: str) -> None:
+    heard = await open_session()
+    assert set(methods(await heard.get(last))) == {TOOLS, PROMPTS, RESOURCES}
+
+
+async def test_of_several_gets_the_newest_hears_and_the_others_stay_open() -> None:
+    heard = await open_session()
+    first = await heard.get()
+    second = await heard.get()
+    heard.board.tool("two")(lambda: 2)
+    await until(lambda: bool(messages(second)))
+    assert messages(first) == []
+    assert not first.sink.ended
+    second.sink.leave()
+    heard.board.prompt("q")(lambda: "x")
+    await until(lambda: bool(messages(first)))
+    assert methods(first) == [PROMPTS]
+
+
+async def test_two_sessions_hear_each_for_itself() -> None:
+    heard = await open_session()
+    other = Heard(heard.followed, await heard.followed.door.open_session())
+    visits = [await heard.get(), await other.get()]
+    await other.session.ask("resources/subscribe", {"uri": "a://1"}, 2).response()
+    heard.board.resource_changed("a://1")
+    heard.board.tool("two")(lambda: 2)
+    await until(lambda: all(messages(visit) for visit in visits))
+    assert [methods(visit) for visit in visits] == [[TOOLS], [UPDATED, TOOLS]]
+
+
+async def test_the_end_of_a_session_ends_its_streams() -> None:
+    heard = await open_session()
+    visits = [await heard.get() for _ in range(3)]
+    assert (await heard.session.delete()).status == 204
+    assert all(visit.sink.ended for visit in visits)
+    assert len(heard.followed.door.endpoint.followers) == 0
+
+
+async def test_a_session_that_listens_does_not_expire() -> None:
+    heard = await open_session(session_seconds=30.0)
+    visit = await heard.get()
+    sessions = heard.followed.door.endpoint.sessions
+    for session in sessions._open.values():
+        session.touched -= 60.0
+    sessions.reap()
+    assert len(sessions) == 1
+    visit.sink.leave()
+    sessions.reap()
+    assert len(sessions) == 0
+
+
+async def test_a_get_ends_cleanly_when_the_server_does() -> None:
+    heard = await open_session()
+    visit = await heard.get()
+    async with asyncio.timeout(5):
+        await heard.followed.door.endpoint.drain(60.0, asyncio.Event())
+    assert messages(visit) == []
+    assert visit.sink.ended
+    refused = heard.session.send(b"", {"accept": "text/event-stream"}, method="GET")
+    assert (await refused.response()).status == 503
+
+
+async def test_a_get_needs_a_session_a_stream_and_an_older_revision() -> None:
+    heard = await open_session()
+    door = heard.followed.door
+    stream = {"accept": "text/event-stream"}
+    assert (await door.send(b"", stream, method="GET").response()).status == 400
+    assert (await door.send(b"", {**stream, "mcp-session-id": "f" * 32}, method="GET").response()).status == 404
+    assert (await door.send(b"", {**stream, "mcp-protocol-version": MODERN}, method="GET").response()).status == 405
+    plain = heard.session.send(b"", {"accept": "application/json"}, method="GET")
+    assert (await plain.response()).status == 406
+    full = await open_session(followers=0)
+    assert (await full.session.send(b"", stream, method="GET").response()).status == 503
+
+
+@pytest.mark.parametrize("command", [PEGBOARD, PLAIN_PEGBOARD], ids=["uvloop", "asyncio"])
+def test_a_legacy_client_on_a_real_connection_hears_and_comes_back(command: tuple[str, ...]) -> None:
+    with HttpChild(target=CHANGING, command=command) as child:
+        connection = child.connect()
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}
+        kinds = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        connection.request("POST", child.path, json.dumps(body), kinds)
+        answer = connection.getresponse()
+        assert json.loads(answer.read())["result"]["capabilities"]["resources"] == {
+            "listChanged": True,
+            "subscribe": True,
+        }
+        session = {"MCP-Session-Id": answer.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-11-25"}
+        connection.request("GET", child.path, headers={**session, "Accept": "text/event-stream"})
+        stream = connection.getresponse()
+        assert stream.readline().startswith(b"id: g-")
+        child.text("hang", kind="tools", what="x")
+        while not (line := stream.readline()).startswith(b"id: "):
+            pass
+        assert next_message(stream)["method"] == TOOLS
+        stream.close()
+        connection.close()
+        child.text("hang", kind="prompts", what="x")
+        last = line.removeprefix(b"id: ").strip().decode()
+        connection.request("GET", child.path, headers={**session, "Accept": "text/event-stream", "Last-Event-ID": last})
+        stream = connection.getresponse()
+        stream.readline()
+        while (message := stream.readline()) != b"" and b"method" not in message:
+            pass
+        assert PROMPTS.encode() in message
+        child.signal(signal.SIGTERM)
+        assert stream.read().strip() == b""
+        assert child.wait() == 0
+        connection.close()

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import structs
 
@@ -21,23 +21,55 @@ from pegboard.stores.memory import MemoryLogs
 from pegboard.stores.store import Logs
 
 
+class Listener(Protocol):
+    """A stream by which a session hears of the board's changes: its place in their log, and whether it is passed over."""
+
+    after: int
+    idle: bool
+
+    def end(self) -> None: ...
+
+
 class Session:
     """What one client of the older revisions has said of itself, and what it has under way.
 
     Most have nothing under way most of the time, so what is seldom needed is made when it is.
     """
 
-    __slots__ = ("_asks", "_logs", "_streams", "_uris", "caller", "calls", "touched")
+    __slots__ = ("_asks", "_logs", "_streams", "_uris", "caller", "calls", "heard", "listeners", "touched")
 
     def __init__(self, caller: Caller, now: float = 0.0, logs: Logs | None = None) -> None:
         self.caller = caller
         self.touched = now
         # None: let in, but not begun.
         self.calls: dict[RequestId, asyncio.Task[Any] | None] = {}
+        # The newest is the one that hears; `heard` is how far they have come when there is none.
+        self.listeners: tuple[Listener, ...] = ()
+        self.heard: int | None = None
         self._logs = logs
         self._asks: Asks | None = None
         self._uris: set[str] | None = None
         self._streams: Streams | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether its client has nothing under way."""
+        return not self.calls and not self.listeners
+
+    def listen(self, listener: Listener) -> None:
+        """From now on this one hears of changes; those before stay open."""
+        for older in self.listeners[-1:]:
+            older.idle = True
+        self.listeners += (listener,)
+
+    def end_listening(self, listener: Listener) -> None:
+        """One has ended; the one before it goes on where it was."""
+        carried = self.listeners[-1:] == (listener,)
+        self.listeners = tuple(other for other in self.listeners if other is not listener)
+        if carried:
+            self.heard = listener.after
+            for newest in self.listeners[-1:]:
+                newest.after, newest.idle = listener.after, False
 
     @property
     def header(self) -> tuple[bytes, bytes]:
@@ -132,7 +164,7 @@ class Sessions:
         """The session of that id if it lives and is this principal's; its time starts anew."""
         session = self._open.get(session_id)
         now = self._clock()
-        if session is not None and now - session.touched > self._limits.session_seconds and not session.calls:
+        if session is not None and now - session.touched > self._limits.session_seconds and session.idle:
             self._end(session)
             session = None
         if session is None or session.caller.principal != principal:
@@ -150,7 +182,7 @@ class Sessions:
     def reap(self) -> int:
         """Drop the sessions whose time is over; how many there were."""
         oldest = self._clock() - self._limits.session_seconds
-        over = [session for session in self._open.values() if session.touched < oldest and not session.calls]
+        over = [session for session in self._open.values() if session.touched < oldest and session.idle]
         for session in over:
             self._end(session)
         return len(over)
@@ -158,13 +190,15 @@ class Sessions:
     def _make_room(self, now: float) -> None:
         if self.reap():
             return
-        idle = [session for session in self._open.values() if not session.calls]
+        idle = [session for session in self._open.values() if session.idle]
         if not idle:
             raise Busy(f"All {self._limits.sessions} sessions are at work; try again later", retry_after=30)
         self._end(min(idle, key=lambda session: session.touched))
 
     def _end(self, session: Session) -> None:
         self._open.pop(session.caller.session, None)
+        for listener in session.listeners:
+            listener.end()
         if session.streamed:
             task = asyncio.get_running_loop().create_task(self._logs.drop(session.caller.session))
             self._ending.add(task)

@@ -269,6 +269,9 @@ class Followers:
         follower.note_left()
         if not self._live:
             self._rest()
+        elif follower.after != follower.changes.last:
+            # Another stream of its session may go on where it was.
+            self.wake()
         return True
 
     def end(self) -> None:

@@ -9,10 +9,14 @@ from msgspec import Raw
 
 from pegboard.call import NOBODY, Call, Caller, Follow, Handler, Reply, RequestId
 from pegboard.errors import Refusal
+from pegboard.protocol import sse
+from pegboard.protocol.legacy import Legacy
 from pegboard.protocol.tongue import Tongue
-from pegboard.transports.channels import HttpExchange, Line, LineExchange
+from pegboard.sessions.session import Session
+from pegboard.transports.channels import STREAM, HttpExchange, Line, LineExchange
 from pegboard.transports.door import Answer, Headers, Sink
-from pegboard.transports.followers import EventOutlet, Follower, Followers
+from pegboard.transports.followers import EventOutlet, Follower, Followers, event_id, read_event_id
+from pegboard.transports.legacy_exchange import RETRY_MS
 from pegboard.transports.media import Accepts
 
 LISTEN: Final = "subscriptions/listen"
@@ -53,6 +57,29 @@ class HttpListen(HttpExchange):
         # Cancellation: "The server MUST treat a client disconnect as cancellation of that request".
         sink.on_gone(follower.leave)
         return None
+
+
+def follow_session(
+    follow: Follow, tongue: Legacy, sink: Sink, headers: Headers, session: Session, last: str, followers: Followers
+) -> None:
+    """Open the stream of a GET: the session hears there of every list, and of the resources it has subscribed to.
+
+    It begins after the event that the client saw last, or else where the session's streams have come to.
+    """
+    if last:
+        after: int | None = read_event_id(last)
+    else:
+        after = session.listeners[-1].after if session.listeners else session.heard
+    outlet = EventOutlet(sink, numbered=True)
+    left = session.end_listening
+    follower = Follower(follow, tongue, outlet, followers, uris=session.uris, after=after, left=left)
+    followers.admit(follower)
+    sink.start(200, STREAM + headers)
+    if tongue.primes:
+        sink.write(sse.prime(event_id(follower.after), RETRY_MS))
+    session.listen(follower)
+    followers.begin(follower)
+    sink.on_gone(follower.leave)
 
 
 class SharedLine(Line, Protocol):

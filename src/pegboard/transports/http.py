@@ -56,7 +56,7 @@ class HttpEndpoint:
         self._calls = Calls(limits, self.sessions.reap, loop)
         self.calls = self._calls.running
         self.followers = Followers(limits.followers, self._calls)
-        self._legacy = LegacyHttp(handler, info, limits, self.sessions, self._calls)
+        self._legacy = LegacyHttp(handler, info, limits, self.sessions, self._calls, self.followers)
         self._callers = ModernCallers("http")
         self._paths: dict[bytes, Callable[[Head, bytes, Sink], Served]] = {
             **{(prefix + path).encode(): self._mcp for path in paths},

@@ -22,10 +22,12 @@ from pegboard.sessions.session import Session, Sessions
 from pegboard.transports.calls import Calls
 from pegboard.transports.channels import Batched, conduct, stream
 from pegboard.transports.door import Answer, Head, Headers, Sink
+from pegboard.transports.followers import Followers
+from pegboard.transports.following import follow_lists, follow_session
 from pegboard.transports.incoming import cancelled_id, check_method, make_call, read_token, subject
 from pegboard.transports.legacy_exchange import LegacyExchange
 from pegboard.transports.media import Accepts, read_accept
-from pegboard.transports.refusals import not_allowed, said
+from pegboard.transports.refusals import not_allowed, refused, said
 from pegboard.transports.resumed import Resumed
 from pegboard.transports.wishes import AT_ONCE, SUBSCRIBE, read_uri, settle_at_once, subscribing
 
@@ -38,13 +40,20 @@ class LegacyHttp:
     """Serves one Handler to clients of the older revisions, each in its session."""
 
     def __init__(
-        self, handler: Handler, info: Mapping[str, Json], limits: Limits, sessions: Sessions, calls: Calls
+        self,
+        handler: Handler,
+        info: Mapping[str, Json],
+        limits: Limits,
+        sessions: Sessions,
+        calls: Calls,
+        followers: Followers,
     ) -> None:
         self._handler = handler
         self._limits = limits
         self._sessions = sessions
         self._calls = calls
         self._running = calls.running
+        self._followers = followers
         self._tongues = legacy_tongues(info)
 
     def post(
@@ -193,7 +202,17 @@ class LegacyHttp:
         return self._resume(session, last, resumed)
 
     def _follow_changes(self, session: Session, last: str, sink: Sink, extra: Headers) -> Served:
-        return not_allowed(b"POST, DELETE, OPTIONS", extra)
+        return self._follow(session, last, sink, extra)
+
+    async def _follow(self, session: Session, last: str, sink: Sink, extra: Headers) -> Answer | None:
+        follow = await follow_lists(self._handler, session.caller)
+        if follow is None:
+            return not_allowed(b"POST, DELETE, OPTIONS", extra)
+        try:
+            follow_session(follow, self._tongues[session.caller.version], sink, extra, session, last, self._followers)
+        except Refusal as refusal:
+            return refused(refusal, extra)
+        return None
 
     async def _resume(self, session: Session, last: str, resumed: Resumed) -> None:
         self._running[resumed] = asyncio.current_task()
