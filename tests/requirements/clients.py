@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pegboard import Board
-from pegboard.protocol.versions import MODERN
+from pegboard.protocol.versions import MODERN, NAMED
 from tests.transports.doors import PREFIX, Door, Legacy, Response, Visit, request
 
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
@@ -29,7 +29,8 @@ class Client:
         meta = {**params.pop("_meta", {}), **({} if token is None else {"progressToken": token})}
         if self.session is not None:
             return self.session.ask(method, {**params, "_meta": meta})
-        headers = {"mcp-name": params["uri"]} if method == "resources/read" else {}
+        named = {"resources/read": "uri", "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"}
+        headers = {"mcp-name": params[named[method]]} if method in named else {}
         meta = {PREFIX + "clientCapabilities": self._capabilities, **meta}
         return self.door.modern(method, params, meta=meta, headers=headers)
 

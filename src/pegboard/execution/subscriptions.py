@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from pegboard.call import Call, Change, Changes, Filter, Follow, Json, Reply
 from pegboard.errors import InvalidParams
+from pegboard.protocol.extensions import TASKS, has_extension, missing_extension
 from pegboard.protocol.jsonrpc import decode_json
 
 ANYTHING: Final = (Change("tools"), Change("prompts"), Change("resources"), Change("updated"))
@@ -134,6 +135,8 @@ class _Wanted(Struct, rename="camel"):
     prompts_list_changed: bool = False
     resources_list_changed: bool = False
     resource_subscriptions: list[str] = []
+    # Of the extension for tasks, whose changes we do not tell: they are asked after.
+    task_ids: Json = None
 
 
 class _Listen(Struct):
@@ -151,6 +154,9 @@ class Listening:
 
     async def __call__(self, call: Call) -> Reply:
         wanted = _read(bytes(call.params))
+        if wanted.task_ids and not has_extension(TASKS, call.caller.capabilities, call.caller.version):
+            # "the server MUST return a JSON-RPC error specifying the missing capabilities" (Task Status Notifications)
+            raise missing_extension("params.notifications.taskIds", TASKS)
         offered = self._offers()
         resources = "resources" in offered
         return Follow(

@@ -10,11 +10,11 @@ import msgspec
 
 from pegboard.call import Call, Done, Handler, Json, Reply
 from pegboard.catalog.catalog import ToolCatalog
-from pegboard.errors import InternalFailure, InvalidParams, MethodNotFound, MissingCapability
+from pegboard.errors import InternalFailure, InvalidParams, MethodNotFound
 from pegboard.execution.job import Job
 from pegboard.execution.shelf import ENDED, Shelf, TaskRecord
 from pegboard.limits import Limits
-from pegboard.protocol.extensions import TASKS, has_extension
+from pegboard.protocol.extensions import TASKS, has_extension, missing_extension
 from pegboard.tools.tool import Tool
 
 _LAST_WORDS_SECONDS: Final = 2.0
@@ -50,7 +50,7 @@ class Tasks:
                 return await self._start(call, chain).answer()
             if required:
                 # A server that can only answer with a task "MUST return an error with the code -32021" (Negotiation).
-                raise _missing(f"{call.name} runs as a task only")
+                raise missing_extension(f"{call.name} runs as a task only", TASKS)
             return await chain(call)
 
         return start
@@ -96,7 +96,7 @@ class Tasks:
         if not self._offered():
             raise MethodNotFound(f"Method not found: {call.method!r}")
         if not has_extension(TASKS, call.caller.capabilities, call.caller.version):
-            raise _missing(call.method)
+            raise missing_extension(call.method, TASKS)
         job = self._jobs.get(call.name)
         record = await self._shelf.read(call.name) if job is None else job.record
         if record is None or record.principal != call.caller.principal:
@@ -113,7 +113,3 @@ def _reached(job: Job | None) -> Job:
     if job is None:
         raise InternalFailure("The server that ran this task is gone, or cannot be reached from here")
     return job
-
-
-def _missing(what: str) -> MissingCapability:
-    return MissingCapability(f"{what}: it needs a client with the extension {TASKS}", {"extensions": {TASKS: {}}})

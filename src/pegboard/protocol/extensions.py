@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pegboard.call import Json
+from pegboard.errors import MissingCapability
 from pegboard.protocol.versions import trim
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
@@ -15,3 +16,8 @@ def has_extension(name: str, capabilities: Mapping[str, Json], version: str) -> 
     """Whether a client of this revision has declared the extension; the older ones have none to declare."""
     declared = trim("capabilities", capabilities, version).get("extensions")
     return isinstance(declared, Mapping) and isinstance(declared.get(name), Mapping)
+
+
+def missing_extension(what: str, name: str) -> MissingCapability:
+    """The refusal of what takes an extension that the client has not declared."""
+    return MissingCapability(f"{what}: it needs a client with the extension {name}", {"extensions": {name: {}}})
