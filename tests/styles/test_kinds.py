@@ -144,9 +144,9 @@ def test_what_is_required_may_not_be_left_out(door: Door, style: str, kind: str)
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("kind", ["optional", "optional_text", "defaulted"])
-def test_null_for_something_optional_is_as_good_as_nothing(door: Door, style: str, kind: str) -> None:
+def test_null_for_something_optional_is_its_default_or_nothing(door: Door, style: str, kind: str) -> None:
     result = door.call(f"{style}.{kind}", {"value": None})
-    expected = ABSENT if KINDS[kind].default is None or style == "explicit" else KINDS[kind].default
+    expected = ABSENT if KINDS[kind].default is None else KINDS[kind].default
     assert handed(result) == expected
 
 

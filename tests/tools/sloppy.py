@@ -160,6 +160,7 @@ _TO_OBJECT = "string_literal_converted_to_object"
 _TO_ARRAY = "string_literal_converted_to_array"
 _KEPT_TEXT = "non_string_literal_retained"
 _LIST = "scalar_coerced_to_list"
+_DEFAULT = "null_replaced_by_default"
 _NAME = "property_name_matched"
 _TOKEN = "enum_token_matched"
 
@@ -212,15 +213,15 @@ CALLS: Final[tuple[Sloppy, ...]] = (
     _one("list for text", "search", "page_token", ["a"], '["a"]', _KEPT_TEXT),
     Sloppy("null for required text", "search", {"query": None}, REFUSED, ("null_not_allowed",)),
     # Null.
-    Sloppy("null where a default exists", "search", {"query": "q", "limit": None}, {"query": "q"}, ("null_left_out",)),
+    Sloppy("null where a default exists", "search", {"query": "q", "limit": None}, {"query": "q", "limit": 10}, (_DEFAULT,)),
     Sloppy("null for something optional", "search", {"query": "q", "page_token": None}, {"query": "q"}, ("null_left_out",)),
     Sloppy("null beside another spelling", "search", {"query": None, "Query": "q"}, REFUSED, ("null_not_allowed", "unknown_parameter")),
     Sloppy("null beside another spelling", "search", {"query": "q", "limit": None, "Limit": 3}, {"query": "q", "limit": 3}, ("null_left_out", _NAME)),
     Sloppy("null for an optional list", "tag", {"tags": None}, {}, ("null_left_out",)),
     _one("null as text", "query", "maybe", "null", None, "string_literal_converted_to_null"),
     _one("null as text", "query", "maybe", "None", None, "string_literal_converted_to_null"),
-    Sloppy("null as text for something optional", "search", {"query": "q", "limit": "None"}, {"query": "q"}, ("string_literal_converted_to_null", "null_left_out")),
-    Sloppy("null as text for text", "search", {"query": "q", "page_token": 0, "limit": "null"}, {"query": "q", "page_token": "0"}, (_KEPT_TEXT, "string_literal_converted_to_null", "null_left_out")),
+    Sloppy("null as text for something optional", "search", {"query": "q", "limit": "None"}, {"query": "q", "limit": 10}, ("string_literal_converted_to_null", _DEFAULT)),
+    Sloppy("null as text for text", "search", {"query": "q", "page_token": 0, "limit": "null"}, {"query": "q", "page_token": "0", "limit": 10}, (_KEPT_TEXT, "string_literal_converted_to_null", _DEFAULT)),
     _one("null in a list", "tag", "ids", [1, None], REFUSED, "null_not_allowed"),
     # Lists.
     _one("scalar for a list", "tag", "tags", "news", ["news"], _LIST),

@@ -348,7 +348,7 @@ def test_null_for_a_parameter_with_a_default_takes_the_default_with_a_warning() 
 
     tool = tool_from_function(f)
     parsed = tool.parse(b'{"limit": null}')
-    assert [warning.code for warning in parsed.warnings] == ["null_left_out"]
+    assert [warning.code for warning in parsed.warnings] == ["null_replaced_by_default"]
     assert tool.invoke(parsed.value, {}) == 5
 
 

@@ -25,8 +25,8 @@ inside JSON text twice. It is deterministic and reads no clock.
     enum_token_matched                       by case, space, separators, or the name of the choice
     property_name_matched                    by case and separators, onto a declared, absent name
     null_arguments                           null for the arguments as a whole
-    null_left_out                            null, also as text, for something optional
-    null_replaced_by_default                 null for something required that has a default
+    null_left_out                            null, also as text, for something optional without a default
+    null_replaced_by_default                 null, also as text, for something that has a default
     fields_gathered_into_object              the fields of the one object argument were sent beside it
     duplicate_items_dropped                  a list that wants every item once
     timestamp_normalised, date_normalised,   another ISO 8601 spelling

@@ -293,20 +293,20 @@ class Walk:
         return made
 
     def _without_null(self, node: Node, name: str, value: dict[str, Json], path: Path) -> dict[str, Json]:
-        """Null where it is not admitted: something optional is left out, something required takes its default."""
+        """Null where it is not admitted: what has a default takes it, what is optional is left out."""
         below = node.child(name)
         if below is None or below.accepts(None):
             return value
-        if name not in node.required:
-            self.notes.append(((path, name), "null_left_out", None, None))
-            return {other: inner for other, inner in value.items() if other != name}
-        default = below.default()
-        if default is None or not below.accepts(default[0]):
+        optional, default = name not in node.required, below.default()
+        if default is not None and below.accepts(default[0]) and not (optional and _is_respelt(node, name, value)):
+            # What belongs to the schema is not handed out for others to change.
+            became = deepcopy(default[0])
+            self.notes.append(((path, name), "null_replaced_by_default", None, became))
+            return {**value, name: became}
+        if not optional:
             return value
-        # What belongs to the schema is not handed out for others to change.
-        became = deepcopy(default[0])
-        self.notes.append(((path, name), "null_replaced_by_default", None, became))
-        return {**value, name: became}
+        self.notes.append(((path, name), "null_left_out", None, None))
+        return {other: inner for other, inner in value.items() if other != name}
 
     def _rename(self, node: Node, value: dict[str, Json], path: Path) -> dict[str, Json]:
         """Undeclared names onto declared, absent ones that they spell differently."""
@@ -358,6 +358,12 @@ class Walk:
                 mended = self._visit(node.under(condition, pointer), value, path, depth + 1, wrap=False)
                 value = mended if isinstance(mended, dict) else value
         return value
+
+
+def _is_respelt(node: Node, name: str, value: Mapping[str, Json]) -> bool:
+    """Whether a declared name is there under another spelling, too."""
+    spelling = node.spellings.get(name)
+    return any(other not in node.spellings and fold(other) == spelling for other in value)
 
 
 def _pair(strange: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
