@@ -14,7 +14,7 @@ from pegboard.call import Call, Handler, InputRequired, Reply
 from pegboard.middleware import Audit, Cache, Logging, Retry, TokenBudget
 from tests.requirements.clients import connect
 
-ABLE = {"elicitation": {"form": {}}}
+ABLE: dict[str, Any] = {"elicitation": {"form": {}}}
 PROMISES = {"readOnlyHint": True, "idempotentHint": True}
 
 
