@@ -47,6 +47,11 @@ class Asks:
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def calls(self) -> int:
+        """How many calls wait."""
+        return len({id(one.road) for one in self._open.values()})
+
     def take(self, message: Message) -> None:
         """An answer came: to one of these questions, a second one to it, or to what nobody has asked."""
         found = None if message.id is UNSET else self._open.pop(message.id, None)

@@ -104,6 +104,11 @@ class Session:
         """Whether any call of it has ever had a stream."""
         return self._streams is not None
 
+    @property
+    def asking(self) -> int:
+        """How many calls of it wait for an answer of the client."""
+        return 0 if self._asks is None else self._asks.calls
+
     def answer(self, message: Message) -> None:
         """An answer of the client to one of our questions."""
         if self._asks is not None:

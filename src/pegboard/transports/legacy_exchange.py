@@ -10,14 +10,15 @@ the answer to `settle`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from pegboard.call import Json, Notice, Question, Reply, RequestId
-from pegboard.errors import AskFailed, InvalidRequest, Refusal
+from pegboard.errors import AskFailed, InvalidRequest, Refusal, StoreDown
 from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc, sse
 from pegboard.protocol.legacy import Legacy
@@ -26,6 +27,8 @@ from pegboard.sessions.streams import Stream, event_id
 from pegboard.transports.channels import STREAM, Line, LineExchange, shutting_down, stream
 from pegboard.transports.door import Answer, Headers, Sink
 from pegboard.transports.media import Accepts
+
+_log = logging.getLogger("pegboard.transports")
 
 RETRY_MS: Final = 1000
 
@@ -169,7 +172,14 @@ class LegacyExchange(Struct, eq=False):
 
     async def _open_quietly(self) -> None:
         async with self._take_turn():
-            if not self._done and self._stream is None and await self._open(RETRY_MS) and self._sink is not None:
+            if self._done or self._stream is not None:
+                return
+            try:
+                await self._open(RETRY_MS)
+            except StoreDown:
+                _log.warning("the stream of a call could not be opened")
+                return
+            if self.streaming and self._sink is not None:
                 self._sink.write(sse.KEEP_ALIVE)
 
     async def _catch_up(self, sink: Sink) -> None:
@@ -220,14 +230,24 @@ class LegacyExchange(Struct, eq=False):
             stream, answer = self._stream, self._answer
             if stream is None:
                 return self._whole(answer)
-            seq = await stream.append(b"" if answer is None else answer.body, end=True)
+            event = await self._append_end(stream, b"" if answer is None else answer.body)
             sink, self._sink = self._sink, None
             if sink is not None:
-                if seq and answer is not None:
-                    sink.write(sse.event(answer.body, event_id(stream.id, seq)))
+                if event:
+                    sink.write(event)
                 sink.end()
             self._session.streams.release(stream.id, self)
             return None
+
+    async def _append_end(self, stream: Stream, body: bytes) -> bytes:
+        """The last event, once it is safe."""
+        try:
+            seq = await stream.append(body, end=True)
+        except StoreDown:
+            # Better an answer that cannot be come back for than none.
+            _log.warning("the answer of a call could not be stored")
+            return sse.event(body) if body else b""
+        return sse.event(body, event_id(stream.id, seq)) if seq and body else b""
 
     def _end(self, answer: Answer | None) -> Answer | None:
         self._done = True
@@ -252,13 +272,25 @@ class LegacyExchange(Struct, eq=False):
 
 
 class LegacyLineExchange(LineExchange):
-    """One request of the older revisions on a shared line: its caller can be asked while it runs."""
+    """One request of the older revisions on a shared line: its caller can be asked while it runs.
 
-    __slots__ = ("_limits", "_session", "_words")
+    `asked` is called when it is, since an answer can only come if there is room to read one.
+    """
 
-    def __init__(self, line: Line, tongue: Legacy, request_id: RequestId, session: Session, limits: Limits) -> None:
+    __slots__ = ("_asked", "_limits", "_session", "_words")
+
+    def __init__(
+        self,
+        line: Line,
+        tongue: Legacy,
+        request_id: RequestId,
+        session: Session,
+        limits: Limits,
+        asked: Callable[[], object],
+    ) -> None:
         super().__init__(line, tongue, request_id)
         self._words = tongue
+        self._asked = asked
         self._session = session
         self._limits = limits
 
@@ -270,6 +302,7 @@ class LegacyLineExchange(LineExchange):
         if self._line is None:
             raise AskFailed("The client cannot be asked: the call has ended")
         self._line.write(self._words.question(request_id, question))
+        self._asked()
         await self._line.drain()
 
     async def settle_question(self, request_id: str) -> None:

@@ -24,9 +24,11 @@ from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.legacy import read_handshake
-from pegboard.protocol.params import read_params
-from pegboard.protocol.tongue import tongues
-from pegboard.protocol.versions import BATCHES, MODERN
+from pegboard.protocol.modern import Modern
+from pegboard.protocol.params import Params, read_params
+from pegboard.protocol.tongue import legacy_tongues
+from pegboard.protocol.versions import BATCHES, MODERN, UNASKED_LOG_LEVEL
+from pegboard.sessions.session import Session
 from pegboard.transports import turns
 from pegboard.transports.channels import LineExchange, conduct, shutting_down
 from pegboard.transports.following import LISTEN, LineFollowing
@@ -39,6 +41,8 @@ from pegboard.transports.incoming import (
     read_token,
     subject,
 )
+from pegboard.transports.legacy_exchange import LegacyLineExchange
+from pegboard.transports.wishes import AT_ONCE, SUBSCRIBE, read_uri, settle_at_once, subscribing
 
 _log = logging.getLogger("pegboard.stdio")
 
@@ -59,9 +63,10 @@ class LineDoor(asyncio.Protocol):
         self._handler = handler
         self._limits = limits
         self._loop = loop
-        self._tongues = tongues(info)
+        self._legacy_tongues = legacy_tongues(info)
+        self._modern = Modern(info)
         self._callers = ModernCallers("stdio")
-        self._legacy: Caller | None = None
+        self._legacy: Session | None = None
         self._rest = bytearray()
         self._skipping = False
         self._lines: deque[bytes] = deque()
@@ -126,7 +131,11 @@ class LineDoor(asyncio.Protocol):
 
     @property
     def _full(self) -> bool:
-        return self.line.full or len(self.calls) >= self._limits.calls_per_caller
+        if self.line.full or len(self.calls) < self._limits.calls_per_caller:
+            return self.line.full
+        # Calls that wait for the peer's answers would wait for ever if nothing more were read from it.
+        asking = 0 if self._legacy is None else self._legacy.asking
+        return len(self.calls) - asking >= self._limits.calls_per_caller or len(self.calls) >= self._limits.calls
 
     def balance(self) -> None:
         """Something ended or was taken: serve what waits, then read on."""
@@ -182,7 +191,7 @@ class LineDoor(asyncio.Protocol):
             self._refuse(None, InternalFailure(f"Internal error, error id {error_id}"))
 
     def _take_batch(self, line: bytes) -> None:
-        if self._legacy is None or self._legacy.version not in BATCHES:
+        if self._legacy is None or self._legacy.caller.version not in BATCHES:
             raise InvalidRequest("This revision has no batches: send one message a line")
         # Each answer is a message of its own on a shared line: a batch here is its messages one after the other.
         for item in jsonrpc.read_batch(line, self._limits):
@@ -192,6 +201,8 @@ class LineDoor(asyncio.Protocol):
         message = jsonrpc.read(line, self._limits)
         method, request_id = message.method, message.id
         if method is UNSET:
+            if self._legacy is not None:
+                self._legacy.answer(message)
             return
         if request_id is UNSET:
             self._take_notice(method, message)
@@ -213,41 +224,58 @@ class LineDoor(asyncio.Protocol):
         self, line: bytes, message: Message, method: str, request_id: RequestId
     ) -> tuple[Call, LineExchange] | None:
         params = read_params(line, message)
-        if is_modern(params):
-            caller, token = self._callers.read(params, None)
-        elif method == "initialize":
-            return self._initialize(message, request_id)
-        else:
-            if method == "ping":
-                self.line.write(jsonrpc.answer(request_id, b"{}"))
-                return None
-            if self._legacy is None:
-                raise InvalidRequest(
-                    f"Send initialize first, or give params._meta the {MODERN} envelope (protocolVersion and clientCapabilities)"
-                )
-            caller, token = self._legacy, read_token(params)
-        check_method(method, caller.version)
+        if not is_modern(params):
+            return self._make_legacy_call(message, params, method, request_id)
+        caller, token = self._callers.read(params, None)
+        check_method(method, MODERN)
         about = subject(method, params)
-        tongue = self._tongues[caller.version]
         if method == LISTEN:
-            exchange: LineExchange = self.following.listen(tongue, request_id)
+            exchange: LineExchange = self.following.listen(self._modern, request_id)
         else:
-            exchange = LineExchange(self.line, tongue, request_id)
+            exchange = LineExchange(self.line, self._modern, request_id)
+        return make_call(method, request_id, about, message, params, caller, exchange, token), exchange
+
+    def _make_legacy_call(
+        self, message: Message, params: Params, method: str, request_id: RequestId
+    ) -> tuple[Call, LineExchange] | None:
+        session = self._legacy
+        if method == "initialize":
+            return self._initialize(message, request_id)
+        if session is None and method != "ping":
+            raise InvalidRequest(
+                f"Send initialize first, or give params._meta the {MODERN} envelope (protocolVersion and clientCapabilities)"
+            )
+        if session is None or method in AT_ONCE:
+            if session is not None:
+                settle_at_once(session, method, message, params)
+            self.line.write(jsonrpc.answer(request_id, b"{}"))
+            return None
+        caller, token = session.caller, read_token(params)
+        check_method(method, caller.version)
+        about = read_uri(method, params) if method == SUBSCRIBE else subject(method, params)
+        tongue = self._legacy_tongues[caller.version]
+        exchange = LegacyLineExchange(self.line, tongue, request_id, session, self._limits, self.balance)
         return make_call(method, request_id, about, message, params, caller, exchange, token), exchange
 
     def _initialize(self, message: Message, request_id: RequestId) -> tuple[Call, LineExchange]:
         handshake = read_handshake(bytes(message.params))
-        self._legacy = Caller(
+        caller = Caller(
             version=handshake.version,
             transport="stdio",
             client=handshake.client,
             capabilities=handshake.capabilities,
+            log_level=UNASKED_LOG_LEVEL,
         )
-        exchange = LineExchange(self.line, self._tongues[handshake.version], request_id)
-        return Call(method="server/discover", caller=self._legacy, channel=exchange, id=request_id), exchange
+        self._legacy = Session(caller)
+        self.following.uris = self._legacy.uris
+        exchange = LineExchange(self.line, self._legacy_tongues[handshake.version], request_id)
+        return Call(method="server/discover", caller=caller, channel=exchange, id=request_id), exchange
 
     def _start(self, call: Call, exchange: LineExchange, request_id: RequestId) -> None:
-        task = turns.start(conduct(self._handler, call, exchange), loop=self._loop)
+        handler = self._handler
+        if call.method == SUBSCRIBE and self._legacy is not None:
+            handler = subscribing(handler, self._legacy, self._limits)
+        task = turns.start(conduct(handler, call, exchange), loop=self._loop)
         if not task.done():
             self.calls[request_id] = task, exchange
             task.add_done_callback(lambda _: self._ended(request_id, task))
@@ -269,7 +297,8 @@ class LineDoor(asyncio.Protocol):
                 running[0].cancel()
             self.following.cancel(request_id)
         elif method == "notifications/initialized" and self._legacy is not None and not self._draining:
-            self.following.begin_legacy(self._legacy, self._tongues[self._legacy.version])
+            caller = self._legacy.caller
+            self.following.begin_legacy(caller, self._legacy_tongues[caller.version])
 
     def _refuse(self, request_id: RequestId | None, refusal: Refusal) -> None:
         self.line.write(jsonrpc.refusal(request_id, refusal))
