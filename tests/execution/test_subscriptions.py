@@ -82,7 +82,8 @@ def test_a_number_that_is_not_kept_any_more_is_told_that_anything_may_have_chang
     for number in range(10):
         log.publish(Change("updated", f"a://{number}"))
     assert log.read(7) == [(number, Change("updated", f"a://{number - 1}")) for number in (8, 9, 10)]
-    assert log.read(6) == [*((7, change) for change in ANYTHING), *log.read(7)]
+    anything = [(6, change) for change in ANYTHING[:-1]]
+    assert log.read(6) == [*anything, (7, ANYTHING[-1]), *log.read(7)]
     assert log.read(10) == []
 
 

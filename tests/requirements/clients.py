@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pegboard import Board
-from pegboard.protocol.versions import MODERN, NAMED
+from pegboard.protocol.versions import MODERN
 from tests.transports.doors import PREFIX, Door, Legacy, Response, Visit, request
 
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])

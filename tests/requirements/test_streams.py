@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pegboard import Board, Context
+from pegboard import Board, Context, Limits
 from tests.requirements.clients import Client, connect
 from tests.transports.doors import Event, EventReader, Legacy, Visit
 from tests.transports.wire import until
@@ -113,3 +113,69 @@ async def test_a_stream_is_not_given_to_another_session() -> None:
     await lost.settled()
     await stranger.settled()
     assert messages(stranger) == []
+
+
+def listen(session: Legacy, last: str | None = None) -> Visit:
+    headers = {"accept": "text/event-stream", "content-type": None}
+    return session.send(b"", {**headers, **({} if last is None else {"last-event-id": last})}, method="GET")
+
+
+def change(board: Board, *numbers: int) -> None:
+    for number in numbers:
+        board.add(lambda: "x", name=f"tool_{number}")
+        board.resource(f"x://{number}")(lambda: "x")
+
+
+@pytest.mark.requirement("legacy/http/get-form", "legacy/http/one-endpoint")
+async def test_one_path_takes_posts_and_answers_a_get_with_a_stream() -> None:
+    client = await connect(House().board, "legacy")
+    assert (await client.response("tools/list")).status == 200
+    visit = listen(session_of(client))
+    await asyncio.wait_for(visit.sink.started.wait(), 5)
+    assert (visit.sink.status, dict(visit.sink.headers)[b"content-type"]) == (200, b"text/event-stream")
+
+
+@pytest.mark.requirement("legacy/http/get-no-responses", "legacy/http/one-stream-each")
+async def test_what_is_heard_by_get_are_changes_each_on_one_stream_alone() -> None:
+    house = House()
+    house.board.resource("x://0")(lambda: "x")
+    client = await connect(house.board, "legacy")
+    session = session_of(client)
+    visits = [listen(session) for _ in range(2)]
+    for visit in visits:
+        await asyncio.wait_for(visit.sink.started.wait(), 5)
+    running = call(session, 1)
+    await wait_for_messages(running, 2)
+    change(house.board, 1)
+    async with asyncio.timeout(5):
+        await until(lambda: sum(len(messages(visit)) for visit in visits) >= 2)
+    house.go_on.set()
+    await running.settled()
+    heard = [message for visit in visits for message in messages(visit)]
+    assert sorted(message["method"] for message in heard) == [
+        "notifications/resources/list_changed",
+        "notifications/tools/list_changed",
+    ]
+    assert not [message for message in heard if "id" in message]
+    assert subjects(messages(running)) == {1, "t1"}
+
+
+@pytest.mark.requirement("legacy/http/event-ids-unique", "legacy/http/replay-own-stream")
+async def test_no_two_messages_heard_by_get_have_the_same_id() -> None:
+    board = Board("streams", version="1", limits=Limits(changes=1))
+    board.resource("x://0")(lambda: "x")
+    board.resource("x://1")(lambda: "x")
+    board.prompt("p")(lambda: "p")
+    client = await connect(board, "legacy")
+    session = session_of(client)
+    for uri in ("x://0", "x://1"):
+        await client.result("resources/subscribe", {"uri": uri})
+    # So long away that the log does not say any more what was missed: anything may have changed.
+    change(board, 2, 3)
+    back = listen(session, "g-0")
+    await wait_for_messages(back, 3)
+    change(board, 4)
+    async with asyncio.timeout(5):
+        await until(lambda: len([one for one in messages(back) if "tools" in one["method"]]) >= 2)
+    ids = [event.id for event in events(back) if event.data and event.id]
+    assert len(set(ids)) == len(ids)

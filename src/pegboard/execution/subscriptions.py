@@ -63,9 +63,11 @@ class ChangeLog:
         """The changes after that number, each kind and URI once, under the newest number it had.
 
         Where what followed that number is not kept any more: one change of each list and one of no URI, and none is
-        missed. The same for a number that is yet to come: it is another log's.
+        missed. The same for a number that is yet to come: it is another log's. But for the last of them these have the
+        number that was asked with, so that a reader who stops between them is told of all again.
         """
         found: list[tuple[int, Change]] = []
+        asked = after
         with self._lock:
             if after > self._last:
                 after = -1
@@ -78,7 +80,9 @@ class ChangeLog:
         if after >= forgotten:
             return found
         known = {change for _, change in found}
-        return [*((forgotten, change) for change in ANYTHING if change not in known), *found]
+        anything = [change for change in ANYTHING if change not in known]
+        last = [(forgotten, change) for change in anything[-1:]]
+        return [*((asked, change) for change in anything[:-1]), *last, *found]
 
     def watch(self, watcher: Callable[[], object]) -> Callable[[], None]:
         """Be called soon after each change, from the event loop; returns what ends the watch."""

@@ -39,8 +39,8 @@ _NOTICES: Final[Mapping[str, str]] = {
 class Outlet(Protocol):
     """Where a follower writes to."""
 
-    def send(self, message: bytes, number: int) -> bool:
-        """Write a message about the change of that number; False where the reader lags behind: then `drain` first."""
+    def send(self, message: bytes, number: int | None) -> bool:
+        """Write a message, the last about changes up to that number if there is one; False where the reader lags behind: then `drain` first."""
 
     async def drain(self) -> None:
         """Wait until the reader has caught up; raises ConnectionError once it is gone."""
@@ -59,8 +59,8 @@ class EventOutlet:
         self._sink = sink
         self._numbered = numbered
 
-    def send(self, message: bytes, number: int) -> bool:
-        return self._sink.write(sse.event(message, event_id(number) if self._numbered else None))
+    def send(self, message: bytes, number: int | None) -> bool:
+        return self._sink.write(sse.event(message, event_id(number) if self._numbered and number is not None else None))
 
     async def drain(self) -> None:
         await self._sink.drain()
@@ -132,15 +132,20 @@ class Follower:
         if self.idle or self.after == self.changes.last:
             return None
         for number, change in self.changes.read(self.after):
-            for uri in self._wanted(change):
+            wanted = tuple(self._wanted(change))
+            for uri in wanted:
                 due = self._due(uri, now) if change.uri else None
                 if due is not None:
                     return due
-                room = self._say(_NOTICES[change.kind], {"uri": uri} if uri else {}, number)
+                # "the ID MUST be globally unique" (Resumability): the last message of a number has it, and who has
+                # that id has them all.
+                closing = number != self.after and uri == wanted[-1]
+                room = self._say(_NOTICES[change.kind], {"uri": uri} if uri else {}, number if closing else None)
                 self.lags = self.lags or not room
-            self.after = number
-            if self.lags:
-                return None
+            if number != self.after:
+                self.after = number
+                if self.lags:
+                    return None
         return None
 
     async def drain(self) -> None:
@@ -195,7 +200,7 @@ class Follower:
         told[uri] = now
         return None
 
-    def _say(self, method: str, params: dict[str, Json], number: int = 0) -> bool:
+    def _say(self, method: str, params: dict[str, Json], number: int | None = None) -> bool:
         if self._subscription is not None:
             params["_meta"] = {PREFIX + "subscriptionId": self._subscription}
         message = self._tongue.notice(Notice(method, params))

@@ -97,7 +97,7 @@ class LineOutlet:
     def __init__(self, line: SharedLine) -> None:
         self._line = line
 
-    def send(self, message: bytes, number: int) -> bool:
+    def send(self, message: bytes, number: int | None) -> bool:
         self._line.write(message)
         return not self._line.full
 
