@@ -335,6 +335,25 @@ async def test_a_state_belongs_to_the_one_who_was_asked() -> None:
     assert list(again.asks) == ["second"]
 
 
+@pytest.mark.requirement("modern/asks/state-single-use")
+async def test_a_state_that_may_be_used_once_is_refused_the_second_time() -> None:
+    board, redeemed = make_board(), []
+
+    @board.tool(once=True)
+    async def redeem(ctx: Context) -> str:
+        """Redeems a code, which must happen once."""
+        code = (await ctx.elicit("Which code?", str, key="code")).content
+        redeemed.append(code)
+        return f"redeemed {code}"
+
+    client = await connect(board, "modern", ABLE)
+    asked = await ask_first(client, "redeem")
+    retry = tool("redeem", inputResponses={"code": filled("X1")}, **state_of(asked))
+    assert (await client.result("tools/call", retry))["content"][0]["text"] == "redeemed X1"
+    assert (await client.error("tools/call", retry))["code"] == -32602
+    assert redeemed == ["X1"]
+
+
 @pytest.mark.requirement("modern/caching/retries")
 async def test_no_cache_keeps_a_question_or_what_was_made_of_its_answer() -> None:
     board = make_board()
