@@ -534,6 +534,50 @@ async def test_a_call_that_is_no_task_yet_is_refused_when_its_board_stops() -> N
         await call
 
 
+async def test_the_work_of_a_task_ends_with_its_time() -> None:
+    board, ended = Board("t", limits=Limits(task_seconds=0.05)), asyncio.Event()
+
+    @board.tool(task="optional")
+    async def work() -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return "never"
+
+    async with use(board) as client:
+        task = await User(client).start("work")
+        await asyncio.wait_for(ended.wait(), 20)
+        await until(lambda: len(asyncio.all_tasks()) == 1)
+        # The clock of the loop and that of the day need not agree to the millisecond.
+        with pytest.raises(InvalidParams, match="Unknown task"):
+            async with asyncio.timeout(20):
+                while (await User(client).get(task))["status"] == "failed":
+                    await asyncio.sleep(0)
+
+
+async def test_a_tool_that_goes_on_after_its_end_is_not_left_waiting_for_an_answer() -> None:
+    board, log = Board("t"), list[str]()
+
+    @board.tool(task="optional")
+    async def stubborn(ctx: Context) -> str:
+        for question in ("Sure?", "Really?", "Honestly?"):
+            try:
+                await ctx.elicit(question, bool)
+            except asyncio.CancelledError:
+                log.append(question)
+        return "went on"
+
+    async with use(board) as client:
+        user = User(client)
+        task = await user.start("stubborn")
+        await user.reaches(task, "input_required")
+        await user.cancel(task)
+        await until(lambda: len(log) == 3)
+        assert set(await user.get(task)) == TASK_FIELDS | {"statusMessage"}
+        assert (await user.get(task))["status"] == "cancelled"
+
+
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
