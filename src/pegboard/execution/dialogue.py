@@ -29,7 +29,7 @@ def check_dialogue(messages: Sequence[Json]) -> None:
 
 def _parts(message: Json, number: int) -> tuple[str, Sequence[Mapping[str, Json]]]:
     role, content = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else (None, None)
-    blocks = content if isinstance(content, list | tuple) else [content]
+    blocks: Sequence[Json] = content if isinstance(content, list | tuple) else [content]
     if role not in ("user", "assistant") or not all(isinstance(one, Mapping) and "type" in one for one in blocks):
         raise _problem(number, 'it takes text, content, or {"role": "user" or "assistant", "content": …}')
     return role, blocks
