@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pegboard import Board, Client
+from pegboard.protocol.extensions import TASKS
 from pegboard.tools import coerce
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "docs" / f"{name}.md" for name in ("tools", "arguments", "providers")]
+DOCUMENTS = [ROOT / "docs" / f"{name}.md" for name in ("tools", "arguments", "providers", "asking", "tasks")]
 SNIPPET = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -53,3 +56,43 @@ async def test_the_services_are_injected() -> None:
     async with Client(board) as client:
         assert (await client.call("fetch", {"key": 7})).text == "Hello, row 7"
         assert list((await client.list_tools())[0]["inputSchema"]["properties"]) == ["key"]
+
+
+async def test_the_tools_that_ask_are_answered() -> None:
+    asking = importlib.import_module("examples.asking")
+
+    def fill_in(asked: Any) -> dict[str, Any]:
+        if "go" in asked.message:
+            return {"where": "Rome", "days": "4"}
+        named = {"Which": "blue", "A new": "shopping"}
+        return {"value": next((value for begin, value in named.items() if asked.message.startswith(begin)), True)}
+
+    async with Client(
+        asking.board, elicit=fill_in, sample=lambda _: "Call them both.", roots=["file:///work"]
+    ) as client:
+        assert (await client.call("book")).text == "Booked 4 days in Rome, economy class."
+        assert (await client.call("shorten", {"name": "call"})).text == "Call them both."
+        assert (await client.call("set_up")).text == "blue, in file:///work"
+        assert (await client.call("draw_lots", {"first": "Ada", "second": "Ada"})).text == "Ada wins."
+        assert (await client.call("rename_note", {"name": "milk"})).text == "There are now: call, shopping"
+        assert (await client.call("delete_note", {"name": "call"})).text == "Deleted call."
+
+
+async def test_the_tools_of_tasks_run_as_tasks_and_without() -> None:
+    board: Board = importlib.import_module("examples.tasks").board
+    async with Client(board) as client:
+        assert (await client.call("index", {"folder": "docs"})).text == "3 files of docs are indexed."
+    able = {"extensions": {TASKS: {}}}
+    async with Client(board, capabilities=able, elicit=lambda _: {"value": True}) as client:
+        for tool, arguments, result in (
+            ("index", {"folder": "docs"}, "3 files of docs are indexed."),
+            ("clean_up", {"folder": "docs"}, "Removed."),
+            ("deploy", {"version": "1.2"}, "1.2 is deployed."),
+        ):
+            task = {"taskId": (await client.request("tools/call", {"name": tool, "arguments": arguments}))["taskId"]}
+            told = {"remove": {"action": "accept", "content": {"value": True}}}
+            async with asyncio.timeout(20):
+                while (found := await client.request("tasks/get", task))["status"] != "completed":
+                    await client.request("tasks/update", {**task, "inputResponses": told})
+                    await asyncio.sleep(0.001)
+            assert found["result"]["content"][0]["text"] == result

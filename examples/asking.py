@@ -1,0 +1,79 @@
+"""Tools that ask before they act: the user, the client's model, the folders it works in.
+
+pegboard run examples/asking.py
+"""
+
+import secrets
+from dataclasses import dataclass
+from typing import Literal
+
+from pegboard import Accepted, Board, Context, Elicit, Roots
+
+board = Board("asking", version="1.0.0")
+notes = {"milk": "Buy milk.", "call": "Call Ada about the engine, and Grace about the bug."}
+
+
+@board.tool
+async def delete_note(name: str, ctx: Context) -> str:
+    """Deletes a note, if the user agrees."""
+    answer = await ctx.elicit(f"Delete the note {name}?", bool)
+    if not isinstance(answer, Accepted) or not answer.content:
+        return f"Kept {name}."
+    notes.pop(name, None)
+    return f"Deleted {name}."
+
+
+@dataclass
+class Trip:
+    """What the user fills in."""
+
+    where: str
+    days: int = 3
+    travel_class: Literal["economy", "first"] = "economy"
+
+
+@board.tool
+async def book(ctx: Context) -> str:
+    """Books a trip."""
+    answer = await ctx.elicit("Where do you want to go?", Trip)
+    if not isinstance(answer, Accepted):
+        return f"Nothing is booked: the user said {answer.action}."
+    trip: Trip = answer.content
+    return f"Booked {trip.days} days in {trip.where}, {trip.travel_class} class."
+
+
+@board.tool(requires=["sampling"])
+async def shorten(name: str, ctx: Context) -> str:
+    """Shortens a note with the client's own model."""
+    told = await ctx.sample(f"Say this in three words: {notes[name]}", max_tokens=20)
+    notes[name] = told.text
+    return told.text
+
+
+@board.tool
+async def set_up(ctx: Context) -> str:
+    """Asks two things in one round."""
+    told = await ctx.ask(colour=Elicit("Which colour?", Literal["red", "blue"]), where=Roots())
+    colour = told["colour"].content or "no colour"
+    return f"{colour}, in {told['where'][0].uri}"
+
+
+@board.tool(once=True)
+async def draw_lots(first: str, second: str, ctx: Context) -> str:
+    """Draws one of two names, and lets the user see it before it counts."""
+    winner = await ctx.keep("winner", lambda: secrets.choice([first, second]))
+    answer = await ctx.elicit(f"{winner} wins. Is that all right?", bool, key="all_right")
+    return f"{winner} wins." if answer.content else "Nobody wins."
+
+
+@board.tool
+def rename_note(name: str, ctx: Context) -> str:
+    """Asks from a plain function, which waits in its thread."""
+    answer = ctx.wait(ctx.elicit(f"A new name for {name}?", str))
+    if answer.content:
+        notes[answer.content] = notes.pop(name)
+    return f"There are now: {', '.join(notes)}"
+
+
+if __name__ == "__main__":
+    board.run()
