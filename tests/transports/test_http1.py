@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from pegboard.limits import Limits
 from pegboard.transports.door import Answer, Head, Headers, Sink
 from pegboard.transports.http1 import FLUSH_BYTES
 from tests.transports.wire import Wire, echo, get, post
+from tests.waiting import until
 
 SSE: Headers = ((b"content-type", b"text/event-stream"),)
 
@@ -786,3 +789,25 @@ async def test_the_rest_of_a_burst_is_dropped_when_its_client_leaves() -> None:
     wire.lose()
     await settle()
     assert len(wire.endpoint.heads) == 2
+
+
+async def test_a_stream_that_outlives_its_call_goes_on_and_so_does_its_connection() -> None:
+    sinks: list[Sink] = []
+
+    def script(head: Head, body: bytes, sink: Sink) -> Coroutine[Any, Any, Answer | None] | Answer:
+        async def open_stream() -> None:
+            sink.start(200, ())
+            sinks.append(sink)
+
+        return open_stream() if head.path == b"/stream" else Answer(200, head.path)
+
+    wire = Wire(script)
+    wire.receive(b"POST /stream HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nok")
+    await until(lambda: bool(sinks) and wire.written != b"")
+    wire.receive(b"GET /after HTTP/1.1\r\nHost: x\r\n\r\n")
+    sinks[0].write(b"late")
+    sinks[0].end()
+    await until(lambda: b"/after" in wire.written)
+    first, second = wire.responses()
+    assert first[2] == b"late"
+    assert second[2] == b"/after"

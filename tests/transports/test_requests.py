@@ -352,7 +352,7 @@ def test_a_head_that_comes_again_carries_what_was_found_in_it() -> None:
     reader = Reader(Limits())
     for body in (b"abc", b"def", b"longer", b"ghi", b"0123456789", b"x"):
         reader.feed(post_of(body))
-        one = reader.ready.popleft()
+        one = reader.ready.pop(0)
         assert one.body == body
         assert one.head.headers == {b"host": b"x", b"content-length": b"%d" % len(body)}
         assert one.head.verdict in (None, "found")
@@ -363,14 +363,14 @@ def test_a_head_that_comes_again_carries_what_was_found_in_it() -> None:
 def test_another_head_carries_nothing_of_the_last_one() -> None:
     reader = Reader(Limits())
     reader.feed(post_of(b"abc"))
-    reader.ready.popleft().head.verdict = "found"
+    reader.ready.pop(0).head.verdict = "found"
     for head in (
         b"Host: y\r\nContent-Length: 3",
         b"Host: x\r\nContent-Length: 3\r\nA: b",
         b"Host: x\r\nA: b\r\nContent-Length: 3",
     ):
         reader.feed(b"POST / HTTP/1.1\r\n" + head + b"\r\n\r\nabc")
-        assert reader.ready.popleft().head.verdict is None
+        assert reader.ready.pop(0).head.verdict is None
 
 
 @given(first=st.binary(max_size=40), sent=st.binary(max_size=40), stated=st.integers(0, 60), zeros=st.integers(0, 2))
@@ -405,3 +405,24 @@ def test_a_known_head_with_a_longer_tail_goes_through_the_parser() -> None:
     reader.feed(post_of(b"\r\n\r") + b"\n")
     reader.feed(post_of(b"\r\n\r") + b"\n")
     assert [one.body for one in reader.ready] == [b"abc", b"", b"abc", b"\r\n\r", b"\r\n\r"]
+
+
+@given(cut=st.integers(0, 60), rests=st.integers(1, 3))
+def test_a_reader_that_has_rested_reads_on_as_if_it_had_not(cut: int, rests: int) -> None:
+    reader = Reader(Limits())
+    for number in range(3):
+        data = b"POST /%d HTTP/1.1\r\n%bContent-Length: 2\r\n\r\nok" % (number, H)
+        reader.feed(data[:cut])
+        for _ in range(rests):
+            reader.rest()
+        reader.feed(data[cut:])
+        (one,) = reader.ready
+        assert (one.head.path, one.body, one.keep) == (b"/%d" % number, b"ok", True)
+        reader.ready.clear()
+        for _ in range(rests):
+            reader.rest()
+    reader.rest()
+    reader.feed(b"nonsense\r\n\r\n")
+    assert reader.refusal is not None
+    reader.close()
+    Reader(Limits()).close()

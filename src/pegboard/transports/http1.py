@@ -29,7 +29,7 @@ from pegboard.limits import Limits
 from pegboard.transports.answers import apologize, encode_headers, refuse
 from pegboard.transports.connections import Connections
 from pegboard.transports.door import Answer, Endpoint, Headers
-from pegboard.transports.requests import BODY, ENDED, HEAD, Reader, Request
+from pegboard.transports.requests import BODY, ENDED, HEAD, NO_HEAD, Reader, Request
 from pegboard.transports.turns import start
 
 log = logging.getLogger("pegboard.http")
@@ -106,6 +106,12 @@ class Stream(Struct, eq=False):
         if not body or self.request.head.method == b"HEAD":
             return head
         return b"%b%x\r\n%b\r\n" % (head, len(body), body) if self.request.chunks else head + body
+
+    def rest(self) -> None:
+        """Let go of the request but for what its end needs to know: the stream has outlived its call."""
+        request = self.request
+        head = request.head if request.head.method == b"HEAD" else NO_HEAD
+        self.request = Request(head, b"", request.keep, request.chunks)
 
     async def drain(self) -> None:
         if not self.gone:
@@ -290,7 +296,7 @@ class Http1(asyncio.Protocol):
                 self.loop.call_soon(self._wake)
                 break
             turns -= 1
-            request = ready.popleft()
+            request = ready.pop(0)
             self._stream = stream = Stream(self, request)
             try:
                 outcome = self._accept(request.head, request.body, stream)
@@ -318,6 +324,8 @@ class Http1(asyncio.Protocol):
         if answer is None and stream.started:
             if not stream.ended:
                 stream.flush()
+                stream.rest()
+                self._reader.rest()
             return
         if answer is None or stream.started:
             self.fail(stream, RuntimeError("a request ended with no response, or with two"))

@@ -7,9 +7,9 @@ the same bytes give the same requests however they are cut.
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from msgspec import Struct
@@ -34,6 +34,9 @@ LENGTH: Final = re.compile(rb"\r\ncontent-length: ?([0-9]+)\r\n", re.IGNORECASE)
 
 # A chunk of one byte costs six on the wire; beyond this factor the sender only wastes our time.
 CHUNK_OVERHEAD: Final = 8
+
+
+NO_HEAD: Final = Head(b"", b"", b"", {})
 
 
 class Request(Struct, gc=False):
@@ -80,7 +83,8 @@ class Reader:
     _modern: bool
 
     def __init__(self, limits: Limits, peer: str = "", server: str = "", secure: bool = False) -> None:
-        self.ready: deque[Request] = deque()
+        # A list, since hardly ever more than one waits, and an empty deque holds ten times as much.
+        self.ready: list[Request] = []
         self.refusal: Answer | None = None
         self.stage = IDLE
         self.received = 0
@@ -103,7 +107,7 @@ class Reader:
         self._known = b""
         self._known_length = -1
         self._parser = HttpRequestParser(self)
-        self._feed = self._parser.feed_data
+        self._feed: Callable[[Any], None] = self._parser.feed_data
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the connection."""
@@ -142,7 +146,25 @@ class Reader:
         """Let go of the parser, which holds this reader as this reader holds it."""
         self.stage = ENDED
         self.ready.clear()
-        del self._parser, self._feed
+        if hasattr(self, "_parser"):
+            del self._parser
+        del self._feed
+
+    def rest(self) -> None:
+        """Hold next to nothing: the answer to the last request is a stream that may be open for days.
+
+        Between two requests a parser knows nothing that a new one does not.
+        """
+        if self.stage == IDLE and not self.ready and self._feed != self._wake:
+            self._known, self._known_length = b"", -1
+            self._head = self._known_head = NO_HEAD
+            del self._parser
+            self._feed = self._wake
+
+    def _wake(self, data: bytes | memoryview) -> None:
+        self._parser = HttpRequestParser(self)
+        self._feed = self._parser.feed_data
+        self._feed(data)
 
     # A client sends the same head again and again. One that came alone with its body, and no other way of framing it than by
     # its length, is known: the same bytes between two requests mean the same again, and only the body is new. Where the
