@@ -28,9 +28,14 @@ from pegboard.limits import Limits
 from pegboard.middleware import Retry
 from pegboard.protocol.extensions import TASKS
 from pegboard.protocol.versions import MODERN
+from pegboard.transports.guard import Guard
+from pegboard.transports.http import HttpEndpoint
+from pegboard.transports.listener import listen
 from tests.execution.test_rounds import drive, send, text_of
 from tests.requirements.clients import connect
 from tests.requirements.test_tasks import wait_for
+from tests.transports.doors import PREFIX
+from tests.transports.test_battery import House, Seen
 from tests.waiting import until
 
 ABLE: dict[str, Any] = {"extensions": {TASKS: {}}, "elicitation": {"form": {}}}
@@ -625,6 +630,73 @@ async def test_a_result_that_there_is_no_room_for_fails_its_task() -> None:
         assert len(await user.result(task)) == 10
 
 
+# -- over HTTP ---------------------------------------------------------------------------------------------------------
+
+
+async def test_over_http_a_task_outlives_the_connection_that_began_it() -> None:
+    board, go_on, log = Board("t", version="1"), asyncio.Event(), list[str]()
+    begun = asyncio.Event()
+
+    @board.tool(task="required", detach="manual")
+    async def work(ctx: Context, wait: bool = False) -> str:
+        try:
+            if wait:
+                begun.set()
+                await asyncio.Event().wait()
+            await ctx.detach()
+            await go_on.wait()
+            log.append("done")
+        except asyncio.CancelledError:
+            log.append("cancelled")
+            raise
+        return "done"
+
+    endpoint = HttpEndpoint(board.handler, board.info, limits=board.limits, guard=Guard())
+    server = await listen(endpoint, board.limits)
+    one = House(server.port, Seen(), endpoint)
+    meta = {"_meta": {PREFIX + "clientCapabilities": ABLE}}
+
+    def asked(method: str, task: str, header: str | None = None) -> bytes:
+        return one.modern(method, {"taskId": task, **meta}, mcp_name=header or task)
+
+    try:
+        line = await one.connect()
+        started = (await line.ask(one.modern("tools/call", {"name": "work", "arguments": {}, **meta}))).json["result"]
+        assert started["resultType"] == "task"
+        line.hang_up()
+        task = started["taskId"]
+        assert (await one.ask(asked("tasks/get", task))).json["result"]["status"] == "working"
+        for method, about, header, code in (
+            ("tasks/get", task, "f" * 32, -32020),
+            ("tasks/get", "f" * 32, None, -32602),
+            ("tasks/cancel", "f" * 32, None, -32602),
+            ("tasks/update", "f" * 32, None, -32602),
+            ("tasks/update", task, None, -32602),
+        ):
+            reply = await one.ask(asked(method, about, header))
+            assert (reply.status, reply.json["error"]["code"]) == (400, code)
+        for method in ("tasks/result", "tasks/list"):
+            reply = await one.ask(one.modern(method, {"taskId": task, **meta}))
+            assert (reply.status, reply.json["error"]["code"]) == (404, -32601)
+        go_on.set()
+        await until(lambda: log == ["done"])
+        assert (await one.ask(asked("tasks/get", task))).json["result"]["result"]["content"][0]["text"] == "done"
+
+        line = await one.connect()
+        await line.say(one.modern("tools/call", {"name": "work", "arguments": {"wait": True}, **meta}))
+        await begun.wait()
+        line.hang_up()
+        await until(lambda: log == ["done", "cancelled"])
+
+        go_on.clear()
+        await one.ask(one.modern("tools/call", {"name": "work", "arguments": {}, **meta}))
+    finally:
+        one.close()
+        await server.close()
+        await board.stop()
+    assert log == ["done", "cancelled", "cancelled"]
+
+
 # -- any tool ----------------------------------------------------------------------------------------------------------
 
 Kind = Literal["elicit", "sample", "roots", "both", "group", "keep", "detach"]
@@ -714,6 +786,7 @@ def test_any_tool_comes_to_the_same_end_at_once_in_rounds_and_as_a_task(plan: li
             at_once = (await client.call("plain")).text
         in_rounds, _ = await drive(board, "plain", ANSWERS)
         assert text_of(in_rounds) == at_once
+        assert text_of((await drive(board, "manual", ANSWERS))[0]) == at_once
         assert await in_a_task(board, "start") == at_once
         assert await in_a_task(board, "manual") == at_once
         await board.stop()

@@ -229,9 +229,11 @@ class Context(OfTheCall):
 
     def take_up(self) -> None:
         """Go on from the round before, if there was one; refuses a ticket that is not this request's."""
-        if self._call.origin._rounds is not None:
-            self._rounds().start_over()
-        elif self._call.ticket is not None or self._call.answers is not None:
+        call = self._call if self._call._origin is None else self._call.origin
+        if call._rounds is not None:
+            # Not the first run within this round: a middleware tries again what failed.
+            call._rounds.start_over()
+        elif call.ticket is not None or call.answers is not None:
             self._rounds()
 
     def _here_or_there(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
