@@ -2,85 +2,80 @@
 
 from __future__ import annotations
 
-import pytest
-
-from pegboard.limits import Limits
 from pegboard.stores.memory import MemoryRecords
 from pegboard.stores.store import Record
-from tests.stores.backends import BACKENDS, Backend, Clock
-
-EVERY = pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS.keys())
+from tests.stores.backends import Backend, Clock, opened
 
 
-@EVERY
 async def test_a_value_is_read_as_it_was_written_and_its_version_counts_the_writes(backend: Backend) -> None:
-    records = backend(Limits(), Clock()).records
-    assert await records.get("a") is None
-    assert await records.put("a", b"\0one") == 1
-    assert await records.get("a") == Record(b"\0one", 1)
-    assert await records.put("a", b"two") == 2
-    assert await records.get("a") == Record(b"two", 2)
-    assert await records.get("b") is None
+    async with opened(backend) as store:
+        records = store.records
+        assert await records.get("a") is None
+        assert await records.put("a", b"\0one") == 1
+        assert await records.get("a") == Record(b"\0one", 1)
+        assert await records.put("a", b"two") == 2
+        assert await records.get("a") == Record(b"two", 2)
+        assert await records.get("b") is None
 
 
-@EVERY
 async def test_a_write_can_ask_for_the_version_it_knows(backend: Backend) -> None:
-    records = backend(Limits(), Clock()).records
-    assert await records.put("a", b"late", if_version=1) is None
-    assert await records.put("a", b"first", if_version=0) == 1
-    assert await records.put("a", b"second", if_version=0) is None
-    assert await records.put("a", b"third", if_version=1) == 2
-    assert await records.get("a") == Record(b"third", 2)
+    async with opened(backend) as store:
+        records = store.records
+        assert await records.put("a", b"late", if_version=1) is None
+        assert await records.put("a", b"first", if_version=0) == 1
+        assert await records.put("a", b"second", if_version=0) is None
+        assert await records.put("a", b"third", if_version=1) == 2
+        assert await records.get("a") == Record(b"third", 2)
 
 
-@EVERY
 async def test_a_value_ends_with_its_time_which_each_write_starts_anew(backend: Backend) -> None:
     clock = Clock()
-    records = backend(Limits(), clock).records
-    await records.put("a", b"x", ttl=10)
-    await records.put("forever", b"x")
-    clock.now += 9
-    await records.put("a", b"y", ttl=10)
-    clock.now += 9
-    assert await records.get("a") == Record(b"y", 2)
-    clock.now += 1
-    assert await records.get("a") is None
-    assert await records.put("a", b"z", if_version=0) == 1
-    assert await records.get("forever") == Record(b"x", 1)
+    async with opened(backend, clock) as store:
+        records = store.records
+        await records.put("a", b"x", ttl=10)
+        await records.put("forever", b"x")
+        clock.now += 9
+        await records.put("a", b"y", ttl=10)
+        clock.now += 9
+        assert await records.get("a") == Record(b"y", 2)
+        clock.now += 1
+        assert await records.get("a") is None
+        assert await records.put("a", b"z", if_version=0) == 1
+        assert await records.get("forever") == Record(b"x", 1)
 
 
-@EVERY
 async def test_a_sum_counts_until_the_time_of_its_first_addition_is_over(backend: Backend) -> None:
     clock = Clock()
-    records = backend(Limits(), clock).records
-    assert await records.add("n", 2, ttl=10) == 2
-    clock.now += 6
-    assert await records.add("n", 3, ttl=10) == 5
-    assert await records.add("n", -1) == 4
-    clock.now += 5
-    assert await records.add("n", 1, ttl=10) == 1
+    async with opened(backend, clock) as store:
+        records = store.records
+        assert await records.add("n", 2, ttl=10) == 2
+        clock.now += 6
+        assert await records.add("n", 3, ttl=10) == 5
+        assert await records.add("n", -1) == 4
+        clock.now += 5
+        assert await records.add("n", 1, ttl=10) == 1
 
 
-@EVERY
 async def test_what_is_deleted_is_gone_once(backend: Backend) -> None:
-    records = backend(Limits(), Clock()).records
-    await records.put("a", b"x")
-    assert await records.delete("a")
-    assert not await records.delete("a")
-    assert await records.get("a") is None
+    async with opened(backend) as store:
+        records = store.records
+        await records.put("a", b"x")
+        assert await records.delete("a")
+        assert not await records.delete("a")
+        assert await records.get("a") is None
 
 
-@EVERY
 async def test_a_hint_reaches_whoever_watches_that_topic(backend: Backend) -> None:
-    hints = backend(Limits(), Clock()).hints
-    seen: list[str] = []
-    end = hints.watch("a", lambda: seen.append("a"))
-    hints.hint("a")
-    hints.hint("b")
-    assert seen == ["a"]
-    end()
-    hints.hint("a")
-    assert seen == ["a"]
+    async with opened(backend) as store:
+        hints = store.hints
+        seen: list[str] = []
+        end = hints.watch("a", lambda: seen.append("a"))
+        hints.hint("a")
+        hints.hint("b")
+        assert seen == ["a"]
+        end()
+        hints.hint("a")
+        assert seen == ["a"]
 
 
 async def test_what_is_over_does_not_pile_up_in_memory() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import islice, takewhile
 
@@ -28,10 +29,12 @@ class MemoryHints:
             watcher()
 
     def watch(self, topic: object, watcher: Watcher) -> Callable[[], None]:
-        self._watchers[topic] = (*self._watchers.get(topic, ()), watcher)
+        # Each watch is its own, also where two are of one watcher.
+        own = partial(watcher)
+        self._watchers[topic] = (*self._watchers.get(topic, ()), own)
 
         def end() -> None:
-            left = tuple(one for one in self._watchers.get(topic, ()) if one is not watcher)
+            left = tuple(one for one in self._watchers.get(topic, ()) if one is not own)
             if left:
                 self._watchers[topic] = left
             else:

@@ -1,0 +1,123 @@
+"""Hints between the processes that share a server, over one subscribed connection.
+
+Theory of operation. What this process does it tells its own watchers itself, at once; others hear of it through the
+server, from a message that says no more than who sent it. Subscriptions follow the watches a moment later. When one is
+in force, and after every reconnection, the watchers are called once: something may have come about before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Final
+
+from pegboard.stores.memory import MemoryHints
+from pegboard.stores.redis.line import Line, Server
+from pegboard.stores.store import Watcher
+
+_log = logging.getLogger("pegboard.stores")
+
+_PING_SECONDS: Final = 10.0
+
+
+class Ear:
+    """Calls whoever watches a channel."""
+
+    def __init__(self, me: str, server: Server) -> None:
+        self._me = me.encode()
+        self._server = server
+        self._hints = MemoryHints()
+        self._watches: dict[str, int] = {}
+        self._subscribed: set[str] = set()
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._open = False
+
+    def start(self) -> None:
+        self._open = True
+
+    async def close(self) -> None:
+        self._open = False
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    def tell(self, channel: str) -> None:
+        """Call those who watch here."""
+        self._hints.hint(channel)
+
+    def watch(self, channel: str, watcher: Watcher) -> Callable[[], None]:
+        end_here = self._hints.watch(channel, watcher)
+        self._watches[channel] = self._watches.get(channel, 0) + 1
+        self._follow()
+        ended = False
+
+        def end() -> None:
+            nonlocal ended
+            end_here()
+            if not ended:
+                ended = True
+                left = self._watches[channel] - 1
+                if left:
+                    self._watches[channel] = left
+                else:
+                    del self._watches[channel]
+                    self._follow()
+
+        return end
+
+    def _follow(self) -> None:
+        self._changed.set()
+        if self._task is None and self._open:
+            self._task = asyncio.get_running_loop().create_task(self._listen())
+
+    async def _listen(self) -> None:
+        failed = 0
+        while True:
+            line = self._server.line(patient=True)
+            self._subscribed.clear()
+            self._changed.set()
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._subscribe(line))
+                    tasks.create_task(self._hear(line))
+            except* (*self._server.failures, self._server.refusal) as problems:
+                failed = 1 if self._subscribed else failed + 1
+                if failed == 1:
+                    _log.warning("hints of other processes are not heard: %s", problems.exceptions[0])
+            finally:
+                await line.hang_up()
+            await asyncio.sleep(random.uniform(0.5, 1.0) * min(1.0, 0.02 * 2**failed))
+
+    async def _subscribe(self, line: Line) -> None:
+        """Keep the subscriptions as the watches are."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            wanted = self._watches.keys()
+            more, fewer = wanted - self._subscribed, self._subscribed - wanted
+            self._subscribed = set(wanted)
+            if more:
+                await line.send([("SUBSCRIBE", *more)])
+            if fewer:
+                await line.send([("UNSUBSCRIBE", *fewer)])
+
+    async def _hear(self, line: Line) -> None:
+        while not self._subscribed:  # noqa: ASYNC110 — the connection is made by the neighbour's first subscription
+            await asyncio.sleep(0)
+        silent = False
+        while True:
+            message = await line.read(_PING_SECONDS)
+            if message is None:
+                if silent:
+                    raise ConnectionResetError("the server has fallen silent")
+                silent = True
+                await line.send([("PING",)])
+                continue
+            silent = False
+            kind, channel, *rest = message
+            if kind == b"subscribe" or (kind == b"message" and rest[0] != self._me):
+                self._hints.hint(channel.decode())

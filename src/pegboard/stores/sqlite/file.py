@@ -1,0 +1,140 @@
+"""The file of a SQLite store: who may read it, what is in it, and how it is opened."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from pegboard.errors import SetupError
+
+Sync: TypeAlias = Literal["normal", "full"]
+"""What a written entry survives: the death of every process, or the machine's loss of power too."""
+
+_APPLICATION: Final = 0x50454742
+_SCHEMA: Final = 1
+_PATIENCE_SECONDS: Final = 10.0
+
+# An entry's id is its log's and its number, so that a log is one run of one tree. `keep` is 0 for what may be trimmed,
+# 1 for what may not until it is released, 2 for the end. The triggers keep every sum true, whoever adds or deletes.
+_TABLES: Final = """
+CREATE TABLE total (size INTEGER NOT NULL);
+INSERT INTO total VALUES (0);
+CREATE TABLE sessions (
+    id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, touched REAL NOT NULL
+);
+CREATE INDEX idle_sessions ON sessions (touched);
+CREATE TABLE logs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, session INTEGER NOT NULL, name TEXT NOT NULL, about BLOB NOT NULL,
+    last INTEGER NOT NULL, entries INTEGER NOT NULL, size INTEGER NOT NULL, ended REAL, UNIQUE (session, name)
+);
+CREATE INDEX ended_logs ON logs (ended) WHERE ended IS NOT NULL;
+CREATE TABLE entries (id INTEGER PRIMARY KEY, data BLOB NOT NULL, keep INTEGER NOT NULL);
+CREATE TRIGGER entry_added AFTER INSERT ON entries BEGIN
+    UPDATE logs SET last = new.id & 0xffffffff, entries = entries + 1, size = size + length(new.data)
+    WHERE id = new.id >> 32;
+END;
+CREATE TRIGGER entry_deleted AFTER DELETE ON entries BEGIN
+    UPDATE logs SET entries = entries - 1, size = size - length(old.data) WHERE id = old.id >> 32;
+END;
+CREATE TRIGGER log_weighed AFTER UPDATE OF size ON logs BEGIN
+    UPDATE sessions SET size = size + new.size - old.size WHERE id = new.session;
+    UPDATE total SET size = size + new.size - old.size;
+END;
+CREATE TABLE records (key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, until REAL) WITHOUT ROWID;
+CREATE INDEX due_records ON records (until) WHERE until IS NOT NULL;
+CREATE TABLE boards (name TEXT PRIMARY KEY, last INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE changes (
+    board TEXT NOT NULL, number INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (board, number)
+) WITHOUT ROWID;
+CREATE TABLE workers (name TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE inbox (id INTEGER PRIMARY KEY AUTOINCREMENT, worker TEXT NOT NULL, data BLOB NOT NULL);
+CREATE INDEX inbox_of ON inbox (worker, id);
+CREATE TABLE hints (id INTEGER PRIMARY KEY AUTOINCREMENT, topic INTEGER NOT NULL, sender TEXT NOT NULL);
+"""
+
+
+def prepare(path: Path) -> None:
+    """Make the file if there is none, for nobody's eyes but the user's; SetupError where it is not ours to use."""
+    try:
+        _make_private(path)
+        connection = connect(path)
+        try:
+            _check(path, connection)
+        finally:
+            connection.close()
+    except OSError as problem:
+        raise SetupError(f"store sqlite:{path}: {problem.strerror or problem}; name a file you may write") from None
+    except sqlite3.Error as problem:
+        raise SetupError(f"store sqlite:{path}: {problem}; name another file, or mend or delete this one") from None
+
+
+def connect(path: Path, sync: Sync = "normal") -> sqlite3.Connection:
+    """A connection for one thread, whichever; each statement is by itself unless a transaction was begun."""
+    connection = sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
+    connection.execute(f"PRAGMA synchronous = {sync}")
+    return connection
+
+
+def _make_private(path: Path) -> None:
+    missing = [folder for folder in path.parents if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(0o700, exist_ok=True)
+    # The files that SQLite puts beside it get the same mode.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o600)
+
+
+def _check(path: Path, connection: sqlite3.Connection) -> None:
+    _use_wal(path, connection)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        application = _pragma(connection, "application_id")
+        schema = _pragma(connection, "user_version")
+        if not application and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            _create(connection)
+        elif application != _APPLICATION:
+            raise SetupError(f"store sqlite:{path}: this is some other program's database; name another file")
+        elif schema != _SCHEMA:
+            raise SetupError(
+                f"store sqlite:{path}: its schema is {schema}, this version of Pegboard knows {_SCHEMA}; "
+                "use the version that wrote it, or name another file"
+            )
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _use_wal(path: Path, connection: sqlite3.Connection) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    mode = ""
+    while not mode:
+        try:
+            mode = connection.execute("PRAGMA journal_mode = wal").fetchone()[0]
+        except sqlite3.OperationalError as problem:
+            # Another process is doing the same, which SQLite does not wait for by itself.
+            if "locked" not in str(problem) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+    if mode != "wal":
+        raise SetupError(f"store sqlite:{path}: its file system cannot share memory; name a file on a local disk")
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    statement = ""
+    for line in _TABLES.splitlines():
+        statement += line + "\n"
+        if sqlite3.complete_statement(statement):
+            connection.execute(statement)
+            statement = ""
+    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {_SCHEMA}")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
+    return value

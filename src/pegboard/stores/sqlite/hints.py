@@ -1,0 +1,125 @@
+"""Hints between the processes that share a SQLite file.
+
+Theory of operation. Whatever is written names the topics it touches in a table, in the same transaction. A process that
+waits for something another one may do asks SQLite every 25 ms whether anybody has committed, which reads one number in
+shared memory; only if so it reads which topics these were. A process that waits for nothing does not ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Final
+
+from pegboard.errors import StoreDown
+from pegboard.stores.memory import MemoryHints
+from pegboard.stores.sqlite.reader import Reader
+from pegboard.stores.sqlite.writer import Topic
+from pegboard.stores.store import Watcher
+
+_log = logging.getLogger("pegboard.stores")
+
+_LOOK_SECONDS: Final = 0.025
+
+
+def topic_number(kind: str, name: str) -> Topic:
+    """What stands for a topic in the file."""
+    text = f"{kind}:{name}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "big", signed=True)
+
+
+class Lookout:
+    """Calls whoever watches a topic, in this process and for as long as any of them waits for others, from these."""
+
+    def __init__(self, me: str, reader: Reader) -> None:
+        self._me = me
+        self._reader = reader
+        self._hints = MemoryHints()
+        self._topics: dict[Topic, int] = {}
+        self._connection: sqlite3.Connection | None = None
+        self._version = 0
+        self._seen = 0
+        self._looking: asyncio.Task[None] | None = None
+
+    def start(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether anybody waits for another process."""
+        return self._looking is not None and not self._looking.done()
+
+    def tell(self, topic: Topic) -> None:
+        """Call those who watch here."""
+        self._hints.hint(topic)
+
+    def watch(self, topic: Topic, watcher: Watcher, *, foreign: bool = True) -> Callable[[], None]:
+        """Be called at each hint; `foreign` where other processes may give it."""
+        end_here = self._hints.watch(topic, watcher)
+        if not foreign:
+            return end_here
+        self._topics[topic] = self._topics.get(topic, 0) + 1
+        self._look()
+        ended = False
+
+        def end() -> None:
+            nonlocal ended
+            end_here()
+            if not ended:
+                ended = True
+                left = self._topics[topic] - 1
+                if left:
+                    self._topics[topic] = left
+                else:
+                    del self._topics[topic]
+
+        return end
+
+    def _look(self) -> None:
+        if self.is_looking or self._connection is None:
+            return
+        self._version = self._committed()
+        self._seen = self._connection.execute("SELECT coalesce(max(id), 0) FROM hints").fetchone()[0]
+        self._looking = asyncio.get_running_loop().create_task(self._keep_looking())
+
+    def _committed(self) -> int:
+        """A number that is another one once any other connection has committed."""
+        assert self._connection is not None  # noqa: S101 — nobody looks before the store is open
+        version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        return version
+
+    async def _keep_looking(self) -> None:
+        while self._topics:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                version = self._committed()
+                if version == self._version:
+                    continue
+                topics = await self._reader.run(self._read)
+            except (sqlite3.Error, StoreDown) as problem:
+                _log.warning("hints of other processes could not be read: %s", problem)
+                continue
+            # Before the hints were read: what was committed since is looked at the next time.
+            self._version = version
+            for topic in topics:
+                self._hints.hint(topic)
+
+    def _read(self, connection: sqlite3.Connection) -> list[Topic]:
+        first, last = connection.execute("SELECT coalesce(min(id), 1), coalesce(max(id), 0) FROM hints").fetchone()
+        after, self._seen = self._seen, last
+        if after < first - 1:
+            # Some were trimmed before they were read: they may have been of anything.
+            return list(self._topics)
+        rows = connection.execute("SELECT DISTINCT topic FROM hints WHERE id > ? AND sender <> ?", (after, self._me))
+        return [topic for (topic,) in rows]

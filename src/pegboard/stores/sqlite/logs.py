@@ -1,0 +1,164 @@
+"""Logs in a SQLite file; its bounds are in `trimming`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+from pegboard.limits import Limits
+from pegboard.stores.naming import digest
+from pegboard.stores.sqlite.hints import Lookout, topic_number
+from pegboard.stores.sqlite.reader import Reader
+from pegboard.stores.sqlite.trimming import LAST_SEQ, MAY_GO, MUST_STAY, THE_END, Trimming, span
+from pegboard.stores.sqlite.writer import Topic, Transaction, Writer
+from pegboard.stores.store import Entry, LogName, Page, Watcher
+
+_TOUCH_SECONDS: Final = 60.0
+_SWEEP_SECONDS: Final = 1.0
+
+
+@lru_cache(4096)
+def _place(log: LogName) -> tuple[str, Topic]:
+    """What stands for a log's session in the file, and the topic of the log."""
+    session = digest(log[0])
+    return session, topic_number("log", f"{session}:{log[1]}")
+
+
+class SqliteLogs:
+    """Logs as rows; the writer decides which number is the next, for all processes."""
+
+    def __init__(
+        self, limits: Limits, writer: Writer, reader: Reader, lookout: Lookout, clock: Callable[[], float]
+    ) -> None:
+        self._limits = limits
+        self._writer = writer
+        self._reader = reader
+        self._lookout = lookout
+        self._clock = clock
+        self._trimming = Trimming(limits)
+        self._swept = 0.0
+        # Those that this process opened, and will end: nobody else has to be waited for.
+        self._ours: set[LogName] = set()
+
+    async def open(self, log: LogName, about: bytes = b"") -> bool:
+        session, _ = _place(log)
+        opened = await self._writer.run(lambda transaction: self._open(transaction, session, log[1], about))
+        if opened:
+            self._ours.add(log)
+        return opened
+
+    def _open(self, transaction: Transaction, session: str, name: str, about: bytes) -> bool:
+        now = self._clock()
+        self._trimming.expire(transaction, now)
+        row = transaction.execute("SELECT id FROM sessions WHERE digest = ?", (session,)).fetchone()
+        if row is None:
+            values = session, now
+            number = transaction.execute(
+                "INSERT INTO sessions (digest, size, touched) VALUES (?, 0, ?)", values
+            ).lastrowid
+        else:
+            number = row[0]
+            transaction.execute("UPDATE sessions SET touched = ? WHERE id = ?", (now, number))
+            names = [found for (found,) in transaction.execute("SELECT name FROM logs WHERE session = ?", (number,))]
+            if name in names:
+                return False
+            if len(names) >= self._limits.session_streams and not self._trimming.remove_ended(transaction, number):
+                return False
+        transaction.execute(
+            "INSERT INTO logs (session, name, about, last, entries, size) VALUES (?, ?, ?, 0, 0, 0)",
+            (number, name, about),
+        )
+        return True
+
+    async def append(self, log: LogName, seq: int, data: bytes, *, keep: bool = False, end: bool = False) -> bool:
+        if not 0 < seq <= LAST_SEQ:
+            return False
+        mark = THE_END if end else MUST_STAY if keep else MAY_GO
+        added = await self._writer.run(lambda transaction: self._append(transaction, log, seq, data, mark), len(data))
+        if end or not added:
+            self._ours.discard(log)
+        return added
+
+    def _append(self, transaction: Transaction, log: LogName, seq: int, data: bytes, mark: int) -> bool:
+        now = self._clock()
+        session, topic = _place(log)
+        if not 0 <= now - self._swept < _SWEEP_SECONDS:
+            self._swept = now
+            self._trimming.expire(transaction, now)
+        row = transaction.execute(
+            "SELECT logs.id, logs.entries, logs.size, sessions.id, sessions.size, touched, total.size "
+            "FROM sessions JOIN logs ON logs.session = sessions.id JOIN total "
+            "WHERE digest = ? AND name = ? AND last = ? AND ended IS NULL",
+            (session, log[1], seq - 1),
+        ).fetchone()
+        if row is None:
+            return False
+        number, entries, size, owner, session_size, touched, total = row
+        transaction.execute("INSERT INTO entries VALUES (?, ?, ?)", (number << 32 | seq, data, mark))
+        if touched < now - _TOUCH_SECONDS:
+            transaction.execute("UPDATE sessions SET touched = ? WHERE id = ?", (now, owner))
+        if mark == THE_END:
+            transaction.execute("UPDATE logs SET ended = ? WHERE id = ?", (now, number))
+            transaction.execute("UPDATE entries SET keep = 0 WHERE id BETWEEN ? AND ? AND keep = 1", span(number))
+        more = len(data)
+        transaction.tell(topic)
+        self._trimming.trim(
+            transaction, number, owner, (entries + 1, size + more, session_size + more, total + more), mark == THE_END
+        )
+        return True
+
+    async def release(self, log: LogName, seq: int) -> None:
+        if not 0 < seq <= LAST_SEQ:
+            return
+        session, _ = _place(log)
+
+        def write(transaction: Transaction) -> None:
+            transaction.execute(
+                "UPDATE entries SET keep = 0 WHERE keep = 1 AND id = ((SELECT logs.id << 32 "
+                "FROM sessions JOIN logs ON logs.session = sessions.id WHERE digest = ? AND name = ?) | ?)",
+                (session, log[1], seq),
+            )
+
+        await self._writer.run(write)
+
+    async def read(self, log: LogName, after: int, limit: int) -> Page | None:
+        session, _ = _place(log)
+        oldest = self._clock() - self._limits.ended_seconds
+        after = min(max(after, 0), LAST_SEQ)
+
+        def read(connection: sqlite3.Connection) -> Page | None:
+            row = connection.execute(
+                "SELECT logs.id, last, ended IS NOT NULL, about FROM sessions JOIN logs ON logs.session = sessions.id "
+                "WHERE digest = ? AND name = ? AND (ended IS NULL OR ended >= ?)",
+                (session, log[1], oldest),
+            ).fetchone()
+            if row is None:
+                return None
+            number, last, ended, about = row
+            first, end = span(number)
+            rows = connection.execute(
+                "SELECT id & 0xffffffff, data FROM entries WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
+                (first | after, end, limit + 1),
+            ).fetchall()
+            entries = tuple(Entry(seq, data) for seq, data in rows[:limit])
+            return Page(entries, last, len(rows) > limit, bool(ended), about)
+
+        return await self._reader.run(read)
+
+    async def drop(self, session: str) -> None:
+        name = digest(session)
+        self._ours = {log for log in self._ours if log[0] != session}
+        await self._writer.run(lambda transaction: self._trimming.drop(transaction, name))
+
+    async def touch(self, session: str) -> None:
+        values = self._clock(), digest(session)
+
+        def write(transaction: Transaction) -> None:
+            transaction.execute("UPDATE sessions SET touched = ? WHERE digest = ?", values)
+
+        await self._writer.run(write)
+
+    def watch(self, log: LogName, watcher: Watcher) -> Callable[[], None]:
+        return self._lookout.watch(_place(log)[1], watcher, foreign=log not in self._ours)

@@ -1,0 +1,142 @@
+"""What goes first when the logs of a SQLite file reach a bound."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pegboard.limits import Limits
+from pegboard.stores.sqlite.hints import topic_number
+from pegboard.stores.sqlite.writer import Transaction
+
+# What `entries.keep` can be.
+MAY_GO: Final = 0
+MUST_STAY: Final = 1
+THE_END: Final = 2
+LAST_SEQ: Final = 0xFFFFFFFF
+
+_Sizes = tuple[int, int, int, int]
+
+
+def span(log: int) -> tuple[int, int]:
+    """The ids that the entries of a log can have."""
+    return log << 32, log << 32 | LAST_SEQ
+
+
+class Trimming:
+    """The rules of `Logs`, as statements."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._life = 2 * limits.session_seconds + limits.ended_seconds
+
+    def trim(self, transaction: Transaction, log: int, session: int, sizes: _Sizes, ended: bool) -> None:
+        """Keep the bounds after an entry: of its log (entries, bytes), its session, and all of them."""
+        limits = self._limits
+        entries, size, session_size, total = sizes
+        if entries > limits.stream_events or size > limits.stream_bytes:
+            self._cut(transaction, log, entries - limits.stream_events, size - limits.stream_bytes)
+        if ended:
+            self._trim_ended(transaction, session)
+        if session_size > limits.session_bytes:
+            self._trim_session(transaction, session)
+        if total > limits.stored_bytes:
+            self._trim_all(transaction)
+
+    def expire(self, transaction: Transaction, now: float) -> None:
+        """Remove the logs that ended long ago, and the sessions that nobody has touched for longer."""
+        over = transaction.execute(
+            "SELECT id FROM logs WHERE ended < ?", (now - self._limits.ended_seconds,)
+        ).fetchall()
+        for (log,) in over:
+            _remove(transaction, log)
+        idle = transaction.execute("SELECT digest FROM sessions WHERE touched < ?", (now - self._life,)).fetchall()
+        for (session,) in idle:
+            self.drop(transaction, session)
+
+    def drop(self, transaction: Transaction, session: str) -> None:
+        """Remove all of a session."""
+        logs = transaction.execute(
+            "SELECT logs.id FROM sessions JOIN logs ON logs.session = sessions.id WHERE digest = ?", (session,)
+        ).fetchall()
+        for (log,) in logs:
+            _remove(transaction, log)
+        transaction.execute("DELETE FROM sessions WHERE digest = ?", (session,))
+
+    def remove_ended(self, transaction: Transaction, session: int) -> bool:
+        """Remove the log of a session that ended longest ago; whether there was one."""
+        ended = _ended(transaction, session)
+        if ended:
+            _remove(transaction, ended[0])
+        return bool(ended)
+
+    def _trim_ended(self, transaction: Transaction, session: int) -> None:
+        ended = _ended(transaction, session)
+        for log in ended[: max(0, len(ended) - self._limits.ended_streams)]:
+            _remove(transaction, log)
+
+    def _trim_session(self, transaction: Transaction, session: int) -> None:
+        limit = self._limits.session_bytes
+        logs = transaction.execute("SELECT id FROM logs WHERE session = ? ORDER BY id", (session,)).fetchall()
+        for (log,) in logs:
+            over = _size(transaction, session) - limit
+            if over <= 0:
+                return
+            self._cut(transaction, log, 0, over)
+        # The newest is not among them: it is the one that its client is about to come for.
+        for log in _ended(transaction, session)[:-1]:
+            if _size(transaction, session) > limit:
+                _remove(transaction, log)
+
+    def _trim_all(self, transaction: Transaction) -> None:
+        limit = self._limits.stored_bytes
+        ended = transaction.execute("SELECT id FROM logs WHERE ended IS NOT NULL ORDER BY ended, id").fetchall()
+        for (log,) in ended[:-1]:
+            if _total(transaction) <= limit:
+                return
+            _remove(transaction, log)
+        logs = transaction.execute("SELECT id FROM logs WHERE size > 0 ORDER BY session, id").fetchall()
+        for (log,) in logs:
+            over = _total(transaction) - limit
+            if over <= 0:
+                return
+            self._cut(transaction, log, 0, over)
+
+    def _cut(self, transaction: Transaction, log: int, entries: int, size: int) -> None:
+        """Delete the oldest of a log that may go, until so many entries and bytes have gone."""
+        found = transaction.execute(
+            "SELECT id, length(data) FROM entries WHERE id BETWEEN ? AND ? AND keep = 0 ORDER BY id", span(log)
+        )
+        last = 0
+        for entry, weight in found:
+            if entries <= 0 and size <= 0:
+                break
+            entries, size, last = entries - 1, size - weight, entry
+        found.close()
+        transaction.execute("DELETE FROM entries WHERE id BETWEEN ? AND ? AND keep = 0", (span(log)[0], last))
+
+
+def _ended(transaction: Transaction, session: int) -> list[int]:
+    rows = transaction.execute(
+        "SELECT id FROM logs WHERE session = ? AND ended IS NOT NULL ORDER BY ended, id", (session,)
+    )
+    return [log for (log,) in rows]
+
+
+def _size(transaction: Transaction, session: int) -> int:
+    size: int = transaction.execute("SELECT size FROM sessions WHERE id = ?", (session,)).fetchone()[0]
+    return size
+
+
+def _total(transaction: Transaction) -> int:
+    size: int = transaction.execute("SELECT size FROM total").fetchone()[0]
+    return size
+
+
+def _remove(transaction: Transaction, log: int) -> None:
+    name, session = transaction.execute(
+        "SELECT name, digest FROM logs JOIN sessions ON sessions.id = logs.session WHERE logs.id = ?", (log,)
+    ).fetchone()
+    transaction.tell(topic_number("log", f"{session}:{name}"))
+    # First its entries: its session and the total lose their weight with them.
+    transaction.execute("DELETE FROM entries WHERE id BETWEEN ? AND ?", span(log))
+    transaction.execute("DELETE FROM logs WHERE id = ?", (log,))
