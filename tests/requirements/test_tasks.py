@@ -71,6 +71,11 @@ class House:
                 last = [group.create_task(_asked(ctx, text)) for text in ("Three?", "Four?")]
             return " ".join(str(one) for one in [*(one.content for one in told), *(task.result() for task in last)])
 
+        @self.board.tool(task="optional")
+        async def ask_number(ctx: Context) -> str:
+            """Asks for a number."""
+            return str((await ctx.elicit("How many?", int, key="number")).content)
+
         @self.board.tool
         async def plain() -> str:
             """Is never a task."""
@@ -235,6 +240,19 @@ async def test_a_task_that_asks_shows_every_open_question_under_a_key_of_its_own
     found = await wait_for(client, task, "completed")
     assert found["result"]["content"][0]["text"] == "1 2 3 3"
     assert len(set(seen)) == len(seen) == 4
+
+
+@pytest.mark.requirement("modern/tasks/keys-unique")
+async def test_a_question_that_is_asked_again_has_another_key() -> None:
+    client = await connect(House().board, "modern", ABLE)
+    task = await start(client, "ask_number")
+    seen: list[str] = []
+    for answer in ("many", "several", 3):
+        (key,) = (await wait_for(client, task, "input_required", 1))["inputRequests"]
+        seen.append(key)
+        await client.result("tasks/update", {"taskId": task, "inputResponses": {key: filled(answer)}})
+    assert (await wait_for(client, task, "completed"))["result"]["content"][0]["text"] == "3"
+    assert len(set(seen)) == 3
 
 
 @pytest.mark.requirement("modern/tasks/unknown-task")
