@@ -20,6 +20,7 @@ from pegboard.transports.guard import Guard
 from pegboard.transports.http import HttpEndpoint
 from pegboard.transports.listener import listen
 from tests.transports.doors import BOTH, envelope, mirror, notification, request
+from tests.transports.lines import Line, Reply
 
 ORIGIN = "http://localhost:6274"
 
@@ -90,77 +91,6 @@ def make_board(seen: Seen, limits: Limits) -> Board:
         return float("inf")
 
     return board
-
-
-class Reply:
-    """One response as a foreign parser reads it."""
-
-    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self.body = body
-
-    @property
-    def messages(self) -> list[Any]:
-        return [json.loads(event.data) for event in EventReader().feed(self.body) if event.data]
-
-    @property
-    def json(self) -> Any:
-        return self.messages[-1] if self.headers["content-type"] == "text/event-stream" else json.loads(self.body)
-
-
-class Line:
-    """One connection to the house."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._parser = h11.Connection(h11.CLIENT)
-
-    async def ask(self, raw: bytes, method: str = "POST") -> Reply:
-        """Send bytes and read the response to them."""
-        await self.say(raw, method)
-        return await self.hear()
-
-    async def say(self, raw: bytes, method: str = "POST") -> None:
-        if self._parser.our_state is h11.DONE:
-            self._parser.start_next_cycle()
-        # What is sent is raw; the parser has only to know that something was.
-        self._parser.send(h11.Request(method=method, target="/", headers=[("host", "x")]))
-        self._parser.send(h11.EndOfMessage())
-        self._writer.write(raw)
-        await self._writer.drain()
-
-    async def hear(self) -> Reply:
-        status, headers, body = 0, {}, bytearray()
-        async for event in self.events():
-            if isinstance(event, h11.Response):
-                status = event.status_code
-                headers = {name.decode(): value.decode() for name, value in event.headers}
-            elif isinstance(event, h11.Data):
-                body += event.data
-        return Reply(status, headers, bytes(body))
-
-    async def events(self) -> AsyncIterator[Any]:
-        """The parts of one response as they come."""
-        while True:
-            event = self._parser.next_event()
-            if event is h11.NEED_DATA:
-                self._parser.receive_data(await self._reader.read(65536))
-            elif isinstance(event, h11.EndOfMessage):
-                return
-            else:
-                assert not isinstance(event, h11.ConnectionClosed), "closed without an answer"
-                yield event
-
-    def hang_up(self) -> None:
-        self._writer.transport.abort()
-
-    async def is_closed(self) -> bool:
-        try:
-            return not await asyncio.wait_for(self._reader.read(1), 5)
-        except ConnectionError:
-            return True
 
 
 class House:

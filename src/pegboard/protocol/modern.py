@@ -12,7 +12,7 @@ from pegboard.errors import HeaderMismatch, InvalidParams, Refusal, UnsupportedV
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import NOTHING
 from pegboard.protocol.params import PREFIX, read_meta, read_object
-from pegboard.protocol.versions import LEGACY, MODERN, SUPPORTED
+from pegboard.protocol.versions import LEGACY, LOG_LEVELS, MODERN, SUPPORTED
 
 _encode = msgspec.json.Encoder().encode
 
@@ -34,6 +34,8 @@ def read_envelope(raw_meta: bytes) -> Envelope:
         raise InvalidParams(f"params._meta[{PREFIX + 'protocolVersion'!r}] is missing; this server speaks {MODERN}")
     if meta.capabilities is NOTHING:
         raise InvalidParams(f"params._meta[{PREFIX + 'clientCapabilities'!r}] is missing; send {{}} if there are none")
+    if meta.log_level is not UNSET and meta.log_level not in LOG_LEVELS:
+        raise InvalidParams(f"params._meta[{PREFIX + 'logLevel'!r}] must be one of {', '.join(LOG_LEVELS)}")
     return Envelope(
         version=meta.version,
         client={} if meta.client is NOTHING else read_object(meta.client, "clientInfo"),

@@ -13,7 +13,7 @@ import logging
 import re
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -42,6 +42,10 @@ def read_event_id(text: str) -> Cursor | None:
     """The place that an event id names; None where it is no id of ours."""
     found = _EVENT_ID.fullmatch(text)
     return None if found is None else Cursor(found[1], int(found[2]))
+
+
+Write: TypeAlias = Callable[[bytes, str], Awaitable[None]]
+"""Sends an event, whose id is told beside; waits while its reader is behind."""
 
 
 class Holder(Protocol):
@@ -104,7 +108,7 @@ class Streams:
         if self._holders.get(stream) is holder:
             del self._holders[stream]
 
-    async def follow(self, last: str, holder: Holder, write: Callable[[bytes], Awaitable[None]]) -> None:
+    async def follow(self, last: str, holder: Holder, write: Write) -> None:
         """Send what is after the event of that id, and what comes, until the stream has ended.
 
         Its older connection is closed. Of a stream that we do not have, or have no more, nothing is sent.
@@ -137,16 +141,17 @@ class Streams:
             self.release(cursor.stream, holder)
 
 
-async def _send(page: Page, stream: str, after: int, write: Callable[[bytes], Awaitable[None]]) -> int:
+async def _send(page: Page, stream: str, after: int, write: Write) -> int:
     """Write the entries of a page, and say what is missing between them; the new place."""
     for entry in page.entries:
         if entry.seq > after + 1:
-            await write(_lost(stream, after, entry.seq - 1))
+            await write(_lost(stream, after, entry.seq - 1), event_id(stream, entry.seq - 1))
         after = entry.seq
         if entry.data:
-            await write(sse.event(entry.data, event_id(stream, after)))
+            name = event_id(stream, after)
+            await write(sse.event(entry.data, name), name)
     if not page.more and page.last > after:
-        await write(_lost(stream, after, page.last))
+        await write(_lost(stream, after, page.last), event_id(stream, page.last))
         after = page.last
     return after
 

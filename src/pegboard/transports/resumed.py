@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from pegboard.protocol import sse
 from pegboard.sessions.streams import Streams
 from pegboard.transports.channels import STREAM
 from pegboard.transports.door import Headers, Sink
 from pegboard.transports.legacy_exchange import RETRY_MS
+
+_LAST_WORDS_SECONDS: Final = 0.5
 
 
 class Resumed:
@@ -19,6 +22,7 @@ class Resumed:
         self._headers = headers
         self._task: asyncio.Task[object] | None = None
         self._gone = False
+        self._last = ""
         self._retry_ms: int | None = None
         self.streaming = True
         self.closing = False
@@ -27,6 +31,7 @@ class Resumed:
     async def run(self, streams: Streams, last: str) -> None:
         """Send what the client has not seen, until the stream ends or the connection does."""
         self._task = asyncio.current_task()
+        self._last = last
         self._sink.on_gone(self._leave)
         self._sink.start(200, STREAM + self._headers)
         try:
@@ -34,8 +39,9 @@ class Resumed:
         except ConnectionError:
             self._gone = True
         except asyncio.CancelledError:
-            # By the client's leave, by another connection, or by our end: in each case this is all there is to end.
-            pass
+            # The client has left, another connection carries the stream, or we end. It is this connection's end alone.
+            if self.closing and not self._gone:
+                await self._last_words(streams)
         self._task = None
         if not self._gone:
             if self.closing or self._retry_ms is not None:
@@ -43,19 +49,32 @@ class Resumed:
             self._sink.end()
 
     def keep_alive(self) -> None:
+        """Show a waiting client, and the proxies between, that the stream lives."""
         if self._task is not None and not self._gone:
             self._sink.write(sse.KEEP_ALIVE)
 
     def let_go(self, retry_ms: int | None) -> None:
+        """The stream goes on elsewhere, or later."""
         self._retry_ms = retry_ms
         if self._task is not None:
             self._task.cancel()
+
+    async def _last_words(self, streams: Streams) -> None:
+        """The call is cancelled with us, and its answer is about to come."""
+        try:
+            async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                await streams.follow(self._last, self, self._write)
+        except (TimeoutError, asyncio.CancelledError):
+            pass
+        except ConnectionError:
+            self._gone = True
 
     def _leave(self) -> None:
         self._gone = True
         if self._task is not None:
             self._task.cancel()
 
-    async def _write(self, event: bytes) -> None:
+    async def _write(self, event: bytes, event_id: str) -> None:
+        self._last = event_id
         if not self._sink.write(event):
             await self._sink.drain()
