@@ -19,15 +19,20 @@ JSON = st.recursive(
 )
 
 
-@given(JSON)
-def test_a_sealed_value_opens_as_it_was(value: object) -> None:
-    seal = Seal("cursor", [KEY])
+SECRET = pytest.mark.parametrize("secret", [False, True], ids=["signed", "secret"])
+
+
+@SECRET
+@given(value=JSON)
+def test_a_sealed_value_opens_as_it_was(value: object, secret: bool) -> None:
+    seal = Seal("cursor", [KEY], secret=secret)
     assert seal.open(seal.close(value), now=0) == value
 
 
-@given(st.integers(0, 200), st.integers(1, 255))
-def test_a_changed_byte_is_noticed(place: int, change: int) -> None:
-    seal = Seal("cursor", [KEY])
+@SECRET
+@given(place=st.integers(0, 200), change=st.integers(1, 255))
+def test_a_changed_byte_is_noticed(place: int, change: int, secret: bool) -> None:
+    seal = Seal("cursor", [KEY], secret=secret)
     text = seal.close({"offset": 100})
     raw = bytearray(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     raw[place % len(raw)] ^= change
@@ -35,15 +40,37 @@ def test_a_changed_byte_is_noticed(place: int, change: int) -> None:
         seal.open(base64.urlsafe_b64encode(raw).rstrip(b"=").decode(), now=0)
 
 
-@given(st.text(max_size=80))
-def test_text_that_we_never_made_is_refused(text: str) -> None:
+@SECRET
+@given(text=st.text(max_size=80))
+def test_text_that_we_never_made_is_refused(text: str, secret: bool) -> None:
     with pytest.raises(InvalidParams):
-        Seal("cursor", [KEY]).open(text, now=0)
+        Seal("cursor", [KEY], secret=secret).open(text, now=0)
 
 
-def test_a_value_sealed_for_one_purpose_does_not_open_for_another() -> None:
+@SECRET
+def test_a_value_sealed_for_one_purpose_does_not_open_for_another(secret: bool) -> None:
     with pytest.raises(InvalidParams, match="Invalid state"):
-        Seal("state", [KEY]).open(Seal("cursor", [KEY]).close(1), now=0)
+        Seal("state", [KEY], secret=secret).open(Seal("cursor", [KEY], secret=secret).close(1), now=0)
+
+
+def test_a_secret_value_cannot_be_read_by_its_carrier() -> None:
+    word = "a word to find"
+    for secret in (False, True):
+        text = Seal("state", [KEY], secret=secret).close({"word": word})
+        assert (word.encode() in base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))) is not secret
+
+
+def test_without_the_library_a_secret_value_is_signed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pegboard.seal.find_spec", lambda name: None)
+    seal = Seal("state", [KEY], secret=True)
+    assert seal.open(seal.close(1), now=0) == 1
+    with pytest.raises(InvalidParams):
+        Seal("state", [OTHER], secret=True).open(seal.close(1), now=0)
+
+
+def test_the_same_value_is_sealed_differently_each_time_where_it_is_secret() -> None:
+    seal = Seal("state", [KEY], secret=True)
+    assert seal.close(1) != seal.close(1)
 
 
 def test_a_value_opens_only_for_whom_it_was_given_to() -> None:
@@ -62,11 +89,12 @@ def test_a_value_opens_until_it_expires() -> None:
         seal.open(text, now=100.1)
 
 
-def test_an_older_key_of_the_ring_still_opens() -> None:
-    text = Seal("state", [OTHER]).close(1)
-    assert Seal("state", [KEY, OTHER]).open(text, now=0) == 1
+@SECRET
+def test_an_older_key_of_the_ring_still_opens(secret: bool) -> None:
+    text = Seal("state", [OTHER], secret=secret).close(1)
+    assert Seal("state", [KEY, OTHER], secret=secret).open(text, now=0) == 1
     with pytest.raises(InvalidParams):
-        Seal("state", [KEY]).open(text, now=0)
+        Seal("state", [KEY], secret=secret).open(text, now=0)
 
 
 def test_a_short_key_is_refused() -> None:

@@ -109,7 +109,7 @@ class Board(Hanger):
         self._threads = Threads(self.limits.threads, self.limits.thread_queue)
         self._attached: list[Attachment] = []
         keys = read_keys(os.environ.get("PEGBOARD_SECRET"))
-        desk = Desk(tickets=Seal("requestState", keys), changes=self.changes)
+        desk = Desk(tickets=Seal("requestState", keys, secret=True), changes=self.changes)
         self._runner = Runner(self.services, self._threads, arguments, self.limits.result_bytes, desk)
         cursors = Seal("cursor", keys)
         self._reading = Reading(
@@ -357,7 +357,12 @@ class Board(Hanger):
         """
         guard = Guard(hosts=hosts, origins=origins)
         endpoint = HttpEndpoint(self.handler, self.info, limits=self.limits, guard=guard)
-        return AsgiApp(endpoint, self.limits, path=path, stop=self.stop)
+
+        async def stop() -> None:
+            endpoint.followers.end()
+            await self.stop()
+
+        return AsgiApp(endpoint, self.limits, path=path, stop=stop)
 
 
 def _several(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Seals what a client carries for us between requests, so that it comes back as it was, from whom it was given, in time.
 
-A sealed value is readable by its carrier and cannot be changed by it: its signature covers the value, what it is for,
-whom it was given to and until when. Keys form a ring: the first seals, all of them open.
+A sealed value cannot be changed by its carrier: the seal covers the value, what it is for, whom it was given to and
+until when. With the `auth` extra installed a secret one cannot be read by its carrier either. Keys form a ring: the first
+seals, all of them open.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +22,7 @@ from msgspec import Struct
 from pegboard.errors import InvalidParams, SetupError
 
 _TAG_BYTES = 16
+_NONCE_BYTES = 12
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -43,19 +47,76 @@ class _Sealed(Struct, array_like=True, frozen=True):
 _decode = msgspec.msgpack.Decoder(_Sealed).decode
 
 
-class Seal:
-    """Seals and opens values for one purpose, such as cursors."""
+class _Lock(Protocol):
+    """One way to make bytes that only who has the key can have made."""
 
-    def __init__(self, purpose: str, keys: Sequence[bytes]) -> None:
+    def close(self, body: bytes) -> bytes: ...
+
+    def open(self, raw: bytes) -> bytes | None:
+        """The body again; None where it is not ours."""
+
+
+class _Signature:
+    """Readable by whoever carries it."""
+
+    def __init__(self, purpose: bytes, key: bytes) -> None:
+        self._purpose = purpose
+        self._key = key
+
+    def close(self, body: bytes) -> bytes:
+        return self._tag(body) + body
+
+    def open(self, raw: bytes) -> bytes | None:
+        tag, body = raw[:_TAG_BYTES], raw[_TAG_BYTES:]
+        return body if hmac.compare_digest(tag, self._tag(body)) else None
+
+    def _tag(self, body: bytes) -> bytes:
+        return hmac.digest(self._key, self._purpose + b"\0" + body, "sha256")[:_TAG_BYTES]
+
+
+class _Cipher:
+    """Readable by nobody but us: AES-GCM, with the purpose under its seal too."""
+
+    def __init__(self, purpose: bytes, key: bytes) -> None:
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 — an extra, and heavy: for those who ask
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 — the same
+
+        self._purpose = purpose
+        # Never the key of the signatures itself: one key has one use.
+        self._aead = AESGCM(hmac.digest(key, b"encrypt " + purpose, "sha256"))
+        self._invalid = InvalidTag
+
+    def close(self, body: bytes) -> bytes:
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return nonce + self._aead.encrypt(nonce, body, self._purpose)
+
+    def open(self, raw: bytes) -> bytes | None:
+        if len(raw) < _NONCE_BYTES + _TAG_BYTES:
+            return None
+        try:
+            return self._aead.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], self._purpose)
+        except self._invalid:
+            return None
+
+
+class Seal:
+    """Seals and opens values for one purpose, such as cursors; a `secret` one hides them where it can.
+
+    To hide them takes the library that the `auth` extra brings, which is loaded with the first value.
+    """
+
+    def __init__(self, purpose: str, keys: Sequence[bytes], *, secret: bool = False) -> None:
         if not keys or any(len(key) < 16 for key in keys):
             raise ValueError("a seal needs at least one key of 16 bytes or more")
         self._purpose = purpose.encode()
         self._keys = tuple(keys)
+        self._secret = secret
+        self._made: tuple[_Lock, ...] | None = None
 
     def close(self, value: object, *, bearer: str = "", expires: float = 0.0) -> str:
         """The value as text that only we can have made; `expires` is a point in time, 0 for never."""
         body = _encode(_Sealed(msgspec.Raw(_encode(value)), bearer, expires))
-        return base64.urlsafe_b64encode(self._tag(self._keys[0], body) + body).rstrip(b"=").decode("ascii")
+        return base64.urlsafe_b64encode(self._locks()[0].close(body)).rstrip(b"=").decode("ascii")
 
     def open(self, text: str, *, now: float, bearer: str = "") -> object:
         """The value again; InvalidParams if it is not ours, not this bearer's, for something else, or too old."""
@@ -63,8 +124,9 @@ class Seal:
             raw = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
             raise self._refused("cannot be read") from None
-        tag, body = raw[:_TAG_BYTES], raw[_TAG_BYTES:]
-        if not any(hmac.compare_digest(tag, self._tag(key, body)) for key in self._keys):
+        opened = (lock.open(raw) for lock in self._locks())
+        body = next((body for body in opened if body is not None), None)
+        if body is None:
             raise self._refused("was not made by this server, or was changed")
         sealed = _decode(body)
         if sealed.bearer != bearer:
@@ -74,8 +136,16 @@ class Seal:
         value: object = msgspec.msgpack.decode(sealed.value)
         return value
 
-    def _tag(self, key: bytes, body: bytes) -> bytes:
-        return hmac.digest(key, self._purpose + b"\0" + body, "sha256")[:_TAG_BYTES]
+    def _locks(self) -> tuple[_Lock, ...]:
+        """One for each key, the newest first, of the best kind there is."""
+        if self._made is None:
+            kind: type[_Cipher | _Signature] = _Cipher if self._secret and _can_encrypt() else _Signature
+            self._made = tuple(kind(self._purpose, key) for key in self._keys)
+        return self._made
 
     def _refused(self, why: str) -> InvalidParams:
         return InvalidParams(f"Invalid {self._purpose.decode()}: it {why}")
+
+
+def _can_encrypt() -> bool:
+    return find_spec("cryptography") is not None

@@ -11,7 +11,7 @@ from pegboard.seal import Seal
 
 
 def _own_seal() -> Seal:
-    return Seal("requestState", [secrets.token_bytes(32)])
+    return Seal("requestState", [secrets.token_bytes(32)], secret=True)
 
 
 class Desk(Struct, frozen=True, kw_only=True):
