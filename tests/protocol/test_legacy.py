@@ -173,3 +173,12 @@ def test_progress_has_a_message_since_the_revision_that_brought_it(version: str)
 )
 def test_an_error_is_an_answer_and_never_the_404_that_ends_a_session(refusal: Refusal, status: int) -> None:
     assert Legacy("2025-11-25", INFO).status(refusal) == status
+
+
+def test_sessions_that_begin_with_the_same_words_share_what_was_made_of_them() -> None:
+    params = json.dumps({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a"}}).encode()
+    first, second = read_handshake(params), read_handshake(bytes(bytearray(params)))
+    assert first is second
+    long = params.replace(b'"a"', b'"' + b"a" * 5000 + b'"')
+    assert read_handshake(long) == read_handshake(long)
+    assert read_handshake(long) is not read_handshake(long)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
@@ -14,6 +15,7 @@ from pegboard.protocol.content import blocks_for
 from pegboard.protocol.versions import FIELDS, LEGACY, NEWEST_LEGACY, NOTICES, POLLING, knows, trim
 
 _encode = msgspec.json.Encoder().encode
+_REMEMBERED_BYTES = 2048
 
 
 class _InitializeParams(Struct):
@@ -31,7 +33,19 @@ class Handshake(Struct, frozen=True):
 
 
 def read_handshake(params: bytes) -> Handshake:
-    """Agree on a revision: the client's if we speak it, else our newest with a handshake."""
+    """Agree on a revision: the client's if we speak it, else our newest with a handshake.
+
+    Most sessions begin with the same words, and share what was made of them.
+    """
+    return _remember(params) if len(params) <= _REMEMBERED_BYTES else _read(params)
+
+
+@lru_cache(maxsize=256)
+def _remember(params: bytes) -> Handshake:
+    return _read(params)
+
+
+def _read(params: bytes) -> Handshake:
     try:
         sent = msgspec.json.decode(params or b"{}", type=_InitializeParams)
     except msgspec.MsgspecError:
