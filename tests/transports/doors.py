@@ -129,6 +129,7 @@ class Visit:
 
     async def response(self) -> Response:
         answer = self._answer if self._task is None else await self._task
+        await self.settled()
         if answer is not None:
             assert not self.sink.started.is_set(), "answered twice"
             self.sink.ended = True

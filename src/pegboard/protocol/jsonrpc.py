@@ -40,7 +40,7 @@ class Message(Struct, gc=False):
     error: Raw = NOTHING
 
 
-_decode = msgspec.json.Decoder(Message).decode
+decode_message = msgspec.json.Decoder(Message).decode
 _decode_batch = msgspec.json.Decoder(list[Raw]).decode
 _encode = msgspec.json.Encoder().encode
 decode_json = msgspec.json.Decoder().decode
@@ -50,7 +50,7 @@ def read(body: bytes, limits: Limits) -> Message:
     """Decode one message; what is wrong is raised as the Refusal to answer with, holding the id if it could be read."""
     check_text(body, limits)
     try:
-        message = _decode(body)
+        message = decode_message(body)
     except (msgspec.ValidationError, UnicodeDecodeError):
         raise _explain(body) from None
     except (msgspec.DecodeError, RecursionError):

@@ -40,7 +40,7 @@ class Meta(Struct, gc=False):
 NO_PARAMS = Params()
 NO_META = Meta()
 
-_decode = msgspec.json.Decoder(Params).decode
+decode_params = msgspec.json.Decoder(Params).decode
 _decode_meta = msgspec.json.Decoder(Meta).decode
 
 
@@ -51,7 +51,7 @@ def read_params(body: bytes, message: Message) -> Params:
         params = NO_PARAMS
     else:
         try:
-            params = _decode(message.params)
+            params = decode_params(message.params)
         except msgspec.MsgspecError:
             raise _wrong_member(bytes(message.params)) from None
         if params.name is not UNSET:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
-from pegboard.call import Call, Handler
 from pegboard.errors import Busy
 from pegboard.limits import Limits
-from pegboard.transports.channels import Admitted, Lasting, conduct, shutting_down
+from pegboard.transports.channels import Lasting, shutting_down
 from pegboard.transports.turns import start
 
 T = TypeVar("T")
@@ -50,12 +49,13 @@ class Calls:
         if len(self.running) >= self._limits.calls:
             raise Busy(f"{self._limits.calls} calls are already under way; try again later", retry_after=1)
 
-    def run(self, handler: Handler, call: Call, exchange: Admitted[T]) -> T | asyncio.Task[T | None] | None:
-        """Walk a call, if there is room for one more; its end, or the task that it goes on in, and then it is under way."""
+    def run(self, exchange: Lasting, walk: Coroutine[Any, Any, T]) -> T | asyncio.Task[T]:
+        """Walk a call, if there is room for one more: its end, or the task that it goes on in, and then it is under way."""
         if self.draining or len(self.running) >= self._limits.calls:
+            walk.close()
             self.check_room()
         loop = asyncio.get_running_loop()
-        task = start(conduct(handler, call, exchange), loop=loop)
+        task = start(walk, loop=loop)
         if task.done():
             return task.result()
         loop = self._given_loop or loop

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import UNSET
 
-from pegboard.call import Handler, Json
+from pegboard.call import Call, Handler, Json
 from pegboard.errors import HeaderMismatch, InvalidRequest, Refusal, UnsupportedVersion
 from pegboard.limits import Limits
 from pegboard.protocol import headers as mcp
@@ -23,7 +23,7 @@ from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.versions import MODERN, SUPPORTED
 from pegboard.sessions.session import Sessions
 from pegboard.transports.calls import Calls
-from pegboard.transports.channels import HttpExchange
+from pegboard.transports.channels import HttpExchange, conduct
 from pegboard.transports.door import Answer, Head, Served, Sink
 from pegboard.transports.followers import Followers
 from pegboard.transports.following import LISTEN, HttpListen
@@ -32,6 +32,7 @@ from pegboard.transports.incoming import ModernCallers, check_method, is_modern,
 from pegboard.transports.legacy_http import LegacyHttp
 from pegboard.transports.posts import Post, read_post
 from pegboard.transports.refusals import not_allowed, refused, said
+from pegboard.transports.shortcut import CALL, PlainCall, Shortcut
 
 
 class HttpEndpoint:
@@ -58,6 +59,7 @@ class HttpEndpoint:
         self.followers = Followers(limits.followers, self._calls)
         self._legacy = LegacyHttp(handler, info, limits, self.sessions, self._calls, self.followers)
         self._callers = ModernCallers("http")
+        self._shortcut = Shortcut(limits, self._callers)
         self._paths: dict[bytes, Callable[[Head, bytes, Sink], Served]] = {
             **{(prefix + path).encode(): self._mcp for path in paths},
             (prefix + "/health").encode(): self._health,
@@ -67,8 +69,9 @@ class HttpEndpoint:
 
     def accept(self, head: Head, body: bytes, sink: Sink) -> Served:
         """Route a request by its path; one whose head is known goes straight to its message."""
-        if head.verdict is not None:
-            return self._post(head.verdict, head, body, sink)
+        post: Post | None = head.verdict
+        if post is not None:
+            return self._call(post, head, body, sink) if post.plain else self._post(post, head, body, sink)
         route = self._paths.get(head.path)
         if route is None:
             return said(404, f"Nothing is served at this path; the MCP endpoint is {self._where}")
@@ -91,8 +94,8 @@ class HttpEndpoint:
         try:
             match head.method:
                 case b"POST":
-                    head.verdict = read_post(head.headers, allowed)
-                    return self._post(head.verdict, head, body, sink)
+                    post = head.verdict = read_post(head.headers, allowed)
+                    return self._call(post, head, body, sink) if post.plain else self._post(post, head, body, sink)
                 case b"GET":
                     return self._legacy.get(head, sink, allowed)
                 case b"DELETE":
@@ -104,6 +107,38 @@ class HttpEndpoint:
         return not_allowed(b"GET, POST, DELETE, OPTIONS", allowed)
 
     # -- POST ------------------------------------------------------------------------------------------------------
+
+    def _call(self, post: Post, head: Head, body: bytes, sink: Sink) -> Served:
+        """What is most likely a plain call."""
+        plain: PlainCall | None = None
+        try:
+            plain = self._shortcut.read(body)
+            if plain is None:
+                return self._post(post, head, body, sink)
+            caller = plain.caller
+            if not post.stateless and caller is None:
+                return self._legacy.call(post, plain, sink)
+            if not post.stateless or caller is None or plain.name != post.about:
+                return self._post(post, head, body, sink)
+            exchange = HttpExchange(sink, self._modern, plain.id, post.extra, post.accepts)
+            call = Call(
+                method=CALL,
+                caller=caller,
+                channel=exchange,
+                id=plain.id,
+                name=plain.name,
+                raw=plain.arguments,
+                params=plain.params,
+                headers=head.headers,
+            )
+            served = self._calls.run(exchange, conduct(self._handler, call, exchange))
+        except Refusal as refusal:
+            if plain is not None:
+                refusal.request_id = plain.id
+            return refused(refusal, post.extra)
+        if isinstance(served, asyncio.Task):
+            sink.on_gone(served.cancel)
+        return served
 
     def _post(self, post: Post, head: Head, body: bytes, sink: Sink) -> Served:
         message: Message | None = None
@@ -144,7 +179,7 @@ class HttpEndpoint:
         else:
             return said(406, f"{method} is answered by a stream: Accept must allow text/event-stream", post.extra)
         call = make_call(method, request_id, about, message, params, caller, exchange, token, head.headers)
-        served = self._calls.run(self._handler, call, exchange)
+        served = self._calls.run(exchange, conduct(self._handler, call, exchange))
         # Cancellation: "Closing the SSE response stream MUST be treated by the server as cancellation". Who listens has
         # come to its answer, the stream, and is told by it.
         if isinstance(served, asyncio.Task) and not listens:

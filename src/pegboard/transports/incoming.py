@@ -34,14 +34,15 @@ class ModernCallers:
 
     def __init__(self, transport: str) -> None:
         self._transport = transport
-        self._known: dict[bytes, Caller] = {}
+        # With each, how many quotation marks it takes as a member of the params.
+        self.known: dict[bytes, tuple[Caller, int]] = {}
 
     def read(self, params: Params, header: str | None) -> tuple[Caller, ProgressToken | None]:
         """The sender and its progress token; `header` is the version that the transport itself states, if any."""
         meta = bytes(params.meta)
-        known = self._known.get(meta)
+        known = self.known.get(meta)
         if known is not None and (header is None or header == MODERN):
-            return known, None
+            return known[0], None
         if not meta and header is not None and header != MODERN:
             raise UnsupportedVersion(header, SUPPORTED)
         envelope = read_envelope(meta)
@@ -55,9 +56,9 @@ class ModernCallers:
         )
         # A token is a request's own: such a `_meta` does not come again.
         if envelope.token is None and len(meta) <= _REMEMBERED_BYTES:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[meta] = caller
+            if len(self.known) >= _REMEMBERED:
+                self.known.clear()
+            self.known[meta] = caller, 2 + meta.count(jsonrpc.QUOTE)
         return caller, envelope.token
 
 

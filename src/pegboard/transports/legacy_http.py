@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping
+from typing import Final
 
 from msgspec import UNSET
 
@@ -21,17 +21,17 @@ from pegboard.protocol.versions import BATCHES, LEGACY, MODERN, SUPPORTED, UNASK
 from pegboard.sessions.session import Session, Sessions
 from pegboard.transports.calls import Calls
 from pegboard.transports.channels import Batched, conduct, stream
-from pegboard.transports.door import Answer, Head, Headers, Sink
+from pegboard.transports.door import Answer, Head, Headers, Served, Sink
 from pegboard.transports.followers import Followers
 from pegboard.transports.following import follow_lists, follow_session
 from pegboard.transports.incoming import cancelled_id, check_method, make_call, read_token, subject
 from pegboard.transports.legacy_exchange import LegacyExchange
 from pegboard.transports.media import Accepts, read_accept
+from pegboard.transports.posts import Post
 from pegboard.transports.refusals import not_allowed, refused, said
 from pegboard.transports.resumed import Resumed
+from pegboard.transports.shortcut import CALL, PlainCall
 from pegboard.transports.wishes import AT_ONCE, SUBSCRIBE, read_uri, settle_at_once, subscribing
-
-Served: TypeAlias = Answer | Coroutine[Any, Any, Answer | None]
 
 _LAST_EVENT: Final = b"last-event-id"
 
@@ -73,13 +73,33 @@ class LegacyHttp:
             _check_request(session, method, request_id)
             if method in AT_ONCE:
                 settle_at_once(session, method, message, params)
-                return _say_nothing(exchange)
+                return exchange.answer(b"{}")
             call = _legacy_call(session, message, method, request_id, params, exchange)
-            self._calls.admit(exchange)
+            return self._run(call, request_id, exchange, sink, session)
         except Refusal as refusal:
-            return _say(exchange, refusal)
-        session.calls[request_id] = None
-        return self._run(call, request_id, exchange, sink, session)
+            return exchange.refuse(refusal)
+
+    def call(self, post: Post, plain: PlainCall, sink: Sink) -> Served:
+        """As `post`, for a call of a tool that is read already."""
+        session, request_id = self._sessions.find(post.session, ""), plain.id
+        caller = session.caller
+        tongue = self._tongues[caller.version]
+        exchange = LegacyExchange(sink, tongue, request_id, post.within, post.accepts, session, self._limits)
+        call = Call(
+            method=CALL,
+            caller=caller,
+            channel=exchange,
+            id=request_id,
+            name=plain.name,
+            raw=plain.arguments,
+            params=plain.params,
+        )
+        try:
+            if request_id in session.calls:
+                raise _in_flight(request_id)
+            return self._run(call, request_id, exchange, sink, session)
+        except Refusal as refusal:
+            return exchange.refuse(refusal)
 
     def _initialize(
         self, message: Message, request_id: RequestId, sink: Sink, extra: Headers, accepts: Accepts
@@ -99,27 +119,24 @@ class LegacyHttp:
         tongue = self._tongues[handshake.version]
         headers = (*extra, session.header)
         exchange = LegacyExchange(sink, tongue, request_id, headers, accepts, session, self._limits)
-        self._calls.admit(exchange)
         call = Call(method="server/discover", caller=session.caller, channel=exchange, id=request_id)
         return self._run(call, request_id, exchange, sink, session)
 
     def _run(
         self, call: Call, request_id: RequestId, exchange: LegacyExchange, sink: Sink, session: Session
-    ) -> Coroutine[Any, Any, Answer | None]:
-        # "Disconnection … SHOULD NOT be interpreted as the client cancelling its request" (2025-11-25, Sending 6)
-        sink.on_gone(exchange.leave)
-        return self._conduct(call, request_id, exchange, session)
+    ) -> Answer | asyncio.Task[Answer | None] | None:
+        """Walk a call; while it waits its session can cancel it."""
+        served = self._calls.run(exchange, self._conduct(call, exchange, session))
+        if isinstance(served, asyncio.Task):
+            session.calls[request_id] = served
+            served.add_done_callback(lambda _: session.calls.pop(request_id))
+            # "Disconnection … SHOULD NOT be interpreted as the client cancelling its request" (2025-11-25, Sending 6)
+            sink.on_gone(exchange.leave)
+        return served
 
-    async def _conduct(
-        self, call: Call, request_id: RequestId, exchange: LegacyExchange, session: Session
-    ) -> Answer | None:
-        """Walk a call that its session can cancel."""
-        session.calls[request_id] = self._running[exchange] = asyncio.current_task()
-        try:
-            answer = await conduct(self._handler_of(call, session), call, exchange)
-            return await exchange.settle() if answer is None else answer
-        finally:
-            del self._running[exchange], session.calls[request_id]
+    async def _conduct(self, call: Call, exchange: LegacyExchange, session: Session) -> Answer | None:
+        answer = await conduct(self._handler_of(call, session), call, exchange)
+        return await exchange.settle() if answer is None else answer
 
     def _handler_of(self, call: Call, session: Session) -> Handler:
         return subscribing(self._handler, session, self._limits) if call.method == SUBSCRIBE else self._handler
@@ -237,14 +254,6 @@ class LegacyHttp:
         return version
 
 
-async def _say_nothing(exchange: LegacyExchange) -> Answer | None:
-    return exchange.answer(b"{}")
-
-
-async def _say(exchange: LegacyExchange, refusal: Refusal) -> Answer | None:
-    return exchange.refuse(refusal)
-
-
 def _legacy_call(
     session: Session,
     message: Message,
@@ -271,4 +280,8 @@ def _check_request(session: Session, method: str, request_id: RequestId) -> None
         raise InvalidRequest("initialize comes first and once; it cannot be part of a batch")
     check_method(method, session.caller.version)
     if request_id in session.calls:
-        raise IdInFlight(f"The id {request_id!r} is already in flight in this session: use another one")
+        raise _in_flight(request_id)
+
+
+def _in_flight(request_id: RequestId) -> IdInFlight:
+    return IdInFlight(f"The id {request_id!r} is already in flight in this session: use another one")

@@ -8,9 +8,10 @@ from msgspec import Struct
 
 from pegboard.errors import InvalidRequest
 from pegboard.protocol import headers as mcp
-from pegboard.protocol.versions import LEGACY
+from pegboard.protocol.versions import LEGACY, MODERN
 from pegboard.transports.door import Headers
 from pegboard.transports.media import Accepts, check_content_type, read_accept
+from pegboard.transports.shortcut import CALL
 
 
 class NotAcceptable(InvalidRequest):
@@ -20,16 +21,20 @@ class NotAcceptable(InvalidRequest):
 class Post(Struct, frozen=True):
     """A head that may bring a message: what every answer to it carries, and what it says of the message.
 
-    `stateless` is a version header that is no legacy revision. `method` and `about` mirror the body; None where they
-    are missing or not written plainly, and have to be compared with care.
+    `stateless` is a version header that is no legacy revision, `plain` whether the message may be a plain call.
+    `method` and `about` mirror the body; None where they are missing or not written plainly, and have to be compared
+    with care. `within` is what the answers in the session carry.
     """
 
     extra: Headers
     accepts: Accepts
     version: str | None
     stateless: bool
+    plain: bool
     method: str | None
     about: str | None
+    session: str
+    within: Headers
 
 
 def read_post(headers: Mapping[bytes, bytes], extra: Headers) -> Post:
@@ -42,11 +47,17 @@ def read_post(headers: Mapping[bytes, bytes], extra: Headers) -> Post:
         raise NotAcceptable("Accept must allow application/json and text/event-stream")
     stated = headers.get(mcp.VERSION)
     version = None if stated is None else stated.decode("latin-1")
+    stateless = version is not None and version not in LEGACY
+    method = mcp.read_plain(headers.get(mcp.METHOD))
+    session = headers.get(mcp.SESSION, b"")
     return Post(
         extra=extra,
         accepts=accepts,
         version=version,
-        stateless=version is not None and version not in LEGACY,
-        method=mcp.read_plain(headers.get(mcp.METHOD)),
+        stateless=stateless,
+        plain=version == MODERN and method == CALL if stateless else bool(session),
+        method=method,
         about=mcp.read_plain(headers.get(mcp.NAME)),
+        session=session.decode("latin-1"),
+        within=(*extra, (mcp.SESSION, session)),
     )
