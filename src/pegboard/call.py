@@ -277,7 +277,8 @@ class Changes(Protocol):
     def read(self, after: int) -> Sequence[tuple[int, Change]]:
         """The changes after that number, each kind and URI once, under the newest number it had.
 
-        Where what followed that number is not kept any more: one change of each list, and none is missed.
+        Where what followed that number is not kept any more: one change of each list, and an update of no URI, which
+        stands for all of them; so none is missed.
         """
 
     def watch(self, watcher: Callable[[], object]) -> Callable[[], None]:

@@ -265,6 +265,53 @@ async def test_a_slow_reader_takes_no_memory_and_hears_of_the_newest_once_it_rea
         await until(lambda: len(endpoint.followers) == 0)
 
 
+class AsgiServer:
+    """What an ASGI server does for one request: hands in the body, takes what is sent, tells of the client's leave."""
+
+    def __init__(self) -> None:
+        self.sent = bytearray()
+        self.ended = False
+        self.gone = asyncio.Event()
+        self._asked = False
+
+    async def receive(self) -> dict[str, Any]:
+        if self._asked:
+            await self.gone.wait()
+            return {"type": "http.disconnect"}
+        self._asked = True
+        params = {"notifications": {"toolsListChanged": True}, "_meta": envelope()}
+        return {"type": "http.request", "body": request(LISTEN, params, 7)}
+
+    async def send(self, event: Any) -> None:
+        self.sent += event.get("body", b"")
+        self.ended = event["type"] == "http.response.body" and not event.get("more_body", False)
+
+    def scope(self) -> dict[str, Any]:
+        fields = {"host": "127.0.0.1", "content-type": "application/json", "accept": "*/*", **mirror(LISTEN)}
+        headers = [(name.encode(), str(value).encode()) for name, value in fields.items()]
+        return {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": headers}
+
+
+@pytest.mark.parametrize("end", ["the client leaves", "the server stops"])
+async def test_a_listen_behind_an_asgi_server_hears_until_either_side_ends_it(end: str) -> None:
+    board = make_board()
+    app, server = board.asgi(), AsgiServer()
+    task = asyncio.ensure_future(app(server.scope(), server.receive, server.send))
+    await until(lambda: ACKNOWLEDGED.encode() in server.sent)
+    board.tool("two")(lambda: 2)
+    await until(lambda: TOOLS.encode() in server.sent)
+    if end == "the client leaves":
+        server.gone.set()
+    else:
+        events: asyncio.Queue[Any] = asyncio.Queue()
+        events.put_nowait({"type": "lifespan.shutdown"})
+        await app({"type": "lifespan"}, events.get, AsgiServer().send)
+        await until(lambda: server.ended)
+        assert b'"id":7,"result"' in server.sent
+    await task
+    assert board.changes._watches == ()
+
+
 @pytest.mark.parametrize("command", [PEGBOARD, PLAIN_PEGBOARD], ids=["uvloop", "asyncio"])
 def test_a_server_that_stops_ends_its_listens_with_a_result(command: tuple[str, ...]) -> None:
     with HttpChild(target=CHANGING, command=command) as child:

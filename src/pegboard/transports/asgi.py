@@ -62,9 +62,11 @@ class AsgiApp:
         courier = Courier(self._limits, head.method == b"HEAD")
         try:
             outcome = self._endpoint.accept(head, body, courier)
-            if outcome is None or isinstance(outcome, Answer):
+            if isinstance(outcome, Answer):
                 answer: Answer | None = outcome
             else:
+                if outcome is None:
+                    outcome = stream_on()
                 task = outcome if isinstance(outcome, asyncio.Task) else start(outcome, loop=asyncio.get_running_loop())
                 whole = task.done() and not courier.started and not task.cancelled()
                 answer = task.result() if whole else await accompany(task, courier, receive, send)
@@ -197,6 +199,10 @@ async def send_answer(send: Send, head: Head, answer: Answer) -> None:
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body if head.method != b"HEAD" else b""})
+
+
+async def stream_on() -> None:
+    """What is left to do for a call that has ended: its stream is still to be carried, and may even be open."""
 
 
 async def accompany(task: asyncio.Task[Answer | None], courier: Courier, receive: Receive, send: Send) -> Answer | None:

@@ -246,13 +246,13 @@ class Followers:
 
     def admit(self, follower: Follower) -> None:
         """Let one more in, if there is room; who is let in must begin, or leave."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._move(loop)
         if self._ended:
             raise shutting_down()
         if len(self._live) >= self._limit:
             raise Busy(f"{self._limit} clients already follow the changes; try again later", retry_after=30)
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._move(loop)
         if self._keeper is not None:
             self._keeper.follow(follower)
         self._live[follower] = None
@@ -351,7 +351,7 @@ class Followers:
         self._rest()
         self._live.clear()
         self._lagging.clear()
-        self._loop, self._round, self._again = loop, None, False
+        self._loop, self._round, self._again, self._ended = loop, None, False, False
 
     def _rest(self) -> None:
         for end in self._watched.values():
