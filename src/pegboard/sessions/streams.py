@@ -18,7 +18,7 @@ from typing import Final, Protocol, TypeAlias
 from msgspec import Struct
 
 from pegboard.protocol import jsonrpc, sse
-from pegboard.stores.store import LogName, Logs, Page
+from pegboard.stores.store import Entry, LogName, Logs, Page
 
 _log = logging.getLogger("pegboard.sessions")
 
@@ -56,23 +56,45 @@ class Holder(Protocol):
 
 
 class Stream:
-    """One stream as its call writes it."""
+    """One stream as its call writes it; one append at a time.
 
-    __slots__ = ("_last", "_log", "_logs", "id")
+    Who writes may be interrupted, and then does not know whether its entry is in the log: it looks before the next.
+    """
+
+    __slots__ = ("_last", "_log", "_logs", "_unsure", "id")
 
     def __init__(self, logs: Logs, session: str, stream: str) -> None:
         self._logs = logs
         self._log: LogName = session, stream
         self._last = 0
+        self._unsure = False
         self.id = stream
 
     async def append(self, data: bytes, *, keep: bool = False, end: bool = False) -> int:
-        """Put the next event into the log, its number; 0 where the log is over. One append at a time."""
-        seq = self._last + 1
-        if not await self._logs.append(self._log, seq, data, keep=keep, end=end):
+        """Put the next event into the log, its number; 0 where the log is over."""
+        looked, self._unsure = self._unsure, True
+        if looked:
+            await self._look()
+        stored = await self._logs.append(self._log, self._last + 1, data, keep=keep, end=end)
+        if looked and not stored:
+            # What was interrupted has come in only now.
+            await self._look()
+            stored = await self._logs.append(self._log, self._last + 1, data, keep=keep, end=end)
+        self._unsure = False
+        if not stored:
             return 0
-        self._last = seq
-        return seq
+        self._last += 1
+        return self._last
+
+    async def read(self, after: int) -> tuple[Entry, ...]:
+        """What is in the log behind that number."""
+        page = await self._logs.read(self._log, after, _PAGE)
+        return () if page is None else page.entries
+
+    async def _look(self) -> None:
+        page = await self._logs.read(self._log, self._last, 1)
+        if page is not None:
+            self._last = page.last
 
     async def release(self, seq: int) -> None:
         """An event that was to be kept may go."""

@@ -22,6 +22,7 @@ from pegboard.protocol.modern import Modern
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.versions import MODERN, SUPPORTED
 from pegboard.sessions.session import Sessions
+from pegboard.stores.store import Store
 from pegboard.transports.calls import Calls
 from pegboard.transports.channels import HttpExchange, conduct
 from pegboard.transports.door import Answer, Head, Served, Sink
@@ -47,13 +48,14 @@ class HttpEndpoint:
         guard: Guard,
         paths: tuple[str, ...] = ("/mcp", "/mcp/"),
         prefix: str = "",
+        store: Store | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self._handler = handler
         self._limits = limits
         self._guard = guard
         self._modern = Modern(info)
-        self.sessions = Sessions(limits)
+        self.sessions = Sessions(limits, logs=None if store is None else store.logs)
         self._calls = Calls(limits, self.sessions.reap, loop)
         self.calls = self._calls.running
         self.followers = Followers(limits.followers, self._calls)

@@ -52,6 +52,7 @@ class LegacyExchange(Struct, eq=False):
     since: float = 0.0
     _done: bool = False
     _clogged: bool = False
+    _sent: int = 0
     _answer: Answer | None = None
     _stream: Stream | None = None
     # Made when the call first speaks.
@@ -156,8 +157,20 @@ class LegacyExchange(Struct, eq=False):
                 # Somebody has ended the stream, so nobody will ever see what this call does.
                 self._session.cancel(self._id)
             elif self._sink is not None:
-                self._clogged = not self._sink.write(sse.event(data, event_id(opened.id, seq)))
+                await self._send(opened, seq, data)
             return seq
+
+    async def _send(self, opened: Stream, seq: int, data: bytes) -> None:
+        """Write an event that is in the log, and what an interruption has kept from being written before it."""
+        missed = () if seq == self._sent + 1 else await opened.read(self._sent)
+        sink, self._sent = self._sink, seq
+        if sink is None:
+            return
+        for entry in missed:
+            if entry.seq < seq and entry.data:
+                sink.write(sse.event(entry.data, event_id(opened.id, entry.seq)))
+        if data:
+            self._clogged = not sink.write(sse.event(data, event_id(opened.id, seq)))
 
     async def _open(self, retry_ms: int) -> Stream | None:
         if not self._reachable:
@@ -230,24 +243,23 @@ class LegacyExchange(Struct, eq=False):
             stream, answer = self._stream, self._answer
             if stream is None:
                 return self._whole(answer)
-            event = await self._append_end(stream, b"" if answer is None else answer.body)
+            await self._send_end(stream, b"" if answer is None else answer.body)
             sink, self._sink = self._sink, None
             if sink is not None:
-                if event:
-                    sink.write(event)
                 sink.end()
             self._session.streams.release(stream.id, self)
             return None
 
-    async def _append_end(self, stream: Stream, body: bytes) -> bytes:
-        """The last event, once it is safe."""
+    async def _send_end(self, stream: Stream, body: bytes) -> None:
         try:
             seq = await stream.append(body, end=True)
+            if seq:
+                await self._send(stream, seq, body)
         except StoreDown:
             # Better an answer that cannot be come back for than none.
             _log.warning("the answer of a call could not be stored")
-            return sse.event(body) if body else b""
-        return sse.event(body, event_id(stream.id, seq)) if seq and body else b""
+            if body and self._sink is not None:
+                self._sink.write(sse.event(body))
 
     def _end(self, answer: Answer | None) -> Answer | None:
         self._done = True
