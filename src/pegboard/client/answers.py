@@ -31,7 +31,8 @@ OnSample: TypeAlias = Callable[[Mapping[str, Json]], str | Mapping[str, Json] | 
 class Answers(Struct, frozen=True, kw_only=True):
     """Whom a client asks; what nobody answers is not declared, and so not asked.
 
-    `elicit` returns the content of the form, or None where the user declines; `sample` returns text, or the whole
+    `elicit` returns the content of the form, or None where the user declines; a field it leaves out gets the default
+    that the form proposes; `sample` returns text, or the whole
     message; `roots` are the folders the client works in.
     """
 
@@ -55,7 +56,7 @@ class Answers(Struct, frozen=True, kw_only=True):
         params = question.params
         if question.method == "elicitation/create" and self.elicit is not None:
             asked = Elicitation(params.get("message", ""), params.get("requestedSchema") or {}, params.get("url"))
-            return _elicited(await _settled(self.elicit(asked)))
+            return _elicited(await _settled(self.elicit(asked)), asked)
         if question.method == "sampling/createMessage" and self.sample is not None:
             told = await _settled(self.sample(params))
             if isinstance(told, str):
@@ -66,16 +67,29 @@ class Answers(Struct, frozen=True, kw_only=True):
         raise MethodNotFound(f"This client does not answer {question.method[:80]!r}")
 
 
-def _elicited(told: Content) -> Json:
+def _elicited(told: Content, asked: Elicitation) -> Json:
     match told:
+        case Accepted() if asked.url is not None:
+            return {"action": "accept"}
         case Accepted():
-            return {"action": "accept", "content": as_plain(told.content)}
+            return {"action": "accept", "content": _with_defaults(as_plain(told.content), asked.schema)}
         case Declined() | None:
             return {"action": "decline"}
         case Cancelled():
             return {"action": "cancel"}
         case _:
-            return {"action": "accept", "content": told}
+            return {"action": "accept", "content": _with_defaults(told, asked.schema)}
+
+
+def _with_defaults(content: Json, schema: Mapping[str, Json]) -> Json:
+    """The content with what the form proposes where it says nothing."""
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping) or not isinstance(content, Mapping | None):
+        return content
+    proposed = {
+        name: part["default"] for name, part in properties.items() if isinstance(part, Mapping) and "default" in part
+    }
+    return {**proposed, **(content or {})}
 
 
 async def _settled(told: Any) -> Any:

@@ -1,0 +1,128 @@
+"""Where a server is: the parts of its URL, and the proxy on the way to it."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import os
+from collections.abc import Mapping
+from urllib.parse import unquote, urljoin, urlsplit
+
+from msgspec import Struct
+
+from pegboard.errors import SetupError
+
+_PORTS = {"http": 80, "https": 443}
+
+
+class Address(Struct, frozen=True):
+    """A URL that can be asked; `target` is its path and query."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        return self.scheme, self.host, self.port
+
+    @property
+    def secure(self) -> bool:
+        return self.scheme == "https"
+
+    @property
+    def authority(self) -> str:
+        """As the Host field has it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        if self.host == "localhost" or self.host.endswith(".localhost"):
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.target}"
+
+    def join(self, reference: str) -> Address:
+        """The address that a Location field or an endpoint event names, seen from here."""
+        return read_address(urljoin(str(self), reference))
+
+
+class Proxy(Struct, frozen=True):
+    """The way through somebody else: `credentials` is its Proxy-Authorization, empty where it wants none."""
+
+    host: str
+    port: int
+    credentials: str = ""
+
+
+def read_address(url: str) -> Address:
+    """The parts of a URL; SetupError where it is none."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+        if parts.scheme not in _PORTS or not host or not url.isascii() or not url.isprintable() or " " in url:
+            raise ValueError
+        # A name in another script is written as DNS has it; what no name can hold would end up in the Host field.
+        host.encode("idna")
+    except ValueError:
+        raise SetupError(f"{url!r} is not an address; write it like http://127.0.0.1:7332/mcp") from None
+    if parts.username is not None or parts.password is not None:
+        raise SetupError(f"{host}: credentials do not belong into an address, which is logged; send them as a header")
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Address(parts.scheme, host, port or _PORTS[parts.scheme], target)
+
+
+def find_proxy(address: Address, environment: Mapping[str, str] = os.environ) -> Proxy | None:
+    """The proxy that the environment names for an address; none for this machine itself.
+
+    `HTTP_PROXY` in capitals is not read: a web server sets it from a stranger's Proxy field.
+    """
+    names = ("https_proxy", "HTTPS_PROXY") if address.secure else ("http_proxy",)
+    url = next((environment[name] for name in names if environment.get(name)), "")
+    if (
+        not url
+        or address.is_loopback
+        or _is_exempt(address, environment.get("no_proxy") or environment.get("NO_PROXY", ""))
+    ):
+        return None
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        host, port = parts.hostname, parts.port
+        if parts.scheme != "http" or not host:
+            raise ValueError
+    except ValueError:
+        raise SetupError(
+            f"{names[0].upper()} names no proxy we can use; write it like http://proxy.example:3128"
+        ) from None
+    credentials = ""
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        credentials = "Basic " + base64.b64encode(pair.encode()).decode()
+    return Proxy(host, port or 80, credentials)
+
+
+def _is_exempt(address: Address, listed: str) -> bool:
+    for entry in listed.replace(" ", ",").split(","):
+        name, _, port = (
+            entry.lower().rpartition(":") if entry.rpartition(":")[2].isdecimal() else (entry.lower(), "", "")
+        )
+        if not name or (port and int(port) != address.port):
+            continue
+        bare = name.lstrip("*").lstrip(".")
+        if name == "*" or address.host == bare or address.host.endswith("." + bare) or _is_within(address.host, name):
+            return True
+    return False
+
+
+def _is_within(host: str, network: str) -> bool:
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False

@@ -1,0 +1,247 @@
+"""A server that we started ourselves: a process with its own group, which ends when we are done with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import shutil
+import signal
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from pegboard.client.incoming import shorten
+from pegboard.errors import LinkLost, ServerFault, Unreachable
+
+LINE_BYTES: Final = 16 * 1024 * 1024
+SAID_BYTES: Final = 64 * 1024
+SAID_LINES: Final = 1000
+WRITE_BYTES: Final = 1024 * 1024
+# Together no more than three seconds.
+EXIT_SECONDS: Final = 1.5
+TERM_SECONDS: Final = 1.0
+KILL_SECONDS: Final = 0.5
+
+# What a program needs of its surroundings to run at all; whatever else it may see is its user's to say.
+INHERITED: Final = (
+    "HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME",
+    "APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERPROFILE",
+)  # fmt: skip
+
+_ID: Final = re.compile(rb'"id"\s*:\s*([0-9]{1,15})\s*[,}]')
+
+_log = logging.getLogger("pegboard.client")
+
+
+def surroundings(more: Mapping[str, str] | None) -> dict[str, str]:
+    """The environment of a child: what every program needs, and what it was given."""
+    kept = {name: value for name, value in os.environ.items() if name in INHERITED or name.startswith("LC_")}
+    return {**kept, **(more or {})}
+
+
+class Child(asyncio.SubprocessProtocol):
+    """A pipe to a process: each line of its stdout is a message, its stderr is kept and logged."""
+
+    transport = "stdio"
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+    ) -> None:
+        self.name = " ".join(command)
+        self._command = list(command)
+        self._env = env
+        self._cwd = cwd
+        self._process: asyncio.SubprocessTransport | None = None
+        self._exited = asyncio.Event()
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+        self._rest: list[bytes] = []
+        self._held = 0
+        self._skipping = False
+        self._said: deque[str] = deque(maxlen=SAID_LINES)
+        self._said_size = 0
+        self._murmur = b""
+        self._closing = False
+        self._lost_soon: asyncio.TimerHandle | None = None
+        self._receive: Callable[[bytes], None] = lambda _: None
+        self._lost: Callable[[ServerFault], None] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.get_pid()
+
+    @property
+    def said(self) -> str:
+        """The end of what it wrote to stderr."""
+        return "\n".join(self._said)
+
+    async def open(self, receive: Callable[[bytes], None], lost: Callable[[ServerFault], None]) -> None:
+        self._receive, self._lost = receive, lost
+        env = surroundings(self._env)
+        program = shutil.which(self._command[0], path=env.get("PATH"))
+        if program is None and os.sep not in self._command[0]:
+            raise Unreachable(f"{self.name}: there is no program {self._command[0]!r} on the PATH")
+        try:
+            await asyncio.get_running_loop().subprocess_exec(
+                lambda: self,
+                program or self._command[0],
+                *self._command[1:],
+                env=env,
+                cwd=self._cwd,
+                start_new_session=True,
+            )
+        except OSError as error:
+            place = f" in {self._cwd}" if self._cwd is not None else ""
+            raise Unreachable(f"{self.name}: cannot be started{place}, {error.strerror or error}") from None
+
+    async def send(self, message: bytes) -> None:
+        self.send_now(message)
+        if not self._may_write.is_set():
+            await self._may_write.wait()
+
+    def send_now(self, message: bytes) -> None:
+        pipe = None if self._process is None else self._process.get_pipe_transport(0)
+        if pipe is None or pipe.is_closing():
+            return
+        pipe.write(message + b"\n")  # type: ignore[attr-defined]  # stdin is written to
+
+    async def close(self) -> None:
+        """stdin closed, then TERM, then KILL, to the whole group; it is gone when this returns."""
+        self._closing = True
+        if self._lost_soon is not None:
+            self._lost_soon.cancel()
+        process = self._process
+        if process is None:
+            return
+        stdin = process.get_pipe_transport(0)
+        if stdin is not None:
+            stdin.close()
+        try:
+            if not await self._ends_within(EXIT_SECONDS):
+                self._signal(signal.SIGTERM)
+                if not await self._ends_within(TERM_SECONDS):
+                    self._signal(signal.SIGKILL)
+                    await self._ends_within(KILL_SECONDS)
+        finally:
+            # Whatever it started and left behind goes with it.
+            self._signal(signal.SIGKILL)
+            process.close()
+            # The transports of its pipes say goodbye in the loop's next rounds.
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+    async def _ends_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._exited.wait()
+        return self._exited.is_set()
+
+    def _signal(self, number: int) -> None:
+        pid = self.pid
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, number)
+
+    # What the loop tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._process = transport  # type: ignore[assignment]  # that of a subprocess
+        stdin = self._process.get_pipe_transport(0)  # type: ignore[union-attr]  # it was set above
+        stdin.set_write_buffer_limits(WRITE_BYTES)  # type: ignore[union-attr]  # stdin is written to
+
+    def pause_writing(self) -> None:
+        self._may_write.clear()
+
+    def resume_writing(self) -> None:
+        self._may_write.set()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 1:
+            self._take(data)
+        else:
+            self._listen(data)
+
+    def pipe_connection_lost(self, fd: int, exception: Exception | None) -> None:
+        if fd == 1:
+            self._lose()
+        elif fd == 0:
+            self._may_write.set()
+
+    def process_exited(self) -> None:
+        self._exited.set()
+        if not self._closing:
+            # What it wrote last may still be on its way; but a grandchild can hold the pipe open for ever.
+            self._lost_soon = asyncio.get_running_loop().call_later(0.5, self._lose)
+
+    def _lose(self) -> None:
+        self._may_write.set()
+        lost, self._lost = self._lost, None
+        if lost is not None and not self._closing:
+            lost(LinkLost(f"{self.name}: {self._end()}{self._last_words()}"))
+
+    def _end(self) -> str:
+        code = None if self._process is None else self._process.get_returncode()
+        if code is None:
+            return "closed its stdout"
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                return f"was ended by {signal.Signals(-code).name}"
+        return f"ended with exit code {code}"
+
+    def _last_words(self) -> str:
+        words = " / ".join(list(self._said)[-3:])
+        return f", saying: {words[-500:]}" if words else ""
+
+    def _take(self, data: bytes) -> None:
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            if self._skipping:
+                self._skipping = False
+                continue
+            if self._rest:
+                self._rest.append(line)
+                line = b"".join(self._rest)  # noqa: PLW2901 — the line is what all its pieces make
+                self._rest.clear()
+                self._held = 0
+            if line.strip():
+                self._receive(line)
+        if not rest or self._skipping:
+            return
+        self._rest.append(rest)
+        self._held += len(rest)
+        if self._held > LINE_BYTES:
+            self._skip()
+
+    def _skip(self) -> None:
+        """A line that is too long is lost; whoever waits for it is told so."""
+        head = self._rest[0][:512]
+        self._rest.clear()
+        self._held = 0
+        self._skipping = True
+        _log.warning("%s: wrote a line of more than %d bytes: %s", self.name, LINE_BYTES, shorten(head))
+        found = _ID.search(head)
+        told = f'"error":{{"code":-32603,"message":"The answer is longer than {LINE_BYTES} bytes"}}}}'
+        self._receive(b'{"jsonrpc":"2.0",%b%b' % (b'"id":%b,' % found[1] if found else b"", told.encode()))
+
+    def _listen(self, data: bytes) -> None:
+        *lines, self._murmur = (self._murmur + data).split(b"\n")
+        if len(self._murmur) > 8192:
+            lines.append(self._murmur)
+            self._murmur = b""
+        for line in lines:
+            text = line.decode("utf-8", "replace").rstrip()[:8192]
+            if text:
+                _log.debug("%s: %s", self.name, text)
+                self._said.append(text)
+                self._said_size += len(text)
+        while self._said_size > SAID_BYTES and self._said:
+            self._said_size -= len(self._said.popleft())

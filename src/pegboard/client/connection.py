@@ -1,0 +1,284 @@
+"""One HTTP/1.1 connection to a server: one request at a time, its answer read as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from pegboard.errors import Garbled, LinkLost, ServerFault
+
+HEAD_BYTES: Final = 64 * 1024
+HEAD_LINES: Final = 200
+BUFFER: Final = 256 * 1024
+PIECE: Final = 1024 * 1024
+"""How much a compressed body is unpacked at a time."""
+
+_CODINGS: Final = {b"gzip": 47, b"x-gzip": 47, b"deflate": 47}
+
+
+class Response:
+    """An answer whose head has come; its body comes piece by piece."""
+
+    __slots__ = ("_chunks", "_connection", "_fault", "_held", "_unpack", "_waiter", "ended", "headers", "status")
+
+    def __init__(self, connection: Connection, status: int, headers: dict[bytes, bytes]) -> None:
+        self.status = status
+        self.headers = headers
+        self.ended = False
+        self._connection = connection
+        self._chunks: deque[bytes] = deque()
+        self._held = 0
+        self._fault: ServerFault | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._unpack = None
+        coding = headers.get(b"content-encoding", b"").strip().lower()
+        if coding and coding != b"identity":
+            if coding not in _CODINGS:
+                raise Garbled(f"an answer in a coding that was not asked for: {coding.decode('latin-1')[:40]!r}")
+            self._unpack = zlib.decompressobj(_CODINGS[coding])
+
+    @property
+    def media_type(self) -> bytes:
+        return self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+
+    def header(self, name: bytes) -> str:
+        return self.headers.get(name, b"").decode("latin-1").strip()
+
+    async def read(self) -> bytes:
+        """The next piece of the body; empty at its end."""
+        while True:
+            if self._chunks:
+                chunk = self._take()
+                if chunk:
+                    return chunk
+            elif self.ended:
+                return b""
+            elif self._fault is not None:
+                raise self._fault
+            else:
+                self._waiter = asyncio.get_running_loop().create_future()
+                try:
+                    await self._waiter
+                finally:
+                    self._waiter = None
+
+    async def whole(self, limit: int) -> bytes:
+        """The whole body; refused once it is longer than the limit."""
+        parts: list[bytes] = []
+        size = 0
+        while chunk := await self.read():
+            parts.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                self.close()
+                raise Garbled(f"an answer of more than {limit} bytes")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def close(self) -> None:
+        """Read no further: the connection can serve nobody else where the body is not at its end."""
+        if not self.ended:
+            self._connection.abort()
+
+    def _take(self) -> bytes:
+        chunk = self._chunks.popleft()
+        if self._unpack is None:
+            self._held -= len(chunk)
+        else:
+            try:
+                unpacked = self._unpack.decompress(chunk, PIECE)
+            except zlib.error:
+                raise Garbled("an answer whose compression is broken") from None
+            rest = self._unpack.unconsumed_tail
+            self._held -= len(chunk) - len(rest)
+            if rest:
+                self._chunks.appendleft(rest)
+            chunk = unpacked
+        if self._held < BUFFER:
+            self._connection.resume()
+        return chunk
+
+    # What the connection tells.
+
+    def feed(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        self._held += len(chunk)
+        if self._held >= BUFFER:
+            self._connection.pause()
+        self._wake()
+
+    def end(self) -> None:
+        self.ended = True
+        self._wake()
+
+    def fail(self, fault: ServerFault) -> None:
+        self._fault = fault
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Connection(asyncio.Protocol):
+    """A connection; `freed` is called when it can take the next request or is closed, whichever comes first."""
+
+    __slots__ = (
+        "_fields", "_freed", "_lines", "_loop", "_parser", "_paused", "_response", "_size", "_transport", "_unread", "_waiter", "closed",
+        "idle_since", "keep_seconds", "origin",
+    )  # fmt: skip
+
+    _transport: asyncio.Transport
+
+    def __init__(
+        self, origin: tuple[str, str, int], loop: asyncio.AbstractEventLoop, freed: Callable[[Connection], None]
+    ) -> None:
+        self.origin = origin
+        self.closed = False
+        self.idle_since = 0.0
+        self.keep_seconds: float | None = None
+        self._freed = freed
+        self._loop = loop
+        self._parser = HttpResponseParser(self)
+        self._waiter: asyncio.Future[Response] | None = None
+        self._response: Response | None = None
+        self._fields: dict[bytes, bytes] = {}
+        self._size = 0
+        self._lines = 0
+        self._unread = 0
+        self._paused = False
+
+    async def exchange(self, request: bytes) -> Response:
+        """Send a request; its answer, once the head is here. Cancelled meanwhile, the connection is closed."""
+        waiter: asyncio.Future[Response] = self._loop.create_future()
+        self._waiter = waiter
+        self._transport.write(request)
+        try:
+            return await waiter
+        except BaseException:
+            # A whole answer may have come before its reader was cancelled: then the connection serves the next one.
+            if self._waiter is waiter:
+                self.abort()
+            raise
+
+    def attach(self, transport: asyncio.Transport) -> None:
+        """Go on over another transport: TLS inside a tunnel."""
+        self._transport = transport
+
+    def abort(self) -> None:
+        """Close at once, whatever is unsent or unread."""
+        self._transport.abort()
+        self._lose(LinkLost("the connection was closed"))
+
+    def pause(self) -> None:
+        if not self._paused and not self.closed:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._paused and not self.closed:
+            self._paused = False
+            self._transport.resume_reading()
+
+    # What the loop tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]  # TCP has a transport that reads and writes
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            cause = error.__context__
+            self._break(cause if isinstance(cause, ServerFault) else Garbled("no HTTP/1.1 answer"))
+            return
+        if self._response is None and self._waiter is not None:
+            self._unread += len(data)
+            if self._unread > HEAD_BYTES:
+                self._break(Garbled(f"the head of an answer of more than {HEAD_BYTES} bytes"))
+
+    def eof_received(self) -> bool:
+        response = self._response
+        if response is not None and b"content-length" not in response.headers and not self._is_chunked(response):
+            # Its length was not told: the end of the connection is the end of the body.
+            self._response = self._waiter = None
+            response.end()
+            self.closed = True
+            self._freed(self)
+        return False
+
+    def connection_lost(self, exception: Exception | None) -> None:
+        self._lose(
+            LinkLost("the connection was closed before the answer" + (" was complete" if self._response else ""))
+        )
+
+    # What the parser tells.
+
+    def on_message_begin(self) -> None:
+        self._fields = {}
+        self._lines = self._size = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._lines += 1
+        self._size += len(name) + len(value)
+        if self._lines > HEAD_LINES or self._size > HEAD_BYTES:
+            raise Garbled(f"the head of an answer of more than {HEAD_LINES} lines or {HEAD_BYTES} bytes")
+        name = name.lower()
+        known = self._fields.get(name)
+        self._fields[name] = value if known is None else known + b", " + value
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if self._waiter is None or self._waiter.done():
+            raise Garbled("an answer that nobody asked for")
+        if status < 200:
+            return
+        self._response = Response(self, status, self._fields)
+        self._waiter.set_result(self._response)
+
+    def on_body(self, chunk: bytes) -> None:
+        if self._response is not None:
+            self._response.feed(chunk)
+
+    def on_message_complete(self) -> None:
+        response = self._response
+        if response is None:
+            return
+        self._response = self._waiter = None
+        self._unread = 0
+        keep = self._parser.should_keep_alive()
+        told = response.headers.get(b"keep-alive", b"").partition(b"timeout=")[2].partition(b",")[0].strip()
+        if told.isdigit():
+            self.keep_seconds = float(told[:6])
+        if self._paused:
+            self.resume()
+        response.end()
+        if not keep:
+            self.closed = True
+            self._transport.close()
+        self.idle_since = self._loop.time()
+        self._freed(self)
+
+    @staticmethod
+    def _is_chunked(response: Response) -> bool:
+        return b"chunked" in response.headers.get(b"transfer-encoding", b"").lower()
+
+    def _break(self, fault: ServerFault) -> None:
+        self._transport.abort()
+        self._lose(fault)
+
+    def _lose(self, fault: ServerFault) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(fault)
+        self._waiter = None
+        if self._response is not None:
+            self._response.fail(fault)
+            self._response = None
+        self._freed(self)

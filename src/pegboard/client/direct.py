@@ -1,0 +1,106 @@
+"""The link to a board in the same process: its Handler is called, with no transport between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+from msgspec import Raw
+
+from pegboard.call import EMPTY_OBJECT, Call, Caller, Channel, Follow, Handler, Json, Kept, Notice
+from pegboard.client.link import Identity, Outbound
+from pegboard.protocol.versions import MODERN, NAMED
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Served(Protocol):
+    """What can be spoken to in process: a board."""
+
+    @property
+    def handler(self) -> Handler: ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class DirectLink:
+    """A link to a board; nothing is encoded that does not have to be."""
+
+    name = "the board"
+    transport = "direct"
+    version = MODERN
+    mirrors = False
+
+    def __init__(self, board: Served, identity: Identity) -> None:
+        self._board = board
+        self._caller = Caller(
+            version=MODERN,
+            transport="direct",
+            client=identity.client,
+            capabilities=identity.capabilities,
+            log_level=identity.log_level,
+        )
+        self._ids = 0
+
+    async def open(self) -> None:
+        await self._board.start()
+
+    async def close(self) -> None:
+        await self._board.stop()
+
+    async def request(self, out: Outbound) -> Mapping[str, Json]:
+        self._ids += 1
+        method, params = out.method, out.params
+        call = Call(
+            method=method,
+            caller=self._caller,
+            channel=out.channel,
+            id=self._ids,
+            token=self._ids if out.wants_progress else None,
+        )
+        member = NAMED.get(method)
+        if member is not None:
+            call.name = params.get(member, "")
+        arguments = params.get("arguments")
+        if arguments is not None:
+            call.raw = arguments if isinstance(arguments, Raw) else Raw(_encode(arguments))
+        if member is None or len(params) > 1 + (arguments is not None):
+            call.params = Raw(_encode(params)) if params else EMPTY_OBJECT
+            if "inputResponses" in params:
+                call.answers = Raw(_encode(params["inputResponses"]))
+            call.ticket = params.get("requestState")
+        reply = await self._board.handler(call)
+        if isinstance(reply, Follow):
+            await _follow(reply, out.channel)
+        result = reply.result
+        if not isinstance(result, Kept):
+            return result
+        # What is kept belongs to the board; its reader gets a copy, as it would from afar.
+        copy: Mapping[str, Json] = msgspec.json.decode(_encode(result.value))
+        return copy
+
+
+async def _follow(reply: Follow, channel: Channel) -> None:
+    """Tell the changes of a board until nobody listens."""
+    wanted = reply.filter
+    changed = asyncio.Event()
+    end = reply.changes.watch(changed.set)
+    after = reply.changes.last
+    try:
+        await channel.emit(Notice("notifications/subscriptions/acknowledged", {}))
+        while True:
+            changed.clear()
+            for number, change in reply.changes.read(after):
+                after = max(after, number)
+                if change.kind == "updated":
+                    if change.uri in wanted.uris:
+                        await channel.emit(Notice("notifications/resources/updated", {"uri": change.uri}))
+                elif getattr(wanted, change.kind):
+                    await channel.emit(Notice(f"notifications/{change.kind}/list_changed", {}))
+            await changed.wait()
+    finally:
+        end()

@@ -1,0 +1,375 @@
+"""A link over one channel that carries every message both ways: stdio, and the transports that frame like it.
+
+Theory of operation. Every message comes in by `receive`, in the loop's callback, and is sorted by what it names: an
+answer by its id, progress by its token, a subscription's notice by the id of its listen request. What belongs to a
+request waits in that request's own inbox, and the coroutine that sent it takes it out, so that notices are handed on
+in order and before the answer. A notice or question that names no request belongs to the only one under way, or else
+to the lobby.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any, Final, Protocol
+
+from pegboard.call import NOBODY, Channel, Json, Notice, RequestId
+from pegboard.client.asks import Asks
+from pegboard.client.eras import forget, recall, remember
+from pegboard.client.handshake import initialize_params, read_initialized
+from pegboard.client.incoming import MODERN_CODES, Incoming, read_incoming, result_of
+from pegboard.client.link import CHANGES, PROGRESS, Envelope, Identity, Outbound, legacy_params, named
+from pegboard.client.listeners import Listeners
+from pegboard.errors import Garbled, LinkLost, NoAnswer, PegboardError, Refusal, ServerFault, UnsupportedVersion
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.params import PREFIX
+from pegboard.protocol.versions import LEGACY, MODERN, NEWEST_LEGACY, SUPPORTED
+
+_log = logging.getLogger("pegboard.client")
+
+INBOX: Final = 256
+"""How many notices may wait for one request; beyond that the oldest are lost."""
+
+_SUBSCRIPTION: Final = PREFIX + "subscriptionId"
+
+
+class Pipe(Protocol):
+    """Carries messages to a server and back; it is opened once and closed once."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def transport(self) -> str: ...
+
+    async def open(self, receive: Callable[[bytes], None], lost: Callable[[ServerFault], None]) -> None:
+        """Begin to carry; `lost` is called once when it cannot any more, and not when it was closed."""
+
+    async def send(self, message: bytes) -> None:
+        """Hand a message over; waits while the server takes none."""
+
+    def send_now(self, message: bytes) -> None:
+        """The same for what must not wait, and may be lost."""
+
+    async def close(self) -> None: ...
+
+
+class _Open:
+    """A request under way: what has come for it, and who waits for that."""
+
+    __slots__ = ("answer", "fault", "inbox", "out", "waiter")
+
+    def __init__(self, out: Outbound) -> None:
+        self.out = out
+        self.inbox: deque[Incoming] = deque(maxlen=INBOX)
+        self.answer: Incoming | None = None
+        self.fault: ServerFault | None = None
+        self.waiter: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+    async def wait(self, request_id: int) -> Incoming:
+        """The answer, once what came before it is handed on."""
+        while True:
+            while self.inbox:
+                message = self.inbox.popleft()
+                await self.out.tell(Notice(message.method or "", message.parameters()), request_id)
+            if self.answer is not None:
+                return self.answer
+            if self.fault is not None:
+                raise self.fault
+            self.waiter = asyncio.get_running_loop().create_future()
+            await self.waiter
+
+
+class Duplex:
+    """A link over a pipe, in the era the server is of."""
+
+    mirrors = False
+
+    def __init__(
+        self, pipe: Pipe, identity: Identity, lobby: Channel, *, version: str | None = None, timeout: float = 10.0
+    ) -> None:
+        self.version = version or MODERN
+        self._pipe = pipe
+        self._identity = identity
+        self._lobby = lobby
+        self._pinned = version
+        self._timeout = timeout
+        self._ids = count(1)
+        self._open: dict[RequestId, _Open] = {}
+        self._listeners = Listeners()
+        self._asks = Asks(pipe.send)
+        self._envelope: Envelope | None = None
+        self._discovered: Mapping[str, Json] = {}
+        self._fault: ServerFault | None = None
+        self._tellers: set[asyncio.Task[None]] = set()
+
+    @property
+    def name(self) -> str:
+        return self._pipe.name
+
+    @property
+    def transport(self) -> str:
+        return self._pipe.transport
+
+    @property
+    def lost(self) -> bool:
+        """Whether nothing can be asked any more."""
+        return self._fault is not None
+
+    async def open(self) -> None:
+        await self._pipe.open(self._receive, self._lose)
+        try:
+            if self._pinned == MODERN:
+                self._speak_modern()
+            elif self._pinned is not None:
+                await self._shake_hands(self._pinned)
+            else:
+                await self._probe()
+        except ServerFault as fault:
+            raise named(fault, self.name) from None
+
+    async def close(self) -> None:
+        for task in self._tellers:
+            task.cancel()
+        await self._asks.close()
+        self._lose(LinkLost(f"{self.name}: this client is closed"))
+        await self._pipe.close()
+
+    async def request(self, out: Outbound) -> Mapping[str, Json]:
+        if self._envelope is None:
+            match out.method:
+                case "server/discover":
+                    return self._discovered
+                case "subscriptions/listen":
+                    return await self._listen(out)
+        return await self._ask(out)
+
+    # Eras.
+
+    async def _probe(self) -> None:
+        """`server/discover` first: a modern error or result says modern, any other or silence says legacy."""
+        known = recall(self.name)
+        if known is not None and known != MODERN:
+            try:
+                await self._shake_hands(known)
+            except Refusal:
+                forget(self.name)
+            else:
+                return
+        versions = await self._discover()
+        if versions is None:
+            await self._shake_hands(NEWEST_LEGACY)
+            return
+        spoken = next((version for version in SUPPORTED if version in versions), None)
+        if spoken is None:
+            told = ", ".join(map(str, versions))[:200]
+            raise Garbled(f"speaks {told or 'no revision'}; known are {', '.join(SUPPORTED)}")
+        if spoken in LEGACY:
+            await self._shake_hands(spoken)
+            return
+        self._speak_modern()
+        remember(self.name, MODERN)
+
+    async def _discover(self) -> Sequence[str] | None:
+        """The revisions that the server says it speaks; None where it is no modern server, or silent."""
+        self._speak_modern()
+        probe = asyncio.create_task(self._ask(Outbound(method="server/discover", params={}, channel=NOBODY)))
+        handshake = None
+        try:
+            await asyncio.wait([probe], timeout=self._timeout / 2)
+            self._envelope = None
+            if not probe.done():
+                # Slow or silent: the handshake is tried as well, and the first that is answered counts.
+                handshake = asyncio.create_task(self._shake_hands(NEWEST_LEGACY))
+                await asyncio.wait([probe, handshake], return_when=asyncio.FIRST_COMPLETED)
+                if not probe.done():
+                    await handshake
+                    return [self.version]
+            return _versions(probe)
+        finally:
+            probe.cancel()
+            if handshake is not None:
+                handshake.cancel()
+
+    def _speak_modern(self) -> None:
+        self.version = MODERN
+        self._envelope = Envelope(self._identity, MODERN)
+
+    async def _shake_hands(self, version: str) -> None:
+        if self._discovered:
+            return
+        self._envelope = None
+        params = initialize_params(self._identity, version if version in LEGACY else NEWEST_LEGACY)
+        try:
+            async with asyncio.timeout(self._timeout):
+                result = await self._ask(Outbound(method="initialize", params=params, channel=self._lobby))
+        except TimeoutError:
+            raise NoAnswer(f"{self.name}: no answer to initialize within {self._timeout:g} s") from None
+        self._discovered = read_initialized(result, self.name)
+        self.version = self._discovered["supportedVersions"][0]
+        await self._pipe.send(jsonrpc.notification("notifications/initialized", {}))
+        remember(self.name, self.version)
+        if self._identity.log_level is not None and "logging" in self._discovered["capabilities"]:
+            await self._quietly("logging/setLevel", {"level": self._identity.log_level})
+
+    # Requests.
+
+    async def _ask(self, out: Outbound) -> Mapping[str, Json]:
+        if self._fault is not None:
+            raise self._fault
+        request_id = next(self._ids)
+        envelope = self._envelope
+        params = legacy_params(out, request_id) if envelope is None else envelope.around(out, request_id)
+        message = jsonrpc.request(request_id, out.method, params)
+        under_way = self._open[request_id] = _Open(out)
+        try:
+            await self._pipe.send(message)
+            return result_of(await under_way.wait(request_id))
+        except asyncio.CancelledError:
+            # "The client MUST NOT attempt to cancel its initialize request", and no dead server hears.
+            if out.method != "initialize" and not self.lost and under_way.answer is None:
+                told = {"requestId": request_id, "reason": "The client does not wait any longer"}
+                self._pipe.send_now(jsonrpc.notification("notifications/cancelled", told))
+            raise
+        except ServerFault as fault:
+            raise named(fault, self.name) from None
+        finally:
+            del self._open[request_id]
+
+    async def _listen(self, out: Outbound) -> Mapping[str, Json]:
+        wanted = out.params.get("notifications", {})
+        try:
+            for uri in self._listeners.add(out.channel, wanted):
+                await self._ask(Outbound(method="resources/subscribe", params={"uri": uri}, channel=self._lobby))
+            await out.channel.emit(Notice("notifications/subscriptions/acknowledged", {"notifications": wanted}))
+            await self._until_lost(out)
+        finally:
+            for uri in self._listeners.remove(out.channel):
+                if not self.lost:
+                    self._start(self._quietly("resources/unsubscribe", {"uri": uri}))
+        raise AssertionError("a wait that only a fault ends")
+
+    async def _until_lost(self, out: Outbound) -> None:
+        key = f"listen-{next(self._ids)}"
+        waiting = self._open[key] = _Open(out)
+        waiting.fault = self._fault
+        try:
+            await waiting.wait(0)
+        finally:
+            del self._open[key]
+
+    async def _quietly(self, method: str, params: Mapping[str, Json]) -> None:
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._ask(Outbound(method=method, params=params, channel=self._lobby))
+        except (PegboardError, TimeoutError) as problem:
+            _log.info("%s: %s was refused: %s", self.name, method, problem)
+
+    # What comes.
+
+    def _receive(self, data: bytes) -> None:
+        try:
+            message = read_incoming(data)
+        except Garbled as problem:
+            _log.warning("%s: wrote %s", self.name, problem)
+            return
+        if message.method is None:
+            self._take_answer(message)
+        elif message.id is not None:
+            self._take_question(message)
+        else:
+            self._take_notice(message, message.method)
+
+    def _take_answer(self, message: Incoming) -> None:
+        under_way = self._open.get(message.id) if message.id is not None else None
+        if under_way is None and message.id is None and len(self._open) == 1:
+            # An error with no id: the server could not read the only request there is.
+            under_way = next(iter(self._open.values()))
+        if under_way is None:
+            _log.debug("%s: answered %r, which nobody waits for", self.name, message.id)
+            return
+        under_way.answer = message
+        under_way.wake()
+
+    def _take_question(self, message: Incoming) -> None:
+        if self._envelope is not None:
+            # "Servers MUST NOT initiate JSON-RPC requests, and clients do not send JSON-RPC responses"
+            _log.warning("%s: asked %s, which its revision does not have", self.name, message.method)
+            return
+        only = self._only()
+        self._asks.start(message, self._lobby if only is None else only.out.channel)
+
+    def _take_notice(self, message: Incoming, method: str) -> None:
+        params = message.parameters()
+        if method == "notifications/cancelled":
+            self._take_cancel(params.get("requestId"))
+            return
+        meta = params.get("_meta")
+        key = params.get("progressToken") if method == PROGRESS else None
+        if isinstance(meta, dict) and _SUBSCRIPTION in meta:
+            key = meta[_SUBSCRIPTION]
+        under_way = self._open.get(key) if isinstance(key, str | int) else None
+        if under_way is None and method not in CHANGES and method != PROGRESS:
+            under_way = self._only()
+        if under_way is not None:
+            under_way.inbox.append(message)
+            under_way.wake()
+        elif method != PROGRESS:
+            self._start(self._tell(Notice(method, params)))
+
+    def _take_cancel(self, request_id: Any) -> None:
+        if self._envelope is None:
+            self._asks.drop(request_id)
+            return
+        under_way = self._open.get(request_id) if isinstance(request_id, str | int) else None
+        if under_way is not None and under_way.out.method == "subscriptions/listen":
+            under_way.fault = LinkLost(f"{self.name}: ended the subscription")
+            under_way.wake()
+
+    async def _tell(self, notice: Notice) -> None:
+        await self._lobby.emit(notice)
+        if notice.method in CHANGES:
+            await self._listeners.tell(notice)
+
+    def _only(self) -> _Open | None:
+        """The one request under way that is not there to listen, where there is just one."""
+        found = None
+        for key, under_way in self._open.items():
+            if under_way.out.method == "subscriptions/listen" or isinstance(key, str):
+                continue
+            if found is not None:
+                return None
+            found = under_way
+        return found
+
+    def _lose(self, fault: ServerFault) -> None:
+        if self._fault is None:
+            self._fault = fault
+            for under_way in self._open.values():
+                under_way.fault = fault
+                under_way.wake()
+
+    def _start(self, errand: Any) -> None:
+        task = asyncio.create_task(errand)
+        self._tellers.add(task)
+        task.add_done_callback(self._tellers.discard)
+
+
+def _versions(probe: asyncio.Task[Mapping[str, Json]]) -> Sequence[str] | None:
+    """What the answer to `server/discover` says that the server speaks; None where it is no modern server."""
+    try:
+        told = probe.result()
+    except UnsupportedVersion as refused:
+        supported = refused.data.get("supported") if isinstance(refused.data, dict) else None
+        return supported if isinstance(supported, list) else [MODERN]
+    except Refusal as refused:
+        return [MODERN] if refused.code in MODERN_CODES else None
+    versions = told.get("supportedVersions")
+    return versions if isinstance(versions, list) else None

@@ -1,0 +1,173 @@
+"""One MCP endpoint over HTTP: messages are posted to it, and what comes back is read as JSON or as a stream of events."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from pegboard import __version__
+from pegboard.call import RequestId
+from pegboard.client.address import Address
+from pegboard.client.connection import Response
+from pegboard.client.incoming import Incoming, WireError, read_incoming, refusal_of
+from pegboard.client.web import Request, Web, header_lines
+from pegboard.errors import Garbled, LinkLost, NotAdmitted, PegboardError, Unreachable
+from pegboard.protocol.jsonrpc import is_batch
+from pegboard.protocol.sse import EventReader
+
+ANSWER_BYTES: Final = 16 * 1024 * 1024
+_ERROR_BYTES: Final = 256 * 1024
+_BUSY: Final = frozenset({408, 429, 502, 503, 504})
+_EVENTS: Final = b"text/event-stream"
+
+Handle = Callable[[Incoming], Awaitable[None]]
+
+_split = msgspec.json.Decoder(list[Raw]).decode
+
+
+class Endpoint:
+    """Where the messages of one server go; `headers` are its user's own, and go nowhere else."""
+
+    def __init__(self, web: Web, address: Address, headers: Mapping[str, str]) -> None:
+        self.address = address
+        self._web = web
+        self._headers = headers
+        self._own = header_lines(headers, str(address))
+        agent = (
+            {} if any(name.lower() == "user-agent" for name in headers) else {"User-Agent": f"pegboard/{__version__}"}
+        )
+        # Packing what stays on this machine would only cost time.
+        packed = {} if address.is_loopback else {"Accept-Encoding": "gzip, deflate"}
+        common = header_lines({**agent, **packed}, "")
+        self._post = common + (b"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n")
+        self._get = common + b"Accept: text/event-stream\r\n"
+
+    def at(self, address: Address) -> Endpoint:
+        """The same server at another address of its own."""
+        return Endpoint(self._web, address, self._headers)
+
+    async def post(
+        self, message: bytes, fields: bytes = b"", secrets: bytes = b"", *, urgent: bool = False
+    ) -> Response:
+        """Send a message."""
+        request = Request("POST", self.address, self._post + fields, self._own + secrets, message)
+        return await self._web.send(request, urgent=urgent)
+
+    async def get(self, fields: bytes = b"", secrets: bytes = b"") -> Response:
+        """Ask for a stream; it is held open, so it takes nobody's place."""
+        request = Request("GET", self.address, self._get + fields, self._own + secrets)
+        return await self._web.send(request, urgent=True)
+
+    async def delete(self, fields: bytes, secrets: bytes) -> None:
+        """End a session; whatever the server says to it."""
+        response = await self._web.send(Request("DELETE", self.address, fields, self._own + secrets), urgent=True)
+        response.close()
+
+
+class Rejection(Exception):
+    """An answer of HTTP that is none of MCP, or an error beside the answer's own road; `error` is what it says of itself."""
+
+    def __init__(self, response: Response, error: WireError | None, request_id: RequestId | None, text: str) -> None:
+        super().__init__(f"status {response.status}")
+        self.status = response.status
+        self.error = error
+        self.request_id = request_id
+        self._text = text
+        self._retry_after = response.header(b"retry-after")
+        self._challenge = response.header(b"www-authenticate")
+
+    def explain(self, name: object) -> PegboardError:
+        """As it is raised to whoever called."""
+        said = self.error.message if self.error is not None else self._text
+        told = f"{name}: answered {self.status}" + (f", {said[:200]!r}" if said else "")
+        if self.status in (401, 403):
+            return NotAdmitted(f"{told}. It wants credentials: send them as a header.", self.status, self._challenge)
+        if self.error is not None:
+            return refusal_of(self.error)
+        if self.status in _BUSY:
+            wait = float(self._retry_after) if self._retry_after.isdecimal() and len(self._retry_after) < 6 else None
+            return Unreachable(f"{told}. It cannot serve this now.", retry_after=wait)
+        return Garbled(f"{told} and no MCP message")
+
+
+async def check(response: Response) -> None:
+    """Raise the Rejection of an answer that HTTP itself says is none."""
+    if 200 <= response.status < 300:
+        return
+    body = await response.whole(_ERROR_BYTES)
+    try:
+        message = read_incoming(body)
+    except Garbled:
+        text = (
+            body[:200].decode("utf-8", "replace") if response.media_type in (b"text/plain", b"application/json") else ""
+        )
+        raise Rejection(response, None, None, text.strip()) from None
+    raise Rejection(response, message.error, message.id, "")
+
+
+class Stream:
+    """Reads streams of events, and remembers where to go on should one break off."""
+
+    def __init__(self) -> None:
+        self.last_id: str | None = None
+        self.retry = 1.0
+        self.heard = 0
+
+    async def read(self, response: Response, request_id: RequestId | None, handle: Handle) -> Incoming | None:
+        """Hand on what comes until the answer does; None where the stream ends without."""
+        reader = EventReader(ANSWER_BYTES)
+        while chunk := await response.read():
+            try:
+                events = list(reader.feed(chunk))
+            except ValueError as problem:
+                raise Garbled(str(problem)) from None
+            for event in events:
+                self.heard += 1
+                if event.id is not None:
+                    self.last_id = event.id
+                if event.retry is not None:
+                    self.retry = event.retry / 1000
+                if not event.data or event.name != "message":
+                    continue
+                for message in read_messages(event.data.encode()):
+                    if message.is_answer and message.id == request_id and request_id is not None:
+                        return message
+                    await handle(message)
+        return None
+
+
+async def read_answer(response: Response, request_id: RequestId, handle: Handle, stream: Stream) -> Incoming | None:
+    """The answer to a request; None where a stream ended before it."""
+    if response.media_type == _EVENTS:
+        return await stream.read(response, request_id, handle)
+    body = await response.whole(ANSWER_BYTES)
+    if response.status == 202 and not body:
+        raise Garbled("answered 202 to a request, and no MCP message")
+    found = None
+    for message in read_messages(body):
+        if not message.is_answer:
+            await handle(message)
+        elif message.id == request_id or (message.id is None and message.error is not None):
+            found = message
+        else:
+            raise Garbled(f"answered another request (id {message.id!r} instead of {request_id!r})")
+    if found is None:
+        raise LinkLost("the answer is missing")
+    return found
+
+
+def read_messages(body: bytes) -> list[Incoming]:
+    """The messages of a body or an event: one, or in 2025-03-26 an array of them."""
+    if not is_batch(body):
+        return [read_incoming(body)]
+    try:
+        return [read_incoming(bytes(one)) for one in _split(body)]
+    except msgspec.DecodeError:
+        raise Garbled("no MCP message") from None
+
+
+def is_stream(response: Response) -> bool:
+    return response.status == 200 and response.media_type == _EVENTS

@@ -1,0 +1,119 @@
+"""Messages as servers send them: read leniently where older servers are loose, refused where nothing can be made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from pegboard.call import Json, RequestId
+from pegboard.errors import (
+    Garbled,
+    HeaderMismatch,
+    InternalFailure,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    MissingCapability,
+    ParseFailure,
+    Refusal,
+    UnsupportedVersion,
+)
+from pegboard.limits import Limits
+from pegboard.protocol.jsonrpc import NOTHING, check_text
+
+LIMITS: Final = Limits()
+
+_KINDS: Final[Mapping[int, type[Refusal]]] = {
+    kind.code: kind
+    for kind in (
+        ParseFailure,
+        InvalidRequest,
+        MethodNotFound,
+        InvalidParams,
+        InternalFailure,
+        HeaderMismatch,
+        MissingCapability,
+        UnsupportedVersion,
+    )
+}
+# "Resource not found" had a code of its own until 2026-07-28.
+_OLD_KINDS: Final[Mapping[int, type[Refusal]]] = {-32002: InvalidParams}
+
+MODERN_CODES: Final = frozenset({HeaderMismatch.code, MissingCapability.code, UnsupportedVersion.code})
+"""Errors that only a server of the modern era answers with."""
+
+
+class WireError(Struct):
+    """The error of a response."""
+
+    code: int
+    message: str = ""
+    data: Json = None
+
+
+class Incoming(Struct, gc=False):
+    """One message from a server; an error may come with no id, as where the server could read none."""
+
+    jsonrpc: Literal["2.0"]
+    id: RequestId | None = None
+    method: str | None = None
+    params: Raw = NOTHING
+    result: Raw = NOTHING
+    error: WireError | None = None
+
+    @property
+    def is_answer(self) -> bool:
+        return self.method is None
+
+    def parameters(self) -> Mapping[str, Json]:
+        """What a notification or request says; nothing where it is no object."""
+        if self.params is NOTHING:
+            return {}
+        value = msgspec.json.decode(self.params)
+        return value if isinstance(value, dict) else {}
+
+
+_decode = msgspec.json.Decoder(Incoming).decode
+_decode_json = msgspec.json.Decoder().decode
+
+
+def read_incoming(data: bytes | str) -> Incoming:
+    """One message; Garbled where it is none."""
+    body = data.encode() if isinstance(data, str) else data
+    try:
+        check_text(body, LIMITS)
+        message = _decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Refusal):
+        raise Garbled(f"no MCP message: {shorten(body)}") from None
+    if message.method is None and (message.result is NOTHING) == (message.error is None):
+        raise Garbled(f"no MCP message, it has not exactly one of method, result and error: {shorten(body)}")
+    return message
+
+
+def result_of(message: Incoming) -> dict[str, Json]:
+    """What an answer brings; its error is raised."""
+    if message.error is not None:
+        raise refusal_of(message.error)
+    result = _decode_json(message.result)
+    if not isinstance(result, dict):
+        raise Garbled(f"no MCP message, a result is an object: {shorten(bytes(message.result))}")
+    return result
+
+
+def refusal_of(error: WireError) -> Refusal:
+    """The error as the one we raise ourselves for this code, its code, text and data as they came."""
+    kind = _KINDS.get(error.code) or _OLD_KINDS.get(error.code) or Refusal
+    # Some kinds make their text out of what was wrong; here the server has written it.
+    refusal = kind.__new__(kind)
+    Refusal.__init__(refusal, error.message or f"error {error.code}", error.data)
+    refusal.code = error.code
+    return refusal
+
+
+def shorten(data: bytes) -> str:
+    """The beginning of something that came, to be shown."""
+    text = data[:120].decode("utf-8", "replace")
+    return repr(text if len(data) <= 120 else text + "…")

@@ -1,0 +1,331 @@
+"""Streamable HTTP of the revisions up to 2025-11-25: a session, streams that can be resumed, and questions on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from itertools import count
+from typing import Any, Final
+
+from msgspec import Struct
+
+from pegboard.call import Channel, Json, Notice
+from pegboard.client.asks import Asks
+from pegboard.client.endpoint import Endpoint, Rejection, Stream, check, is_stream, read_answer
+from pegboard.client.handshake import initialize_params, read_initialized
+from pegboard.client.incoming import Incoming, result_of
+from pegboard.client.link import CANCEL_SECONDS, CHANGES, Identity, Outbound, legacy_params, named
+from pegboard.client.listeners import Listeners
+from pegboard.errors import LinkLost, PegboardError, ServerFault, Unreachable
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.versions import NEWEST_LEGACY
+
+RESUMPTIONS: Final = 5
+"""How often in a row a stream is asked for again without a word from it."""
+_SLOWEST: Final = 30.0
+
+_log = logging.getLogger("pegboard.client")
+
+
+class Session(Struct, frozen=True, eq=False):
+    """What a handshake settled; `secrets` are the header lines that prove it."""
+
+    version: str
+    discovered: Mapping[str, Json]
+    fields: bytes
+    secrets: bytes
+
+
+class LegacyHttp:
+    """Asks one endpoint within a session, which is opened anew when the server has forgotten it."""
+
+    mirrors = False
+
+    def __init__(
+        self, endpoint: Endpoint, identity: Identity, lobby: Channel, name: str, version: str = NEWEST_LEGACY
+    ) -> None:
+        self._endpoint = endpoint
+        self._identity = identity
+        self._lobby = lobby
+        self._name = name
+        self._asked = version
+        self._ids = count(1)
+        self._session: Session | None = None
+        self._opening = asyncio.Lock()
+        self._listeners = Listeners()
+        self._asks = Asks(self._send_answer)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ear: asyncio.Task[None] | None = None
+
+    @property
+    def version(self) -> str:
+        return self._asked if self._session is None else self._session.version
+
+    async def open(self) -> None:
+        """Shake hands, unless that is done; a Rejection where the endpoint does not know how."""
+        async with self._opening:
+            if self._session is None:
+                await self._open()
+
+    async def close(self) -> None:
+        """End the session; what is under way in the background has a moment to end by itself."""
+        if self._ear is not None:
+            self._ear.cancel()
+        await self._asks.close()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=CANCEL_SECONDS)
+            for task in late:
+                task.cancel()
+        session, self._session = self._session, None
+        if session is not None and session.secrets:
+            try:
+                async with asyncio.timeout(CANCEL_SECONDS):
+                    await self._endpoint.delete(session.fields, session.secrets)
+            except (PegboardError, TimeoutError) as problem:
+                _log.debug("%s: the session could not be ended: %s", self._name, problem)
+        if self._ear is not None:
+            await asyncio.wait([self._ear])
+
+    async def request(self, out: Outbound) -> Mapping[str, Json]:
+        session = self._session
+        if session is None:
+            await self.open()
+            session = self._session
+            assert session is not None  # noqa: S101 — or opening had failed
+        match out.method:
+            case "server/discover":
+                return session.discovered
+            case "subscriptions/listen":
+                return await self._listen(out)
+        try:
+            return await self._ask(out, session)
+        except Rejection as rejection:
+            if not _is_over(rejection, session):
+                raise
+        # "it MUST start a new session by sending a new InitializeRequest"; what was refused was not worked on.
+        await self._reopen(session)
+        renewed = self._session
+        assert renewed is not None  # noqa: S101 — or opening had failed
+        try:
+            return await self._ask(out, renewed)
+        except Rejection as rejection:
+            raise rejection.explain(self._name) from None
+
+    # The session.
+
+    async def _open(self) -> None:
+        request_id = next(self._ids)
+        params = initialize_params(self._identity, self._asked)
+        response = await self._endpoint.post(jsonrpc.request(request_id, "initialize", params))
+        try:
+            await check(response)
+            answer = await read_answer(response, request_id, self._overhear, Stream())
+        finally:
+            response.close()
+        if answer is None:
+            raise LinkLost(f"{self._name}: ended its stream before the answer to initialize")
+        discovered = read_initialized(result_of(answer), self._name)
+        version: str = discovered["supportedVersions"][0]
+        session_id = response.headers.get(b"mcp-session-id", b"").strip()
+        if not all(0x21 <= byte <= 0x7E for byte in session_id):
+            raise LinkLost(f"{self._name}: its session id has characters that no session id has")
+        secrets = b"Mcp-Session-Id: %b\r\n" % session_id if session_id else b""
+        session = Session(version, discovered, f"MCP-Protocol-Version: {version}\r\n".encode(), secrets)
+        self._session = session
+        await self._notify(session, "notifications/initialized", {})
+        if self._identity.log_level is not None and "logging" in discovered["capabilities"]:
+            await self._quietly("logging/setLevel", {"level": self._identity.log_level})
+        for uri in self._listeners.uris:
+            await self._quietly("resources/subscribe", {"uri": uri})
+        if self._ear is not None:
+            self._ear.cancel()
+        self._ear = asyncio.create_task(self._hear(session))
+
+    async def _reopen(self, old: Session) -> None:
+        async with self._opening:
+            if self._session is not old:
+                return
+            _log.info("%s: has forgotten our session; a new one is opened", self._name)
+            self._session = None
+            try:
+                await self._open()
+            except Rejection as rejection:
+                raise rejection.explain(self._name) from None
+        await self._listeners.tell_all()
+
+    # Requests.
+
+    async def _ask(self, out: Outbound, session: Session) -> Mapping[str, Json]:
+        request_id = next(self._ids)
+        asks = Asks(self._send_answer)
+
+        async def handle(message: Incoming) -> None:
+            await self._take(message, out, request_id, asks)
+
+        try:
+            return result_of(await self._exchange(out, request_id, session, handle))
+        except asyncio.CancelledError:
+            told = {"requestId": request_id, "reason": "The client does not wait any longer"}
+            self._start(self._notify(session, "notifications/cancelled", told))
+            raise
+        except ServerFault as fault:
+            raise named(fault, self._name) from None
+        finally:
+            await asks.close()
+
+    async def _exchange(self, out: Outbound, request_id: int, session: Session, handle: Any) -> Incoming:
+        stream = Stream()
+        body = jsonrpc.request(request_id, out.method, legacy_params(out, request_id))
+        response = await self._endpoint.post(body, session.fields, session.secrets)
+        try:
+            await check(response)
+            answer = await read_answer(response, request_id, handle, stream)
+        except LinkLost:
+            if stream.last_id is None:
+                raise
+            answer = None
+        finally:
+            response.close()
+        while answer is None:
+            answer = await self._resume(out, request_id, session, handle, stream)
+        return answer
+
+    async def _resume(
+        self, out: Outbound, request_id: int, session: Session, handle: Any, stream: Stream
+    ) -> Incoming | None:
+        """Go on where a stream broke off; "waiting the given number of milliseconds before attempting to reconnect"."""
+        if stream.last_id is None:
+            raise LinkLost(f"{self._name}: ended its stream, and no MCP message answers {out.method}")
+        for attempt in range(RESUMPTIONS):
+            await asyncio.sleep(min(max(stream.retry, 0.05) * 2**attempt, max(_SLOWEST, stream.retry)))
+            heard = stream.heard
+            try:
+                response = await self._endpoint.get(
+                    session.fields + b"Last-Event-ID: %b\r\n" % stream.last_id.encode(), session.secrets
+                )
+                try:
+                    if not is_stream(response):
+                        raise LinkLost(f"{self._name}: broke off, and cannot be resumed (status {response.status})")
+                    answer = await stream.read(response, request_id, handle)
+                finally:
+                    response.close()
+            except Unreachable as problem:
+                _log.info("%s", problem)
+                continue
+            except LinkLost:
+                if stream.heard == heard:
+                    raise
+                return None
+            if answer is not None or stream.heard > heard:
+                return answer
+        raise LinkLost(f"{self._name}: broke off before the answer to {out.method}, and did not come back")
+
+    async def _take(self, message: Incoming, out: Outbound, request_id: int, asks: Asks) -> None:
+        """What comes on the stream of a request before its answer."""
+        if message.method is None:
+            _log.warning("%s: sent an answer to nobody's request (id %r)", self._name, message.id)
+        elif message.id is not None:
+            asks.start(message, out.channel)
+        elif message.method in CHANGES:
+            await self._overhear(message)
+        elif message.method == "notifications/cancelled":
+            asks.drop(message.parameters().get("requestId", ""))
+        else:
+            await out.tell(Notice(message.method, message.parameters()), request_id)
+
+    # What comes without being asked for.
+
+    async def _hear(self, session: Session) -> None:
+        stream = Stream()
+        failures = 0
+        while failures < RESUMPTIONS:
+            heard = stream.heard
+            fields = session.fields
+            if stream.last_id is not None:
+                fields += b"Last-Event-ID: %b\r\n" % stream.last_id.encode()
+            try:
+                response = await self._endpoint.get(fields, session.secrets)
+                try:
+                    if not is_stream(response):
+                        # By 405 a server says that it offers no such stream; by 404 that the session is over.
+                        return
+                    await stream.read(response, None, self._overhear)
+                finally:
+                    response.close()
+            except ServerFault as problem:
+                _log.debug("%s: %s", self._name, problem)
+            failures = 0 if stream.heard > heard else failures + 1
+            await asyncio.sleep(min(max(stream.retry, 0.05) * 2**failures, max(_SLOWEST, stream.retry)))
+        _log.info("%s: its stream of notices stays closed", self._name)
+
+    async def _overhear(self, message: Incoming) -> None:
+        if message.method is None:
+            return
+        if message.id is not None:
+            self._asks.start(message, self._lobby)
+        elif message.method == "notifications/cancelled":
+            self._asks.drop(message.parameters().get("requestId", ""))
+        else:
+            notice = Notice(message.method, message.parameters())
+            await self._lobby.emit(notice)
+            if message.method in CHANGES:
+                await self._listeners.tell(notice)
+
+    async def _listen(self, out: Outbound) -> Mapping[str, Json]:
+        wanted = out.params.get("notifications", {})
+        try:
+            for uri in self._listeners.add(out.channel, wanted):
+                await self._send("resources/subscribe", {"uri": uri})
+            await out.channel.emit(Notice("notifications/subscriptions/acknowledged", {"notifications": wanted}))
+            await asyncio.get_running_loop().create_future()
+        finally:
+            for uri in self._listeners.remove(out.channel):
+                self._start(self._quietly("resources/unsubscribe", {"uri": uri}))
+        raise AssertionError("a future that nobody sets")
+
+    # Small errands.
+
+    async def _send(self, method: str, params: Mapping[str, Json]) -> Mapping[str, Json]:
+        return await self.request(Outbound(method=method, params=params, channel=self._lobby))
+
+    async def _quietly(self, method: str, params: Mapping[str, Json]) -> None:
+        session = self._session
+        if session is None:
+            return
+        try:
+            await self._ask(Outbound(method=method, params=params, channel=self._lobby), session)
+        except (PegboardError, Rejection) as problem:
+            _log.info("%s: %s was refused: %s", self._name, method, problem)
+
+    async def _notify(self, session: Session, method: str, params: Mapping[str, Json]) -> None:
+        response = await self._endpoint.post(
+            jsonrpc.notification(method, params), session.fields, session.secrets, urgent=True
+        )
+        response.close()
+
+    async def _send_answer(self, body: bytes) -> None:
+        session = self._session
+        if session is not None:
+            response = await self._endpoint.post(body, session.fields, session.secrets, urgent=True)
+            response.close()
+
+    def _start(self, errand: Coroutine[Any, Any, None]) -> None:
+        async def bounded() -> None:
+            try:
+                async with asyncio.timeout(CANCEL_SECONDS):
+                    await errand
+            except (PegboardError, TimeoutError) as problem:
+                _log.debug("%s: %s", self._name, problem)
+
+        task = asyncio.create_task(bounded())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _is_over(rejection: Rejection, session: Session) -> bool:
+    if not session.secrets:
+        return False
+    # Some servers of these revisions answer 400 where the specification has 404.
+    told = rejection.error is not None and "session" in rejection.error.message.lower()
+    return rejection.status == 404 or (rejection.status == 400 and told)

@@ -1,0 +1,133 @@
+"""What connects a client to one server: a request goes out, notices and questions come back on the way, then a result.
+
+All links speak revision 2026-07-28 to their owner; one to an older server translates: its handshake answers
+`server/discover`, what it sends without being asked answers `subscriptions/listen`, and what it asks goes to the
+channel of the request. A link owns the ids and progress tokens of its requests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from pegboard.call import Channel, Json, Notice
+from pegboard.errors import ServerFault
+from pegboard.protocol.params import PREFIX
+
+CANCEL_SECONDS: Final = 1.0
+"""How long a link takes at most to tell a server that nobody waits any more."""
+
+CHANGES: Final = frozenset(
+    {
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+    }
+)
+"""Notices that belong to nobody's request in the legacy era."""
+
+PROGRESS: Final = "notifications/progress"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Identity(Struct, frozen=True):
+    """Who calls: told once in a handshake, or with every request."""
+
+    client: Mapping[str, Json]
+    capabilities: Mapping[str, Json]
+    log_level: str | None = None
+
+
+class Outbound(Struct, kw_only=True):
+    """One request on its way.
+
+    `mirrors` are the arguments that a tool wants repeated in headers (name → path), `wants_progress` says whether the
+    server is asked to tell how far it is.
+    """
+
+    method: str
+    params: Mapping[str, Any]
+    channel: Channel
+    mirrors: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    wants_progress: bool = False
+    far: float = -math.inf
+
+    async def tell(self, notice: Notice, token: int) -> None:
+        """Hand a notice on, unless it is progress of something else or runs backwards."""
+        if notice.method == PROGRESS:
+            done = notice.params.get("progress")
+            # "The progress value MUST increase with each notification" (Progress Flow)
+            if notice.params.get("progressToken") != token or not isinstance(done, int | float) or done <= self.far:
+                return
+            self.far = done
+        await self.channel.emit(notice)
+
+
+class Link(Protocol):
+    """A way to one server; `name` is what errors call it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def transport(self) -> str: ...
+
+    @property
+    def version(self) -> str:
+        """The revision that is spoken, once that is known."""
+
+    @property
+    def mirrors(self) -> bool:
+        """Whether arguments have to be repeated in headers."""
+
+    async def open(self) -> None:
+        """Find out which era the server is of, and shake hands where that is the custom."""
+
+    async def close(self) -> None:
+        """Let go of all that is held: tasks, sockets, processes."""
+
+    async def request(self, out: Outbound) -> Mapping[str, Json]:
+        """The result; a Refusal where the server says no, a ServerFault where it lets us down.
+
+        Cancelled while it waits, it tells the server to stop.
+        """
+
+
+class Envelope:
+    """The metadata that a modern request brings, written once."""
+
+    def __init__(self, identity: Identity, version: str) -> None:
+        self._meta: dict[str, Any] = {
+            PREFIX + "protocolVersion": version,
+            PREFIX + "clientInfo": Raw(_encode(identity.client)),
+            PREFIX + "clientCapabilities": Raw(_encode(identity.capabilities)),
+        }
+        if identity.log_level is not None:
+            self._meta[PREFIX + "logLevel"] = identity.log_level
+
+    def around(self, out: Outbound, token: int) -> dict[str, Any]:
+        """The params of a request with its metadata."""
+        meta = {**out.params.get("_meta", {}), **self._meta}
+        if out.wants_progress:
+            meta["progressToken"] = token
+        return {**out.params, "_meta": meta}
+
+
+def legacy_params(out: Outbound, token: int) -> Mapping[str, Any]:
+    """The params of a request as the older revisions have them."""
+    if not out.wants_progress:
+        return out.params
+    return {**out.params, "_meta": {**out.params.get("_meta", {}), "progressToken": token}}
+
+
+def named(fault: ServerFault, name: str) -> ServerFault:
+    """The same fault, saying whose it is."""
+    if name not in str(fault):
+        fault.args = (f"{name}: {fault}", *fault.args[1:])
+    return fault

@@ -1,0 +1,76 @@
+"""What a client remembers of a server's lists, for as long as the server says that they hold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.call import Json
+
+_MOST: Final = 256
+_LONGEST: Final = 24 * 3600.0
+
+CACHED: Final = frozenset(
+    {"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
+)
+"""What may be cached at all (Cacheable Results)."""
+
+_ABOUT: Final[Mapping[str, tuple[str, ...]]] = {
+    "notifications/tools/list_changed": ("tools/list",),
+    "notifications/prompts/list_changed": ("prompts/list",),
+    "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
+    "notifications/resources/updated": ("resources/read",),
+}
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class _Page(Struct, frozen=True):
+    until: float
+    written: bytes
+
+
+class Lists:
+    """Results by method and params; one client has one authorization context, so `private` ones may stay here too."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: dict[tuple[str, bytes], _Page] = {}
+
+    def find(self, method: str, params: Mapping[str, Json]) -> Mapping[str, Json] | None:
+        """A result that still holds, as the finder's own copy."""
+        key = method, _encode(params)
+        page = self._kept.get(key)
+        if page is None:
+            return None
+        if page.until <= self._clock():
+            del self._kept[key]
+            return None
+        result: Mapping[str, Json] = msgspec.json.decode(page.written)
+        return result
+
+    def keep(self, method: str, params: Mapping[str, Json], result: Mapping[str, Json]) -> None:
+        """Keep a result for as long as it says: "if absent or negative, immediately stale"."""
+        seconds = result.get("ttlMs")
+        if method not in CACHED or not isinstance(seconds, int | float) or seconds <= 0:
+            return
+        while len(self._kept) >= _MOST:
+            del self._kept[next(iter(self._kept))]
+        until = self._clock() + min(seconds / 1000, _LONGEST)
+        self._kept[method, _encode(params)] = _Page(until, _encode(result))
+
+    def clear(self, method: str) -> None:
+        """Keep no page of this list."""
+        for key in [key for key in self._kept if key[0] == method]:
+            del self._kept[key]
+
+    def drop(self, notice: str, uri: str = "") -> None:
+        """A change was told: what it is about "should be considered immediately stale"."""
+        methods = _ABOUT.get(notice, ())
+        for key in [key for key in self._kept if key[0] in methods]:
+            if not uri or msgspec.json.decode(key[1]).get("uri", "").startswith(uri):
+                del self._kept[key]

@@ -1,0 +1,70 @@
+"""Streamable HTTP in revision 2026-07-28: every request is whole by itself, and closing its answer cancels it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from itertools import count
+
+from pegboard.call import Json, Notice
+from pegboard.client.endpoint import Endpoint, Stream, check, read_answer
+from pegboard.client.incoming import Incoming, result_of
+from pegboard.client.link import Envelope, Identity, Outbound, named
+from pegboard.client.mirrors import mirror
+from pegboard.errors import LinkLost, ServerFault
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.headers import encode_value
+from pegboard.protocol.versions import NAMED
+
+_log = logging.getLogger("pegboard.client")
+
+
+class ModernHttp:
+    """Asks one endpoint, with nothing kept between two requests."""
+
+    mirrors = True
+
+    def __init__(self, endpoint: Endpoint, identity: Identity, version: str, name: str) -> None:
+        self.version = version
+        self._endpoint = endpoint
+        self._envelope = Envelope(identity, version)
+        self._name = name
+        self._ids = count(1)
+        self._fixed = f"MCP-Protocol-Version: {version}\r\n".encode()
+
+    async def request(self, out: Outbound) -> Mapping[str, Json]:
+        request_id = next(self._ids)
+        body = jsonrpc.request(request_id, out.method, self._envelope.around(out, request_id))
+        stream = Stream()
+
+        async def handle(message: Incoming) -> None:
+            if message.method is None or message.id is not None:
+                # "Servers MUST NOT initiate JSON-RPC requests, and clients do not send JSON-RPC responses"
+                _log.warning("%s: sent %s on the answer to another request", self._name, message.method or "an answer")
+                return
+            await out.tell(Notice(message.method, message.parameters()), request_id)
+
+        try:
+            response = await self._endpoint.post(body, self._fields(out))
+            try:
+                await check(response)
+                answer = await read_answer(response, request_id, handle, stream)
+            finally:
+                response.close()
+        except ServerFault as fault:
+            raise named(fault, self._name) from None
+        if answer is None:
+            raise LinkLost(f"{self._name}: ended its stream, and no MCP message answers {out.method}")
+        return result_of(answer)
+
+    def _fields(self, out: Outbound) -> bytes:
+        fields = self._fixed + b"Mcp-Method: %b\r\n" % out.method.encode()
+        member = NAMED.get(out.method)
+        if member is not None:
+            fields += b"Mcp-Name: %b\r\n" % encode_value(out.params.get(member, ""))
+        if out.mirrors:
+            fields += mirror(out.mirrors, out.params.get("arguments"))
+        return fields
+
+    async def close(self) -> None:
+        """Nothing is kept."""

@@ -1,0 +1,33 @@
+"""What a tool answered, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from pegboard.call import Json
+
+
+class CallResult(Struct, frozen=True):
+    """What a tool answered."""
+
+    content: list[dict[str, Json]]
+    structured: Json = None
+    is_error: bool = False
+    meta: Mapping[str, Json] = {}
+
+    @property
+    def text(self) -> str:
+        """The text blocks, one after the other."""
+        return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
+
+
+def read_result(result: Mapping[str, Json]) -> CallResult:
+    """A tools/call result as a value."""
+    return CallResult(
+        content=result.get("content", []),
+        structured=result.get("structuredContent"),
+        is_error=result.get("isError", False),
+        meta=result.get("_meta", {}),
+    )

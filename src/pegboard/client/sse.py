@@ -1,0 +1,103 @@
+"""HTTP+SSE of revision 2024-11-05: one stream for all that a server says, and an address that it names for our messages."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from pegboard.client.address import Address
+from pegboard.client.connection import Response
+from pegboard.client.endpoint import ANSWER_BYTES, Endpoint, Rejection, check, is_stream
+from pegboard.client.web import Web
+from pegboard.errors import Garbled, LinkLost, PegboardError, ServerFault
+from pegboard.protocol.sse import EventReader
+
+_log = logging.getLogger("pegboard.client")
+
+
+class SsePipe:
+    """A pipe of two halves: the stream is read by one task, each message is a POST of its own."""
+
+    transport = "sse"
+
+    def __init__(self, endpoint: Endpoint, web: Web, name: str) -> None:
+        self.name = name
+        self._endpoint = endpoint
+        self._web = web
+        self._door: Endpoint | None = None
+        self._found: asyncio.Future[Address] | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._posts: set[asyncio.Task[None]] = set()
+
+    async def open(self, receive: Callable[[bytes], None], lost: Callable[[ServerFault], None]) -> None:
+        response = await self._endpoint.get()
+        if not is_stream(response):
+            response.close()
+            raise Garbled(f"{self.name}: answered {response.status} to GET and no stream of events")
+        self._found = asyncio.get_running_loop().create_future()
+        self._reader = asyncio.create_task(self._read(response, receive, lost))
+        self._door = self._endpoint.at(await self._found)
+
+    async def send(self, message: bytes) -> None:
+        if self._door is None:
+            raise LinkLost(f"{self.name}: is not open")
+        response = await self._door.post(message, urgent=True)
+        try:
+            await check(response)
+        except Rejection as rejection:
+            raise rejection.explain(self.name) from None
+        finally:
+            response.close()
+
+    def send_now(self, message: bytes) -> None:
+        task = asyncio.create_task(self._try_to_send(message))
+        self._posts.add(task)
+        task.add_done_callback(self._posts.discard)
+
+    async def close(self) -> None:
+        tasks = [*self._posts, *([] if self._reader is None else [self._reader])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _try_to_send(self, message: bytes) -> None:
+        try:
+            await self.send(message)
+        except PegboardError as problem:
+            _log.debug("%s: %s", self.name, problem)
+
+    async def _read(
+        self, response: Response, receive: Callable[[bytes], None], lost: Callable[[ServerFault], None]
+    ) -> None:
+        reader = EventReader(ANSWER_BYTES)
+        fault: ServerFault = LinkLost(f"{self.name}: ended its stream")
+        try:
+            while chunk := await response.read():
+                for event in reader.feed(chunk):
+                    if event.name == "endpoint":
+                        self._take_endpoint(event.data)
+                    elif event.data:
+                        receive(event.data.encode())
+        except ServerFault as problem:
+            fault = problem
+        except ValueError as problem:
+            fault = Garbled(f"{self.name}: {problem}")
+        finally:
+            response.close()
+        if self._found is not None and not self._found.done():
+            self._found.set_exception(fault)
+        lost(fault)
+
+    def _take_endpoint(self, reference: str) -> None:
+        if self._found is None or self._found.done():
+            return
+        try:
+            address = self._endpoint.address.join(reference)
+        except PegboardError:
+            raise Garbled(f"{self.name}: names no address for messages, {reference[:200]!r}") from None
+        if address.origin != self._endpoint.address.origin:
+            # What is sent there carries the credentials that were given for this server.
+            raise Garbled(f"{self.name}: wants messages sent to another origin, {address}")
+        self._found.set_result(address)

@@ -1,0 +1,127 @@
+"""A server behind a command: started when it is needed, started again when it has died, and ended with us."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from pegboard.call import Channel, Json
+from pegboard.client.child import Child
+from pegboard.client.duplex import Duplex
+from pegboard.client.eras import recall
+from pegboard.client.link import Identity, Outbound
+from pegboard.errors import LinkLost, Unreachable
+from pegboard.protocol.versions import MODERN, NEWEST_LEGACY
+
+RESTARTS: Final = 5
+RESTART_SECONDS: Final = 60.0
+
+_log = logging.getLogger("pegboard.client")
+
+
+class StdioLink:
+    """A link to a command; a child that died is started anew for the next request, a few times a minute."""
+
+    transport = "stdio"
+    mirrors = False
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        identity: Identity,
+        lobby: Channel,
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        version: str | None = None,
+        connect_timeout: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = " ".join(command)
+        self._command = command
+        self._identity = identity
+        self._lobby = lobby
+        self._env = env
+        self._cwd = cwd
+        self._pinned = version
+        self._timeout = connect_timeout
+        self._clock = clock
+        self._child: Child | None = None
+        self._duplex: Duplex | None = None
+        self._starts: deque[float] = deque(maxlen=RESTARTS)
+        self._opening = asyncio.Lock()
+
+    @property
+    def version(self) -> str:
+        return MODERN if self._duplex is None else self._duplex.version
+
+    @property
+    def pid(self) -> int | None:
+        """The process that serves us."""
+        return None if self._child is None else self._child.pid
+
+    @property
+    def said(self) -> str:
+        """The end of what the server wrote to stderr."""
+        return "" if self._child is None else self._child.said
+
+    async def open(self) -> None:
+        await self._ready()
+
+    async def close(self) -> None:
+        async with self._opening:
+            await self._end()
+
+    async def request(self, out: Outbound) -> Mapping[str, Json]:
+        duplex = self._duplex
+        if duplex is None or duplex.lost:
+            duplex = await self._ready()
+        return await duplex.request(out)
+
+    async def _ready(self) -> Duplex:
+        async with self._opening:
+            if self._duplex is not None and not self._duplex.lost:
+                return self._duplex
+            if self._duplex is not None:
+                _log.warning("%s: has died, and is started again", self.name)
+            await self._end()
+            now = self._clock()
+            if len(self._starts) == RESTARTS and now - self._starts[0] < RESTART_SECONDS:
+                wait = RESTART_SECONDS - (now - self._starts[0])
+                raise Unreachable(
+                    f"{self.name}: died {RESTARTS} times within {RESTART_SECONDS:g} s; it is tried again in {wait:.0f} s",
+                    retry_after=wait,
+                )
+            self._starts.append(now)
+            try:
+                return await self._start(self._pinned)
+            except LinkLost:
+                # Some servers of the legacy era end at a first request that is not the handshake.
+                if self._pinned is not None or recall(self.name) is not None:
+                    raise
+            try:
+                return await self._start(NEWEST_LEGACY)
+            except LinkLost as fault:
+                raise Unreachable(str(fault)) from None
+
+    async def _start(self, version: str | None) -> Duplex:
+        await self._end()
+        child = self._child = Child(self._command, env=self._env, cwd=self._cwd)
+        duplex = Duplex(child, self._identity, self._lobby, version=version, timeout=self._timeout)
+        try:
+            await duplex.open()
+        except BaseException:
+            await duplex.close()
+            raise
+        self._duplex = duplex
+        return duplex
+
+    async def _end(self) -> None:
+        duplex, self._duplex = self._duplex, None
+        if duplex is not None:
+            await duplex.close()

@@ -1,0 +1,107 @@
+"""What a client can be pointed at: a board, a URL, a command, or an entry of a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct, field
+
+from pegboard.call import Channel
+from pegboard.client.direct import DirectLink, Served
+from pegboard.client.http import HttpLink
+from pegboard.client.link import Identity, Link
+from pegboard.client.stdio import StdioLink
+from pegboard.errors import SetupError
+from pegboard.protocol.versions import REVISIONS
+
+Target: TypeAlias = Served | str | Sequence[str] | Mapping[str, Any]
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """How a server is reached; an entry's own words go before these."""
+
+    headers: Mapping[str, str] | None = None
+    env: Mapping[str, str] | None = None
+    cwd: str | Path | None = None
+    version: str | None = None
+    ca: str | Path | None = None
+    connect_timeout: float = 10.0
+
+
+class _Entry(Struct):
+    """One server as clients' `mcpServers` files have it; what other programs keep there is passed over."""
+
+    command: str | list[str] | None = None
+    args: list[str] = []
+    env: dict[str, str] | None = None
+    cwd: str | None = None
+    url: str | None = None
+    headers: dict[str, str] | None = None
+    connect_timeout: float | None = field(name="connectTimeout", default=None)
+
+
+def open_link(target: Target, identity: Identity, lobby: Channel, options: Options) -> Link:
+    """The link to a target; nothing is connected or started yet."""
+    if options.version is not None and options.version not in REVISIONS:
+        raise SetupError(f"There is no revision {options.version!r}; known are {', '.join(REVISIONS)}")
+    match target:
+        case str():
+            return _to_url(target, identity, lobby, options)
+        case Mapping():
+            return _to_entry(target, identity, lobby, options)
+        case Sequence():
+            return _to_command(list(target), identity, lobby, options)
+        case _:
+            return DirectLink(target, identity)
+
+
+def _to_url(url: str, identity: Identity, lobby: Channel, options: Options) -> Link:
+    if not url.startswith(("http://", "https://")):
+        raise SetupError(f"{url!r} is no URL; a command is given as a list of words, as in ['python', 'server.py']")
+    return HttpLink(
+        url,
+        identity,
+        lobby,
+        headers=options.headers,
+        version=options.version,
+        ca=options.ca,
+        connect_timeout=options.connect_timeout,
+    )
+
+
+def _to_command(words: list[str], identity: Identity, lobby: Channel, options: Options) -> Link:
+    if not words or not words[0] or any("\0" in word for word in words):
+        raise SetupError("A command is a list of words, the first of which is a program")
+    return StdioLink(
+        words,
+        identity,
+        lobby,
+        env=options.env,
+        cwd=options.cwd,
+        version=options.version,
+        connect_timeout=options.connect_timeout,
+    )
+
+
+def _to_entry(entry: Mapping[str, Any], identity: Identity, lobby: Channel, options: Options) -> Link:
+    try:
+        read = msgspec.convert(entry, _Entry)
+    except msgspec.ValidationError as problem:
+        raise SetupError(f"This is no entry of a server: {problem}") from None
+    if (read.command is None) == (read.url is None):
+        raise SetupError("An entry of a server has either a command or a url")
+    options = Options(
+        headers={**(options.headers or {}), **(read.headers or {})},
+        env={**(options.env or {}), **(read.env or {})},
+        cwd=read.cwd or options.cwd,
+        version=options.version,
+        ca=options.ca,
+        connect_timeout=read.connect_timeout or options.connect_timeout,
+    )
+    if read.url is not None:
+        return _to_url(read.url, identity, lobby, options)
+    words = [read.command] if isinstance(read.command, str) else list(read.command or ())
+    return _to_command([*words, *read.args], identity, lobby, options)
