@@ -135,7 +135,7 @@ async def test_a_cancelled_call_withdraws_its_question_and_is_not_answered() -> 
 async def test_calls_that_wait_for_answers_do_not_keep_the_answers_out() -> None:
     peer = Peer(calls_per_caller=2)
     peer.initialize()
-    await peer.result("init")
+    await until(lambda: not peer.door.calls)
     for number in range(4):
         peer.call(1, number)
         await peer.questions(number + 1)
@@ -148,7 +148,7 @@ async def test_calls_that_wait_for_answers_do_not_keep_the_answers_out() -> None
 async def test_there_is_an_end_to_the_calls_that_wait() -> None:
     peer = Peer(calls_per_caller=1, calls=3)
     peer.initialize()
-    await peer.result("init")
+    await until(lambda: not peer.door.calls)
     for number in range(3):
         peer.call(1, number)
         await peer.questions(number + 1)
