@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -38,12 +39,12 @@ def _sqlite(rest: str, limits: Limits | None) -> Store:
     path, _, query = rest.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     sync = options.pop("sync", "normal")
-    if options or (sync != "normal" and sync != "full"):
+    if options or sync not in {"normal", "full"}:
         raise SetupError(f"store sqlite:{path}: the only option is ?sync=normal or ?sync=full, not ?{query}")
     path = path.removeprefix("//")
     if not path or path.startswith(":memory:"):
         raise SetupError("store sqlite: names no file; use sqlite:PATH, or memory to keep nothing")
-    return SqliteStore(path, limits, sync=sync)
+    return SqliteStore(Path(path).expanduser(), limits, sync="full" if sync == "full" else "normal")
 
 
 def _redis(url: str, limits: Limits | None) -> Store:

@@ -1,0 +1,52 @@
+"""A process that appends to logs and tells of each entry once the store says it is safe: URL, session, then a mode.
+
+`own` fills three logs of its own at once; `race` fights with others over the numbers of one log, up to a count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from pegboard.limits import Limits
+from pegboard.stores.address import open_store
+from pegboard.stores.store import LogName, Store
+
+ALL = Limits(stream_events=1_000_000, stream_bytes=1 << 30, session_bytes=1 << 30, stored_bytes=1 << 30)
+
+
+def told(log: LogName, seq: int) -> None:
+    os.write(1, f"{log[1]} {seq}\n".encode())
+
+
+async def fill(store: Store, log: LogName) -> None:
+    assert await store.logs.open(log)
+    seq = 0
+    while True:
+        seq += 1
+        assert await store.logs.append(log, seq, b"%d" % seq * 20)
+        told(log, seq)
+
+
+async def race(store: Store, log: LogName, count: int) -> None:
+    await store.logs.open(log)
+    seq = 1
+    while seq <= count:
+        if await store.logs.append(log, seq, b"%d" % os.getpid()):
+            told(log, seq)
+        page = await store.logs.read(log, seq, 1)
+        assert page is not None
+        seq = page.last + 1
+
+
+async def main(url: str, session: str, mode: str, count: str = "0") -> None:
+    store = open_store(url, ALL)
+    await store.start()
+    if mode == "own":
+        await asyncio.gather(*(fill(store, (session, name)) for name in "abc"))
+    await race(store, (session, "common"), int(count))
+    await store.close()
+
+
+asyncio.run(main(*sys.argv[1:]))
