@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import contextlib
 import sys
 import time
 from collections.abc import Mapping
 
 import msgspec
 
-from pegboard.cli.target import CannotConnect, open_target
-from pegboard.client.client import CallResult
+from pegboard.call import Json
+from pegboard.cli.target import OK, TOOL_ERROR, Pointed, read_target, run
 from pegboard.errors import SetupError
 from pegboard.tools.naming import suggest
 from pegboard.tools.result import PARSE_WARNINGS
@@ -24,45 +22,37 @@ def main(argv: list[str]) -> int:
         description="Call a tool and print its answer on stdout; what was repaired and how long it took go to stderr.",
         epilog="examples:\n"
         "  pegboard call examples/hello.py add a=2 b=3\n"
-        '  pegboard call http://127.0.0.1:7332/mcp add \'{"a": 2, "b": "3"}\'',
+        '  pegboard call http://127.0.0.1:7332/mcp add \'{"a": 2, "b": "3"}\'\n'
+        "  pegboard call add a=2 b=3 -- python server.py",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("target", metavar="TARGET", help="a Python file with a board, or the URL of a server")
-    parser.add_argument("tool", metavar="TOOL")
-    parser.add_argument(
-        "arguments", metavar="KEY=VALUE", nargs="*", help="arguments, or all of them as one JSON object"
-    )
-    parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
-    chosen = parser.parse_args(argv)
-    try:
-        return asyncio.run(_call(chosen.target, chosen.tool, chosen.arguments, as_json=chosen.json))
-    except CannotConnect as error:
-        print(f"pegboard call: {error}", file=sys.stderr)
-        return 3
+    arguments = {
+        "tool": {"metavar": "TOOL"},
+        "arguments": {"metavar": "KEY=VALUE", "nargs": "*", "help": "arguments, or all of them as one JSON object"},
+    }
+    return run("call", _call(read_target(parser, argv, arguments)))
 
 
-async def _call(target_text: str, name: str, words: list[str], *, as_json: bool) -> int:
-    target = open_target(target_text)
-    tools = {str(tool["name"]): tool for tool in await target.list_tools()}
-    if name not in tools:
-        near = suggest(name, tools)
-        hint = f", did you mean {near[0]}?" if near else f"; it has {', '.join(list(tools)[:12]) or 'none'}"
-        raise SetupError(f"{target_text} has no tool {name!r}{hint}")
-    arguments = read_arguments(words, tools[name].get("inputSchema"))
-    began = time.perf_counter()
-    # Only the answer goes to stdout, whatever the tool prints.
-    with contextlib.redirect_stdout(sys.stderr):
-        result = await target.call(name, arguments, progress=_tell_progress)
-    elapsed = (time.perf_counter() - began) * 1000
-    if as_json:
+async def _call(pointed: Pointed) -> int:
+    name: str = pointed.chosen.tool
+    async with pointed.client() as client:
+        tools = {str(tool.get("name")): tool for tool in await client.list_tools()}
+        if name not in tools:
+            near = suggest(name, tools)
+            hint = f", did you mean {near[0]}?" if near else f"; it has {', '.join(list(tools)[:12]) or 'none'}"
+            raise SetupError(f"{pointed.name} has no tool {name!r}{hint}")
+        arguments = read_arguments(pointed.chosen.arguments, tools[name].get("inputSchema"))
+        began = time.perf_counter()
+        result = await client.call(name, arguments, progress=_tell_progress)
+        elapsed = (time.perf_counter() - began) * 1000
+    if pointed.chosen.json:
         print(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
     else:
-        _show(result)
-    repairs = result.meta.get(PARSE_WARNINGS, [])
-    for repair in repairs:
+        print_content(result.content)
+    for repair in result.meta.get(PARSE_WARNINGS, []):
         print(f"repaired  {repair['message']}", file=sys.stderr)
     print(f"{elapsed:.1f} ms", file=sys.stderr)
-    return 1 if result.is_error else 0
+    return TOOL_ERROR if result.is_error else OK
 
 
 def _tell_progress(done: float, total: float | None, message: str | None) -> None:
@@ -96,9 +86,10 @@ def _value(text: str) -> object:
     return value
 
 
-def _show(result: CallResult) -> None:
-    for block in result.content:
+def print_content(content: list[dict[str, Json]]) -> None:
+    """Text as it is, anything else by its kind."""
+    for block in content:
         if block.get("type") == "text":
-            print(block["text"])
+            print(block.get("text", ""))
         else:
             print(f"[{block.get('type')} {block.get('mimeType') or block.get('uri') or ''}]".replace(" ]", "]"))

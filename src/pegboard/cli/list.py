@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import sys
 
 import msgspec
 
-from pegboard.cli.target import CannotConnect, open_target
+from pegboard.cli.target import Pointed, read_target, run
 
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="pegboard list", description="List tools with their arguments.")
-    parser.add_argument("target", metavar="TARGET", help="a Python file with a board, or the URL of a server")
-    parser.add_argument("--json", action="store_true", help="print the definitions as JSON")
-    chosen = parser.parse_args(argv)
-    try:
-        tools = asyncio.run(open_target(chosen.target).list_tools())
-    except CannotConnect as error:
-        print(f"pegboard list: {error}", file=sys.stderr)
-        return 3
-    if chosen.json:
+    return run("list", _list(read_target(parser, argv, {})))
+
+
+async def _list(pointed: Pointed) -> int:
+    async with pointed.client() as client:
+        tools = await client.list_tools()
+    if pointed.chosen.json:
         print(msgspec.json.format(msgspec.json.encode(tools), indent=2).decode())
         return 0
-    width = max((len(_signature(tool)) for tool in tools), default=0)
-    for tool in tools:
-        print(
-            f"{_signature(tool):<{min(width, 60)}}  {str(tool.get('description', '')).partition(chr(10))[0]}".rstrip()
-        )
+    print_tools(tools)
     return 0
+
+
+def print_tools(tools: list[dict[str, object]], indent: str = "") -> None:
+    """Each tool on a line of its own, with its arguments and the first line of what it does."""
+    width = min(max((len(_signature(tool)) for tool in tools), default=0), 60)
+    for tool in tools:
+        told = str(tool.get("description") or "").partition("\n")[0]
+        print(f"{indent}{_signature(tool):<{width}}  {told}".rstrip())
 
 
 def _signature(tool: dict[str, object]) -> str:
@@ -37,4 +37,4 @@ def _signature(tool: dict[str, object]) -> str:
     properties = schema.get("properties", {}) if isinstance(schema, dict) else {}
     required = schema.get("required", []) if isinstance(schema, dict) else []
     names = [name if name in required else f"{name}?" for name in properties]
-    return f"{tool['name']}({', '.join(names)})"
+    return f"{tool.get('name')}({', '.join(names)})"

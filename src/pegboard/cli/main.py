@@ -15,6 +15,9 @@ VERBS = {
     "run": "serve the board in a Python file, over HTTP or stdio",
     "list": "list the tools of a file or a server",
     "call": "call a tool of a file or a server",
+    "read": "read a resource",
+    "prompt": "fill in a prompt",
+    "inspect": "show what a server says of itself and offers",
 }
 
 OK, TOOL_ERROR, USAGE, CANNOT_CONNECT = 0, 1, 2, 3

@@ -1,143 +1,104 @@
-"""What `list` and `call` are pointed at: a board in a file, or a server at an address."""
+"""What `list`, `call` and their kin are pointed at: a board in a file, a server at an address, or a command that starts one."""
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import contextlib
-import http.client
-from collections.abc import Mapping
-from typing import Protocol
+import os
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
-from msgspec import Struct
-
-from pegboard import __version__
 from pegboard.cli.load import load_board
-from pegboard.client.client import CallResult, Client, Progress, read_result
-from pegboard.errors import PegboardError, SetupError
-from pegboard.protocol.headers import encode_value
-from pegboard.protocol.params import PREFIX
-from pegboard.protocol.sse import EventReader
-from pegboard.protocol.versions import MODERN
+from pegboard.client.client import Client
+from pegboard.errors import Refusal, ServerFault, SetupError
+from pegboard.protocol.versions import SUPPORTED
 
-_SECONDS = 60.0
+OK, TOOL_ERROR, USAGE, CANNOT_CONNECT = 0, 1, 2, 3
 
 
-class CannotConnect(PegboardError):
-    """There is no server at the address, or it does not answer as one."""
+class Pointed:
+    """A parsed command line: where it points, and its flags."""
+
+    def __init__(self, chosen: argparse.Namespace, command: list[str]) -> None:
+        self.chosen = chosen
+        self._command = command
+
+    @property
+    def name(self) -> str:
+        return " ".join(self._command) or str(self.chosen.target)
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        """A client of the target; whatever it prints goes to stderr, as stdout is for the answer."""
+        with contextlib.redirect_stdout(sys.stderr):
+            async with self._open() as client:
+                yield client
+
+    def _open(self) -> Client:
+        chosen = self.chosen
+        flags: dict[str, Any] = {"version": chosen.protocol, "ca": chosen.ca, "timeout": chosen.timeout}
+        if self._command:
+            # Typed in a shell, a command sees what every command there sees.
+            return Client(self._command, env=dict(os.environ), **flags)
+        if chosen.target.startswith(("http://", "https://")):
+            return Client(_whole(chosen.target), headers=_headers(chosen.header), **flags)
+        return Client(load_board(chosen.target), timeout=chosen.timeout)
 
 
-class _Error(Struct):
-    code: int
-    message: str
+def read_target(parser: argparse.ArgumentParser, argv: list[str], arguments: dict[str, dict[str, Any]]) -> Pointed:
+    """Read a command line that has a target first, or a command after `--`, and these arguments."""
+    words, command = argv, list[str]()
+    if "--" in argv:
+        words, command = argv[: argv.index("--")], argv[argv.index("--") + 1 :]
+        if not command:
+            parser.error("after -- comes the command that starts the server")
+    shown = " ".join(str(about.get("metavar") or "") for about in arguments.values())
+    parser.usage = (
+        f"{parser.prog} [options] TARGET {shown}".rstrip() + f"\n       {parser.prog} [options] {shown}".rstrip()
+    )
+    parser.usage += " -- COMMAND …"
+    if not command:
+        parser.add_argument("target", metavar="TARGET", help="a Python file with a board, or the URL of a server")
+    for name, about in arguments.items():
+        parser.add_argument(name, **about)
+    parser.add_argument("--json", action="store_true", help="print all of it as JSON")
+    parser.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="send a header to a URL")
+    parser.add_argument("--ca", metavar="FILE", help="the authority that a server's certificate is signed by")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after so long without news")
+    parser.add_argument("--protocol", choices=SUPPORTED, metavar="REVISION", help=f"one of {', '.join(SUPPORTED)}")
+    return Pointed(parser.parse_args(words), command)
 
 
-class _Answer(Struct):
-    result: dict[str, object] | None = None
-    error: _Error | None = None
+def run(verb: str, work: Coroutine[Any, Any, int]) -> int:
+    """Run the work of a verb; what a server does to us becomes a line on stderr and an exit code."""
+    try:
+        return asyncio.run(work)
+    except ServerFault as fault:
+        print(f"pegboard {verb}: {fault}", file=sys.stderr)
+        return CANNOT_CONNECT
+    except Refusal as refusal:
+        print(f"pegboard {verb}: {refusal.message} (code {refusal.code})", file=sys.stderr)
+        return USAGE
 
 
-class _Progress(Struct):
-    progress: float
-    total: float | None = None
-    message: str | None = None
+def _whole(url: str) -> str:
+    """The address itself; where it has no path, that of our own servers."""
+    with contextlib.suppress(ValueError):
+        parts = urlsplit(url)
+        if parts.hostname and not parts.path:
+            return parts._replace(path="/mcp").geturl()
+    return url
 
 
-class _Notice(Struct):
-    params: _Progress | None = None
-
-
-class _Listing(Struct):
-    tools: list[dict[str, object]]
-
-
-class Target(Protocol):
-    """Somewhere with tools."""
-
-    async def list_tools(self) -> list[dict[str, object]]: ...
-
-    async def call(self, name: str, arguments: Mapping[str, object], *, progress: Progress) -> CallResult: ...
-
-
-def open_target(text: str) -> Target:
-    """A URL is a server, anything else a file."""
-    if text.startswith(("http://", "https://")):
-        return Address(text)
-    return Client(load_board(text), name="pegboard")
-
-
-class Address:
-    """A server over HTTP, asked in the newest revision."""
-
-    def __init__(self, url: str) -> None:
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname, parts.port
-            if not host:
-                raise ValueError
-        except ValueError:
-            raise SetupError(f"{url!r} is not an address; write it like http://127.0.0.1:7332/mcp") from None
-        self._url = url
-        self._path = parts.path or "/mcp"
-        connect = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._connection = connect(host, port, timeout=_SECONDS)
-
-    async def list_tools(self) -> list[dict[str, object]]:
-        result = self._ask("tools/list", "", {})
-        try:
-            return msgspec.convert(result, _Listing).tools
-        except msgspec.ValidationError as problem:
-            raise CannotConnect(f"{self._url} answered with no list of tools: {problem}") from None
-
-    async def call(self, name: str, arguments: Mapping[str, object], *, progress: Progress) -> CallResult:
-        return read_result(self._ask("tools/call", name, {"name": name, "arguments": arguments}, progress))
-
-    def _ask(
-        self, method: str, name: str, params: Mapping[str, object], progress: Progress | None = None
-    ) -> Mapping[str, object]:
-        meta: dict[str, object] = {} if progress is None else {"progressToken": 1}
-        meta |= {
-            PREFIX + "protocolVersion": MODERN,
-            PREFIX + "clientInfo": {"name": "pegboard", "version": __version__},
-            PREFIX + "clientCapabilities": {},
-        }
-        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
-        headers = {
-            "Content-Type": "application/json",
-            "Accept": "application/json, text/event-stream",
-            "MCP-Protocol-Version": MODERN,
-            "Mcp-Method": method,
-        }
-        if name:
-            headers["Mcp-Name"] = encode_value(name).decode("ascii")
-        try:
-            self._connection.request("POST", self._path, msgspec.json.encode(body), headers)
-            response = self._connection.getresponse()
-            if response.headers.get_content_type() == "text/event-stream":
-                data = _read_stream(response, progress)
-            else:
-                data = response.read()
-        except (OSError, http.client.HTTPException) as error:
-            raise CannotConnect(f"Cannot reach {self._url}: {error}. Is the server running?") from None
-        try:
-            answer = msgspec.json.decode(data, type=_Answer)
-        except msgspec.DecodeError:
-            answer = _Answer()
-        if answer.error is not None:
-            raise SetupError(f"{answer.error.message} (code {answer.error.code})")
-        if answer.result is None:
-            raise CannotConnect(f"{self._url} answered {response.status} and no MCP message")
-        return answer.result
-
-
-def _read_stream(response: http.client.HTTPResponse, progress: Progress | None) -> bytes:
-    """The answer, which is the last event of its stream; what is told of progress before it is handed on at once."""
-    reader, last = EventReader(), b""
-    while line := response.readline():
-        for event in reader.feed(line):
-            last = event.data.encode()
-            with contextlib.suppress(msgspec.DecodeError):
-                params = msgspec.json.decode(last, type=_Notice).params
-                if progress is not None and params is not None:
-                    progress(params.progress, params.total, params.message)
-    return last
+def _headers(lines: list[str]) -> dict[str, str]:
+    headers = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise SetupError(f"--header {line!r} is not NAME:VALUE")
+        headers[name.strip()] = value.strip()
+    return headers

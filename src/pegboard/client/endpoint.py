@@ -14,7 +14,7 @@ from pegboard.client.address import Address
 from pegboard.client.connection import Response
 from pegboard.client.incoming import Incoming, WireError, read_incoming, refusal_of
 from pegboard.client.web import Request, Web, header_lines
-from pegboard.errors import Garbled, LinkLost, NotAdmitted, PegboardError, Unreachable
+from pegboard.errors import Garbled, NotAdmitted, PegboardError, Unreachable
 from pegboard.protocol.jsonrpc import is_batch
 from pegboard.protocol.sse import EventReader
 
@@ -155,7 +155,7 @@ async def read_answer(response: Response, request_id: RequestId, handle: Handle,
         else:
             raise Garbled(f"answered another request (id {message.id!r} instead of {request_id!r})")
     if found is None:
-        raise LinkLost("the answer is missing")
+        raise Garbled("no MCP message in the answer")
     return found
 
 

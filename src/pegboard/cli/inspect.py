@@ -1,0 +1,78 @@
+"""`pegboard inspect TARGET`: what a server says of itself, and all that it offers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+
+import msgspec
+
+from pegboard.call import Json
+from pegboard.cli.list import print_tools
+from pegboard.cli.target import OK, Pointed, read_target, run
+from pegboard.client.client import Client
+from pegboard.errors import MethodNotFound
+from pegboard.protocol.params import PREFIX
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="pegboard inspect",
+        description="Show who a server is, which revision it speaks, and its tools, resources and prompts.",
+    )
+    return run("inspect", _inspect(read_target(parser, argv, {})))
+
+
+async def _inspect(pointed: Pointed) -> int:
+    async with pointed.client() as client:
+        about = await client.discover()
+        offered = about.get("capabilities") or {}
+        found = await _offers(client, offered)
+        version = client.version
+    info = about.get("_meta", {}).get(PREFIX + "serverInfo", {})
+    whole = {
+        "server": info,
+        "protocol": version,
+        "speaks": about.get("supportedVersions", []),
+        "capabilities": offered,
+        "instructions": about.get("instructions"),
+        **found,
+    }
+    if pointed.chosen.json:
+        print(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode())
+        return OK
+    print(f"{info.get('name', 'unnamed')} {info.get('version', '')}".rstrip())
+    print(f"protocol {version}")
+    print(f"capabilities {', '.join(sorted(offered)) or 'none'}")
+    if about.get("instructions"):
+        print(f"\n{about['instructions']}")
+    _print(found)
+    return OK
+
+
+async def _offers(client: Client, offered: Mapping[str, Json]) -> dict[str, list[dict[str, Json]]]:
+    found: dict[str, list[dict[str, Json]]] = {"tools": [], "resources": [], "templates": [], "prompts": []}
+    if "tools" in offered:
+        found["tools"] = await client.list_tools()
+    if "resources" in offered:
+        found["resources"] = await client.list_resources()
+        try:
+            found["templates"] = await client.list_templates()
+        except MethodNotFound:
+            # A server may have resources and nothing to fill in.
+            pass
+    if "prompts" in offered:
+        found["prompts"] = await client.list_prompts()
+    return found
+
+
+def _print(found: Mapping[str, list[dict[str, Json]]]) -> None:
+    if found["tools"]:
+        print(f"\n{len(found['tools'])} tools")
+        print_tools(found["tools"], "  ")
+    for kind, member in (("resources", "uri"), ("templates", "uriTemplate"), ("prompts", "name")):
+        if found[kind]:
+            print(f"\n{len(found[kind])} {kind}")
+        for item in found[kind]:
+            told = str(item.get("description") or item.get("title") or "").partition("\n")[0]
+            print(f"  {item.get(member)}  {told}".rstrip())

@@ -1,0 +1,53 @@
+"""`pegboard prompt TARGET NAME key=value …`: print the messages of a prompt."""
+
+from __future__ import annotations
+
+import argparse
+
+import msgspec
+
+from pegboard.cli.call import print_content
+from pegboard.cli.target import OK, Pointed, read_target, run
+from pegboard.errors import SetupError
+from pegboard.tools.naming import suggest
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="pegboard prompt",
+        description="Fill in a prompt and print its messages.",
+        epilog="example:\n  pegboard prompt examples/notes.py review code='x = 1'",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    arguments = {
+        "prompt": {"metavar": "NAME"},
+        "arguments": {"metavar": "KEY=VALUE", "nargs": "*", "help": "arguments, all of which are text"},
+    }
+    return run("prompt", _prompt(read_target(parser, argv, arguments)))
+
+
+async def _prompt(pointed: Pointed) -> int:
+    name: str = pointed.chosen.prompt
+    arguments = dict(_pair(word) for word in pointed.chosen.arguments)
+    async with pointed.client() as client:
+        names = [str(prompt.get("name")) for prompt in await client.list_prompts()]
+        if name not in names:
+            near = suggest(name, names)
+            hint = f", did you mean {near[0]}?" if near else f"; it has {', '.join(names[:12]) or 'none'}"
+            raise SetupError(f"{pointed.name} has no prompt {name!r}{hint}")
+        messages = await client.prompt(name, arguments)
+    if pointed.chosen.json:
+        print(msgspec.json.format(msgspec.json.encode(messages), indent=2).decode())
+        return OK
+    for message in messages:
+        print(f"{message.get('role')}:")
+        content = message.get("content")
+        print_content(content if isinstance(content, list) else [content or {}])
+    return OK
+
+
+def _pair(word: str) -> tuple[str, str]:
+    key, equals, text = word.partition("=")
+    if not equals:
+        raise SetupError(f"{word!r} is not KEY=VALUE; write {word}=…")
+    return key, text
