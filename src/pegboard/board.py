@@ -17,6 +17,8 @@ from types import ModuleType
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from pegboard.call import Around, Change, Handler, Json
+from pegboard.catalog.caching import Caching
+from pegboard.catalog.caching import Scope as CacheScope
 from pegboard.catalog.catalog import ToolCatalog
 from pegboard.catalog.prompt import Prompt, PromptCatalog
 from pegboard.catalog.resource import Resource, ResourceCatalog, read_folder
@@ -92,7 +94,9 @@ class Board(Hanger):
         arguments: Literal["lenient", "strict"] = "lenient",
         limits: Limits | None = None,
         page_size: int = 1000,
+        ttl_ms: int = 0,
     ) -> None:
+        """`ttl_ms` is how long clients may keep the lists of this board; 0: they ask again each time."""
         if page_size < 1:
             raise DeclarationError(f"page_size={page_size}: a page holds at least one item")
         if arguments not in ("lenient", "strict"):
@@ -112,9 +116,8 @@ class Board(Hanger):
         desk = Desk(tickets=Seal("requestState", keys, secret=True), changes=self.changes)
         self._runner = Runner(self.services, self._threads, arguments, self.limits.result_bytes, desk)
         cursors = Seal("cursor", keys)
-        self._reading = Reading(
-            self.resources, self.prompts, self._runner, cursors, page_size, self.limits.result_bytes
-        )
+        lists = self.tools.caching = Caching(ttl_ms, "public")
+        self._reading = Reading(self.resources, self.prompts, self._runner, cursors, page_size, self.limits, lists)
         # After what keeps lists has let go of them: who hears of a change looks at once.
         self.tools.watch(partial(self._publish, Change("tools")))
         self.resources.watch(partial(self._publish, Change("resources")))
@@ -172,8 +175,14 @@ class Board(Hanger):
         annotations: Mapping[str, Json] | None = None,
         icons: Sequence[Mapping[str, Json]] = (),
         meta: Mapping[str, Json] | None = None,
+        ttl_ms: int = 0,
+        cache_scope: CacheScope = "private",
     ) -> Callable[[F], F]:
-        """Hang a function as a resource: `@board.resource("notes://{name}")`; one with braces is a template."""
+        """Hang a function as a resource: `@board.resource("notes://{name}")`; one with braces is a template.
+
+        `ttl_ms` is how long a client may keep what it read, `cache_scope` whether it may be kept for others too.
+        """
+        caching = Caching(ttl_ms, cache_scope)
         if not isinstance(uri, str):
             raise DeclarationError('@board.resource needs its URI: write @board.resource("notes://{name}")')
 
@@ -197,6 +206,7 @@ class Board(Hanger):
                     annotations=annotations,
                     icons=icons,
                     meta=meta,
+                    caching=caching,
                 )
             )
             return function

@@ -17,6 +17,7 @@ from pegboard import Accepted, Board, Cancelled, Client, Context, Declined, Elic
 from pegboard.call import NOBODY, Call, Caller, Done, InputRequired, Json, Question, Reply
 from pegboard.client.answers import Answers, Elicitation
 from pegboard.errors import InvalidParams, MissingCapability
+from tests.waiting import until
 
 ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 
@@ -520,3 +521,29 @@ def test_any_tool_comes_to_the_same_end_in_rounds_and_at_once(plan: list[Step]) 
         assert len(asked) <= len(plan)
 
     asyncio.run(compare())
+
+
+async def test_a_thread_that_waits_for_an_answer_goes_when_its_caller_does() -> None:
+    board = Board("asks")
+    ended: list[str] = []
+
+    @board.tool
+    def patient(ctx: Context) -> str:
+        try:
+            return str(ctx.elicit("Still there?", bool))
+        finally:
+            ended.append("gone")
+
+    asked = asyncio.Event()
+
+    async def never(_: Elicitation) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    async with Client(board, elicit=never) as client:
+        call = asyncio.ensure_future(client.call("patient"))
+        await asked.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await until(lambda: ended == ["gone"])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from pegboard.call import Json, Kept
+from pegboard.catalog.caching import Caching
 from pegboard.errors import DeclarationError, UnknownTool
 from pegboard.tools.export import Wish, export
 from pegboard.tools.naming import fold, suggest
@@ -24,6 +25,7 @@ class ToolCatalog:
         self._listed: tuple[int, Kept] | None = None
         self._watchers: list[Callable[[], None]] = []
         self.generation = 0
+        self.caching = Caching(scope="public")
         for tool in tools:
             self.add(tool)
 
@@ -98,7 +100,7 @@ class ToolCatalog:
         generation = self.generation
         if listed is None or listed[0] != generation:
             tools = [tool.definition() for tool in tuple(self._tools.values())]
-            listed = self._listed = generation, Kept({"tools": tools, "ttlMs": 0, "cacheScope": "public"})
+            listed = self._listed = generation, Kept({"tools": tools, **self.caching.hints()})
         return listed[1]
 
     def export(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from pegboard.call import Json, Kept
+from pegboard.catalog.caching import Caching
 from pegboard.errors import InvalidParams
 from pegboard.seal import Seal
 
@@ -22,11 +23,19 @@ class _Made:
 class Listing:
     """One list of the protocol, cut into pages that are kept until something changes."""
 
-    def __init__(self, member: str, items: Callable[[], Iterable[Json]], seal: Seal, size: int) -> None:
+    def __init__(
+        self,
+        member: str,
+        items: Callable[[], Iterable[Json]],
+        seal: Seal,
+        size: int,
+        caching: Caching = Caching(scope="public"),  # noqa: B008 — it cannot be changed
+    ) -> None:
         self._member = member
         self._items = items
         self._seal = seal
         self._size = size
+        self._caching = caching
         self._made: _Made | None = None
 
     def forget(self) -> None:
@@ -56,7 +65,7 @@ class Listing:
         if made.items is None:
             made.items = list(self._items())
         end = start + self._size
-        result: dict[str, Json] = {self._member: made.items[start:end], "ttlMs": 0, "cacheScope": "public"}
+        result: dict[str, Json] = {self._member: made.items[start:end], **self._caching.hints()}
         if end < len(made.items):
             result["nextCursor"] = self._seal.close([self._member, end])
         return Kept(result)

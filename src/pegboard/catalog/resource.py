@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from pegboard.call import Json
+from pegboard.catalog.caching import Caching
 from pegboard.catalog.template import Template, is_template
 from pegboard.errors import DeclarationError, ResourceNotFound
 from pegboard.protocol.content import guess_by_suffix, name_of, resource_block
@@ -34,6 +35,7 @@ class Resource:
         annotations: Mapping[str, Json] | None = None,
         icons: Sequence[Mapping[str, Json]] = (),
         meta: Mapping[str, Json] | None = None,
+        caching: Caching = Caching(),  # noqa: B008 — it cannot be changed
     ) -> None:
         if ":" not in uri.partition("{")[0] and not uri.startswith("{"):
             raise DeclarationError(f"{tool.source}: {uri!r} is not a URI; begin it with a scheme, like notes://{uri}")
@@ -46,6 +48,7 @@ class Resource:
         self._annotations = annotations
         self._icons = list(icons)
         self._meta = meta
+        self.caching = caching
         self._check_parameters()
 
     def definition(self) -> dict[str, Json]:

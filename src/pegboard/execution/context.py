@@ -171,19 +171,19 @@ class Context(OfTheCall):
         A client of 2026-07-28 sends its request again with the answer, and the tool runs again from its first line: ask
         first, act after. Give a `key` where the text of the question differs each time.
         """
-        return self._here_or_there(self._ask_one(key, Elicit(message, schema, url)))
+        return self._answered(self._ask_one(key, Elicit(message, schema, url)))
 
     def sample(self, messages: Any, *, key: str = "", **options: Any) -> Awaitable[Sampled]:
         """Ask the client's model; the options are those of `Sample`, such as max_tokens and system."""
-        return self._here_or_there(self._ask_one(key, Sample(messages, **options)))
+        return self._answered(self._ask_one(key, Sample(messages, **options)))
 
     def roots(self, *, key: str = "") -> Awaitable[list[Root]]:
         """Ask which folders the client works in."""
-        return self._here_or_there(self._ask_one(key, Roots()))
+        return self._answered(self._ask_one(key, Roots()))
 
     def ask(self, **asks: Ask) -> Awaitable[dict[str, Any]]:
         """Ask several things in one round, each under its key: `ctx.ask(sure=Elicit("Sure?", bool), where=Roots())`."""
-        return self._here_or_there(self._rounds().ask(asks))
+        return self._answered(self._rounds().ask(asks))
 
     def keep(self, name: str, make: Callable[[], Any]) -> Awaitable[Any]:
         """A JSON value that is made once, however often the tool runs again for the answers to its questions."""
@@ -237,13 +237,19 @@ class Context(OfTheCall):
             self._rounds()
 
     def _here_or_there(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
-        """Await on the loop; from another thread, have the loop do it and wait, no longer than the caller does."""
+        """Await on the loop; from another thread, have the loop do it and wait."""
+        if get_ident() == self._thread:
+            return work
+        # A plain function cannot await: it gets what came of it.
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()  # type: ignore[return-value]  # see `wait`
+
+    def _answered(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
+        """The same for what is asked, which a thread waits for no longer than the caller does."""
         if get_ident() == self._thread:
             return work
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         end = self._token.watch(future.cancel)
         try:
-            # A plain function cannot await: it gets what came of it.
             return future.result()  # type: ignore[return-value]  # see `wait`
         finally:
             end()

@@ -12,13 +12,16 @@ import msgspec
 from msgspec import Raw, Struct
 
 from pegboard.call import Call, Done, Handler, Json, Reply
+from pegboard.catalog.caching import Caching
 from pegboard.catalog.completion import Suggest, complete, known_values
 from pegboard.catalog.page import Listing
 from pegboard.catalog.prompt import PromptCatalog
 from pegboard.catalog.resource import ResourceCatalog
 from pegboard.errors import InternalFailure, InvalidArguments, InvalidParams, Refusal, ToolError
+from pegboard.execution.pace import Pace
 from pegboard.execution.rounds import asking
 from pegboard.execution.run import Runner
+from pegboard.limits import Limits
 from pegboard.seal import Seal
 from pegboard.tools.tool import Tool
 
@@ -26,7 +29,7 @@ _log = logging.getLogger("pegboard.resources")
 
 Read: TypeAlias = Callable[[Call], Coroutine[Any, Any, Any]]
 
-_CACHE = {"ttlMs": 0, "cacheScope": "private"}
+_NOT_KEPT = Caching()
 
 
 class _Reference(Struct):
@@ -59,18 +62,26 @@ class Reading:
         runner: Runner,
         seal: Seal,
         page: int,
-        result_bytes: int,
+        limits: Limits,
+        lists_caching: Caching = Caching(scope="public"),  # noqa: B008 — it cannot be changed
     ) -> None:
         self._resources = resources
         self._prompts = prompts
         self._runner = runner
-        self._result_bytes = result_bytes
+        self._result_bytes = limits.result_bytes
+        self._pace = Pace("completions", limits.completions)
         self._reads: dict[int, Read] = {}
         self.suggestions: dict[tuple[str, str], Suggest] = {}
         lists = (
-            Listing("resources", lambda: [one.definition() for one in resources.fixed], seal, page),
-            Listing("resourceTemplates", lambda: [one.definition() for one in resources.templates], seal, page),
-            Listing("prompts", lambda: [one.definition() for one in prompts.all], seal, page),
+            Listing("resources", lambda: [one.definition() for one in resources.fixed], seal, page, lists_caching),
+            Listing(
+                "resourceTemplates",
+                lambda: [one.definition() for one in resources.templates],
+                seal,
+                page,
+                lists_caching,
+            ),
+            Listing("prompts", lambda: [one.definition() for one in prompts.all], seal, page, lists_caching),
         )
         resources.watch(lists[0].forget)
         resources.watch(lists[1].forget)
@@ -103,7 +114,9 @@ class Reading:
         if size > self._result_bytes:
             _log.error("the resource %s is %d bytes, the limit is %d", call.name, size, self._result_bytes)
             raise InternalFailure("The resource is too large to be sent")
-        return Done({"contents": contents, **_CACHE})
+        # What a user's answer went into is nobody else's, and not the same the next time.
+        caching = resource.caching if call.answers is None else _NOT_KEPT
+        return Done({"contents": contents, **caching.hints()})
 
     async def _subscribe(self, call: Call) -> Reply:
         """Say that there is such a resource; whom to tell of its changes, the session remembers."""
@@ -132,6 +145,7 @@ class Reading:
             raise InternalFailure(f"{tool.name} failed, error id {error_id}") from None
 
     async def _complete(self, call: Call) -> Reply:
+        self._pace.check(call.caller)
         try:
             asked = msgspec.json.decode(call.params, type=_Completion)
         except msgspec.MsgspecError:

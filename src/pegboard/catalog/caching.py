@@ -1,0 +1,29 @@
+"""How long a client may keep what it was told, and whether others may be told the same."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from pegboard.call import Json
+from pegboard.errors import DeclarationError
+
+Scope: TypeAlias = Literal["public", "private"]
+
+
+class Caching(Struct, frozen=True):
+    """The hints of one list or resource; 0 says: ask again each time."""
+
+    ttl_ms: int = 0
+    scope: Scope = "private"
+
+    def __post_init__(self) -> None:
+        if type(self.ttl_ms) is not int or self.ttl_ms < 0:
+            raise DeclarationError(f"ttl_ms={self.ttl_ms!r}; give whole milliseconds, 0 or more")
+        if self.scope not in ("public", "private"):
+            raise DeclarationError(f"cache_scope={self.scope!r}; use 'public' or 'private'")
+
+    def hints(self) -> dict[str, Json]:
+        """As results carry them."""
+        return {"ttlMs": self.ttl_ms, "cacheScope": self.scope}
