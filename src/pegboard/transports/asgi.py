@@ -7,17 +7,16 @@ the server, whose slowness is the back-pressure, while a second one watches for 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeAlias
 
 from pegboard.limits import Limits
-from pegboard.transports.answers import apologize, encode_headers, refuse, refuse_large_body
+from pegboard.transports.answers import apologize, encode_headers, refuse_large_body
 from pegboard.transports.courier import Courier, Event, Send
-from pegboard.transports.door import Answer, Endpoint, Head
-from pegboard.transports.requests import LISTS
+from pegboard.transports.door import Answer, Endpoint
+from pegboard.transports.scopes import Heads, Scope, strip_root
 from pegboard.transports.turns import start
 
-Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Event]]
 
 # RFC 6455 leaves 4000 to 4999 to applications; this one reads as HTTP's 404.
@@ -43,45 +42,43 @@ class AsgiApp:
     ) -> None:
         self._stop = stop
         self.path = "/" + path.strip("/")
-        self._endpoint = endpoint
+        self._accept = endpoint.accept
         self._limits = limits
         self._places = {self.path: route, self.path.rstrip("/") + "/": route}
-        self._mounted = {**self._places, "": route, "/": route}
+        self._heads = Heads(self._places, {**self._places, "": route, "/": route}, limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._meet(scope["type"], receive, send)
             return
-        head = self._read_head(scope)
-        body: bytes | Answer | None = check(head, self._limits) or await read_body(receive, self._limits.body_bytes)
-        if body is None:
+        head = self._heads.find(scope) or self._heads.read(scope)
+        if isinstance(head, Answer):
+            await send_answer(send, scope["method"], head)
             return
-        if isinstance(body, Answer):
-            await send_answer(send, head, body)
+        event = await receive()
+        body: bytes | Answer | None = event.get("body", b"")
+        if event.get("more_body") or event["type"] != "http.request" or len(event["body"]) > self._limits.body_bytes:
+            body = await read_body(event, receive, self._limits.body_bytes)
+        if not isinstance(body, bytes):
+            if body is not None:
+                await send_answer(send, scope["method"], body)
             return
         courier = Courier(self._limits, head.method == b"HEAD")
         try:
-            outcome = self._endpoint.accept(head, body, courier)
-            if isinstance(outcome, Answer):
-                answer: Answer | None = outcome
-            else:
-                if outcome is None:
-                    outcome = stream_on()
-                task = outcome if isinstance(outcome, asyncio.Task) else start(outcome, loop=asyncio.get_running_loop())
-                whole = task.done() and not courier.started and not task.cancelled()
-                answer = task.result() if whole else await accompany(task, courier, receive, send)
-                if answer is None and not courier.started and not courier.gone:
-                    raise RuntimeError("a request ended with no response")
-            if answer is not None and answer.headers:
+            answer = self._accept(head, body, courier)
+            if not isinstance(answer, Answer):
+                answer = await see_through(answer, courier, receive, send)
+            elif answer.headers:
                 encode_headers(answer.headers)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a call raises, SystemExit too, ends that call alone
             answer = apologize(error)
-        # Nobody is called back any more, and no circle waits for the garbage collector.
-        courier.callbacks = ()
+        if courier.callbacks:
+            # Nobody is called back any more, and no circle waits for the garbage collector.
+            courier.callbacks = ()
         if answer is not None and not courier.started and not courier.gone:
-            await send_answer(send, head, answer)
+            await send_answer(send, scope["method"], answer)
 
     async def _meet(self, kind: str, receive: Receive, send: Send) -> None:
         """Take part in what is no request."""
@@ -111,69 +108,9 @@ class AsgiApp:
 
         raise NoMatchFound(name, path_params)
 
-    def _read_head(self, scope: Scope) -> Head:
-        fields = scope["headers"]
-        headers: dict[bytes, bytes] = dict(fields)
-        repeated: tuple[bytes, ...] = ()
-        if len(headers) != len(fields):
-            headers, repeated = join_repeated(fields)
-        path, places = scope["path"], self._places
-        if scope.get("root_path"):
-            path, places = strip_root(scope), self._mounted
-        client, server = scope.get("client"), scope.get("server")
-        return Head(
-            scope["method"].encode(),
-            places.get(path) or path.encode(),
-            scope["query_string"],
-            headers,
-            repeated,
-            client[0] if client else "",
-            server[0] if server and server[1] is not None else "",
-            scope.get("scheme") == "https",
-        )
 
-
-def join_repeated(fields: Iterable[tuple[bytes, bytes]]) -> tuple[dict[bytes, bytes], tuple[bytes, ...]]:
-    """Each field once, and the names of those that came more often."""
-    headers: dict[bytes, bytes] = {}
-    repeated: dict[bytes, None] = {}
-    for name, value in fields:
-        if name not in headers:
-            headers[name] = value
-            continue
-        repeated[name] = None
-        if name in LISTS:
-            headers[name] += b", " + value
-    return headers, tuple(repeated)
-
-
-def strip_root(scope: Scope) -> str:
-    """The path without what the frameworks around have cut off; whether it is still there depends on the server."""
-    path: str = scope["path"]
-    root: str = scope.get("root_path", "")
-    rest = path.removeprefix(root)
-    return rest if not rest or rest[0] == "/" else path
-
-
-def check(head: Head, limits: Limits) -> Answer | None:
-    """Refuse what our own HTTP door refuses and a server may have let through."""
-    headers = head.headers
-    if b"host" in head.repeated:
-        return refuse(400, "A request has one Host field.")
-    if b"content-encoding" in headers and headers[b"content-encoding"].lower() != b"identity":
-        return refuse(415, "The body of a request must not be compressed.")
-    length = headers.get(b"content-length")
-    if length is not None:
-        if b"content-length" in head.repeated or b"transfer-encoding" in headers or not length.isdigit():
-            return refuse(400, "The length of the body is ambiguous.")
-        if len(length) > 18 or int(length) > limits.body_bytes:
-            return refuse_large_body(limits.body_bytes)
-    return None
-
-
-async def read_body(receive: Receive, limit: int) -> bytes | Answer | None:
-    """The whole body, a refusal once it is too large, or None when the client left before its end."""
-    event = await receive()
+async def read_body(event: Event, receive: Receive, limit: int) -> bytes | Answer | None:
+    """The whole body that begins with this event, a refusal once it is too large, None if its sender leaves before its end."""
     body: bytes = event.get("body", b"")
     parts = [body]
     size = len(body)
@@ -188,17 +125,33 @@ async def read_body(receive: Receive, limit: int) -> bytes | Answer | None:
     return None
 
 
-async def send_answer(send: Send, head: Head, answer: Answer) -> None:
+async def send_answer(send: Send, method: str, answer: Answer) -> None:
     """Hand a whole response to the server."""
-    headers = [
-        (b"content-type", answer.content_type),
-        (b"content-length", str(len(answer.body)).encode()),
-        *answer.headers,
-    ]
+    body = answer.body
+    headers = [(b"content-type", answer.content_type), (b"content-length", b"%d" % len(body)), *answer.headers]
     if answer.close:
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body if head.method != b"HEAD" else b""})
+    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
+
+
+async def see_through(
+    outcome: asyncio.Task[Answer | None] | Coroutine[Any, Any, Answer | None] | None,
+    courier: Courier,
+    receive: Receive,
+    send: Send,
+) -> Answer | None:
+    """See a request to its end that was not answered at once."""
+    if outcome is None:
+        outcome = stream_on()
+    task = outcome if isinstance(outcome, asyncio.Task) else start(outcome, loop=asyncio.get_running_loop())
+    whole = task.done() and not courier.started and not task.cancelled()
+    answer = task.result() if whole else await accompany(task, courier, receive, send)
+    if answer is None and not courier.started and not courier.gone:
+        raise RuntimeError("a request ended with no response")
+    if answer is not None:
+        encode_headers(answer.headers)
+    return answer
 
 
 async def stream_on() -> None:
