@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
 
 import pytest
+import uvicorn
 
 from pegboard.call import Call, Done, Notice, Question, Reply
 from pegboard.errors import AskFailed
 from pegboard.limits import Limits
 from pegboard.protocol.versions import LEGACY, MODERN
+from pegboard.transports.asgi import AsgiApp
 from pegboard.transports.guard import Guard
 from pegboard.transports.http import HttpEndpoint
 from pegboard.transports.listener import listen
@@ -116,24 +119,51 @@ class House:
 
 
 @asynccontextmanager
-async def house(**limits: Any) -> AsyncIterator[House]:
-    office, bounds = Office(), Limits(**limits)
-    endpoint = HttpEndpoint(office, {"name": "office", "version": "1"}, limits=bounds, guard=Guard())
-    server = await listen(endpoint, bounds)
-    one = House(office, endpoint, server.port)
-    try:
-        yield one
-    finally:
-        office.release.set()
-        for peer in one.peers:
-            peer.close()
-        await server.close()
+async def serve(endpoint: HttpEndpoint, limits: Limits) -> AsyncIterator[int]:
+    """By our own HTTP."""
+    server = await listen(endpoint, limits)
+    yield server.port
+    await server.close()
+
+
+@asynccontextmanager
+async def serve_asgi(endpoint: HttpEndpoint, limits: Limits) -> AsyncIterator[int]:
+    """By another server, which we are an application of."""
+    app = AsgiApp(endpoint, limits)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws="none"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = asyncio.ensure_future(server.serve([listening]))
+        yield listening.getsockname()[1]
+        server.should_exit = True
+        await serving
+
+
+class Open(Protocol):
+    def __call__(self, **limits: Any) -> AbstractAsyncContextManager[House]: ...
+
+
+@pytest.fixture(params=[serve, serve_asgi], ids=["own", "asgi"])
+def house(request: pytest.FixtureRequest) -> Open:
+    @asynccontextmanager
+    async def open_house(**limits: Any) -> AsyncIterator[House]:
+        office, bounds = Office(), Limits(**limits)
+        endpoint = HttpEndpoint(office, {"name": "office", "version": "1"}, limits=bounds, guard=Guard())
+        async with request.param(endpoint, bounds) as port:
+            one = House(office, endpoint, port)
+            try:
+                yield one
+            finally:
+                office.release.set()
+                for peer in one.peers:
+                    peer.close()
+
+    return open_house
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_call_that_says_nothing_is_answered_by_json_and_nothing_is_stored() -> None:
+async def test_a_call_that_says_nothing_is_answered_by_json_and_nothing_is_stored(house: Open) -> None:
     async with house() as one:
         peer = await one.peer()
         answer = await peer.ask("tools/call", {"name": "quiet"})
@@ -142,7 +172,7 @@ async def test_a_call_that_says_nothing_is_answered_by_json_and_nothing_is_store
         assert not session.streamed
 
 
-async def test_a_stream_begins_with_an_event_without_data_and_numbers_the_others() -> None:
+async def test_a_stream_begins_with_an_event_without_data_and_numbers_the_others(house: Open) -> None:
     async with house() as one:
         peer = await one.peer()
         one.office.release.set()
@@ -161,7 +191,7 @@ async def test_a_stream_begins_with_an_event_without_data_and_numbers_the_others
 
 
 @pytest.mark.parametrize("version", sorted(LEGACY - {"2025-11-25"}))
-async def test_older_clients_get_no_event_without_data_but_can_come_back(version: str) -> None:
+async def test_older_clients_get_no_event_without_data_but_can_come_back(house: Open, version: str) -> None:
     async with house() as one:
         peer = await one.peer(version)
         response = await peer.start("steps")
@@ -176,7 +206,7 @@ async def test_older_clients_get_no_event_without_data_but_can_come_back(version
         assert text(messages[-1]) == "done"
 
 
-async def test_a_call_goes_on_when_its_connection_is_lost_and_its_answer_is_come_back_for() -> None:
+async def test_a_call_goes_on_when_its_connection_is_lost_and_its_answer_is_come_back_for(house: Open) -> None:
     async with house() as one:
         peer = await one.peer()
         response = await peer.start("steps", 7)
@@ -193,7 +223,9 @@ async def test_a_call_goes_on_when_its_connection_is_lost_and_its_answer_is_come
         assert await again.rest() == messages
 
 
-async def test_who_comes_back_while_the_call_runs_hears_the_rest_live_and_the_older_connection_ends() -> None:
+async def test_who_comes_back_while_the_call_runs_hears_the_rest_live_and_the_older_connection_ends(
+    house: Open,
+) -> None:
     async with house() as one:
         peer = await one.peer()
         response = await peer.start("steps")
@@ -208,7 +240,7 @@ async def test_who_comes_back_while_the_call_runs_hears_the_rest_live_and_the_ol
         assert text(messages[-1]) == "done"
 
 
-async def test_each_of_several_streams_of_a_session_is_come_back_to_by_itself() -> None:
+async def test_each_of_several_streams_of_a_session_is_come_back_to_by_itself(house: Open) -> None:
     async with house() as one:
         peer = await one.peer()
         responses = [await peer.start("steps", number) for number in (1, 2, 3)]
@@ -227,7 +259,7 @@ async def test_each_of_several_streams_of_a_session_is_come_back_to_by_itself() 
             seen |= ids
 
 
-async def test_a_silent_call_opens_its_stream_after_a_while_and_can_be_come_back_to() -> None:
+async def test_a_silent_call_opens_its_stream_after_a_while_and_can_be_come_back_to(house: Open) -> None:
     async with house(quiet_seconds=0.01) as one:
         peer = await one.peer()
         response = await peer.start("wait", 5)
@@ -240,7 +272,7 @@ async def test_a_silent_call_opens_its_stream_after_a_while_and_can_be_come_back
         assert (answer["id"], text(answer)) == (5, "waited")
 
 
-async def test_what_was_trimmed_is_said() -> None:
+async def test_what_was_trimmed_is_said(house: Open) -> None:
     async with house(stream_events=2) as one:
         peer = await one.peer()
         response = await peer.start("steps")
@@ -260,7 +292,7 @@ async def test_what_was_trimmed_is_said() -> None:
 # -- polling -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_tool_may_let_its_client_hang_up_and_come_back() -> None:
+async def test_a_tool_may_let_its_client_hang_up_and_come_back(house: Open) -> None:
     async with house() as one:
         peer = await one.peer()
         response = await peer.start("poll", 9)
@@ -274,7 +306,7 @@ async def test_a_tool_may_let_its_client_hang_up_and_come_back() -> None:
         assert (answer["id"], text(answer)) == (9, "polled")
 
 
-async def test_a_tool_may_do_so_again_with_the_connection_that_came_back() -> None:
+async def test_a_tool_may_do_so_again_with_the_connection_that_came_back(house: Open) -> None:
     async with house() as one:
         peer = await one.peer()
         response = await peer.start("poll_twice")
@@ -290,7 +322,7 @@ async def test_a_tool_may_do_so_again_with_the_connection_that_came_back() -> No
         assert text(messages[-1]) == "polled"
 
 
-async def test_a_client_that_cannot_come_back_keeps_its_connection() -> None:
+async def test_a_client_that_cannot_come_back_keeps_its_connection(house: Open) -> None:
     async with house() as one:
         peer = await one.peer("2025-06-18")
         one.office.release.set()
@@ -302,7 +334,7 @@ async def test_a_client_that_cannot_come_back_keeps_its_connection() -> None:
 # -- asks --------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_call_asks_on_its_own_stream_and_is_answered_by_post() -> None:
+async def test_a_call_asks_on_its_own_stream_and_is_answered_by_post(house: Open) -> None:
     async with house() as one:
         peer = await one.peer()
         response = await peer.start("ask")
@@ -315,7 +347,7 @@ async def test_a_call_asks_on_its_own_stream_and_is_answered_by_post() -> None:
         assert text((await response.rest())[-1]) == "accept 2"
 
 
-async def test_the_answer_of_another_session_is_taken_and_changes_nothing() -> None:
+async def test_the_answer_of_another_session_is_taken_and_changes_nothing(house: Open) -> None:
     async with house() as one:
         peer, other = await one.peer(), await one.peer()
         response = await peer.start("ask")
@@ -327,7 +359,7 @@ async def test_the_answer_of_another_session_is_taken_and_changes_nothing() -> N
         assert text((await response.rest())[-1]) == "own 0"
 
 
-async def test_a_question_is_come_back_for_and_answered_after_a_lost_connection() -> None:
+async def test_a_question_is_come_back_for_and_answered_after_a_lost_connection(house: Open) -> None:
     async with house(stream_events=2) as one:
         peer = await one.peer()
         response = await peer.start("ask")
@@ -341,7 +373,7 @@ async def test_a_question_is_come_back_for_and_answered_after_a_lost_connection(
         assert text((await back.rest())[-1]) == "accept 0"
 
 
-async def test_a_client_that_cannot_answer_fails_the_ask_and_the_other_question_is_withdrawn() -> None:
+async def test_a_client_that_cannot_answer_fails_the_ask_and_the_other_question_is_withdrawn(house: Open) -> None:
     async with house() as one:
         peer = await one.peer()
         response = await peer.start("ask")
@@ -353,7 +385,7 @@ async def test_a_client_that_cannot_answer_fails_the_ask_and_the_other_question_
         assert text(messages[-1]) == "The client could not answer elicitation/create: no such thing"
 
 
-async def test_an_ask_that_is_not_answered_in_time_fails() -> None:
+async def test_an_ask_that_is_not_answered_in_time_fails(house: Open) -> None:
     async with house(ask_seconds=0.05) as one:
         peer = await one.peer()
         messages = await (await peer.start("ask")).rest()
@@ -362,7 +394,7 @@ async def test_an_ask_that_is_not_answered_in_time_fails() -> None:
         assert "0.05 seconds" in text(messages[-1])
 
 
-async def test_a_cancelled_call_withdraws_its_questions_and_is_not_answered() -> None:
+async def test_a_cancelled_call_withdraws_its_questions_and_is_not_answered(house: Open) -> None:
     async with house() as one:
         peer = await one.peer()
         response = await peer.start("ask", 4)
@@ -375,7 +407,7 @@ async def test_a_cancelled_call_withdraws_its_questions_and_is_not_answered() ->
         assert await back.rest() == []
 
 
-async def test_a_client_that_takes_no_stream_is_told_that_it_must() -> None:
+async def test_a_client_that_takes_no_stream_is_told_that_it_must(house: Open) -> None:
     async with house() as one:
         peer = await one.peer()
         answer = await peer.ask("tools/call", {"name": "ask"}, accept="application/json")
@@ -383,7 +415,7 @@ async def test_a_client_that_takes_no_stream_is_told_that_it_must() -> None:
         assert "text/event-stream" in answer.json["error"]["message"]
 
 
-async def test_where_a_session_has_too_many_streams_a_call_is_silent_and_cannot_ask() -> None:
+async def test_where_a_session_has_too_many_streams_a_call_is_silent_and_cannot_ask(house: Open) -> None:
     async with house(session_streams=1) as one:
         peer = await one.peer()
         first = await peer.start("steps", 1)
@@ -401,7 +433,7 @@ async def test_where_a_session_has_too_many_streams_a_call_is_silent_and_cannot_
 # -- GET and DELETE ----------------------------------------------------------------------------------------------------
 
 
-async def test_get_is_for_clients_of_the_older_revisions_with_a_session_that_take_a_stream() -> None:
+async def test_get_is_for_clients_of_the_older_revisions_with_a_session_that_take_a_stream(house: Open) -> None:
     async with house() as one:
         peer = await one.peer()
         modern = await peer.come_back("x-1", mcp_protocol_version=MODERN)
@@ -416,14 +448,14 @@ async def test_get_is_for_clients_of_the_older_revisions_with_a_session_that_tak
 
 
 @pytest.mark.parametrize("last", ["nonsense", "00000000-3", "x" * 1000])
-async def test_an_event_id_that_is_not_known_brings_a_stream_that_ends(last: str) -> None:
+async def test_an_event_id_that_is_not_known_brings_a_stream_that_ends(house: Open, last: str) -> None:
     async with house() as one:
         peer = await one.peer()
         back = await peer.come_back(last)
         assert (back.status, await back.rest()) == (200, [])
 
 
-async def test_another_session_s_stream_is_not_to_be_had() -> None:
+async def test_another_session_s_stream_is_not_to_be_had(house: Open) -> None:
     async with house() as one:
         peer, other = await one.peer(), await one.peer()
         response = await peer.start("steps")
@@ -433,7 +465,7 @@ async def test_another_session_s_stream_is_not_to_be_had() -> None:
         assert steps(await response.rest()) == [1, 2, 3]
 
 
-async def test_the_end_of_a_session_ends_its_streams_and_calls() -> None:
+async def test_the_end_of_a_session_ends_its_streams_and_calls(house: Open) -> None:
     async with house() as one:
         peer = await one.peer()
         first, second = await peer.start("steps", 1), await peer.start("steps", 2)
@@ -451,7 +483,7 @@ async def test_the_end_of_a_session_ends_its_streams_and_calls() -> None:
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 
-async def test_while_we_end_answers_and_cancels_are_still_taken_and_new_streams_refused() -> None:
+async def test_while_we_end_answers_and_cancels_are_still_taken_and_new_streams_refused(house: Open) -> None:
     async with house() as one:
         peer = await one.peer()
         response, other = await peer.start("ask", 1), await peer.start("ask", 2)
@@ -469,7 +501,7 @@ async def test_while_we_end_answers_and_cancels_are_still_taken_and_new_streams_
         await asyncio.wait_for(ending, 5)
 
 
-async def test_when_time_is_up_who_came_back_still_gets_the_answer_that_ends_its_call() -> None:
+async def test_when_time_is_up_who_came_back_still_gets_the_answer_that_ends_its_call(house: Open) -> None:
     async with house() as one:
         peer = await one.peer()
         response = await peer.start("steps", 6)
