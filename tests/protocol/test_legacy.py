@@ -175,6 +175,17 @@ def test_an_error_is_an_answer_and_never_the_404_that_ends_a_session(refusal: Re
     assert Legacy("2025-11-25", INFO).status(refusal) == status
 
 
+def test_a_handshake_is_kept_without_large_pictures_and_refused_if_it_is_large_all_the_same() -> None:
+    info: dict[str, Any] = {"name": "a", "version": "1", "icons": [{"src": "data:," + "x" * 100_000}]}
+    params: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {"roots": {}}, "clientInfo": info}
+    assert read_handshake(json.dumps(params).encode()).client == {"name": "a", "version": "1"}
+    info["icons"] = [{"src": "data:,x"}]
+    assert read_handshake(json.dumps(params).encode()).client == info
+    info["title"] = "x" * 100_000
+    with pytest.raises(InvalidParams, match="16384 bytes"):
+        read_handshake(json.dumps(params).encode())
+
+
 def test_sessions_that_begin_with_the_same_words_share_what_was_made_of_them() -> None:
     params = json.dumps({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a"}}).encode()
     first, second = read_handshake(params), read_handshake(bytes(bytearray(params)))

@@ -16,6 +16,7 @@ from pegboard.protocol.versions import FIELDS, LEGACY, NEWEST_LEGACY, NOTICES, P
 
 _encode = msgspec.json.Encoder().encode
 _REMEMBERED_BYTES = 2048
+_KEPT_BYTES = 16 * 1024
 
 
 class _InitializeParams(Struct):
@@ -52,8 +53,14 @@ def _read(params: bytes) -> Handshake:
         raise InvalidParams(
             "initialize needs params.protocolVersion (a string), params.capabilities and params.clientInfo (objects)"
         ) from None
+    client = sent.clientInfo
+    if len(params) > _KEPT_BYTES:
+        # A session holds this as long as it lives, and pictures are what makes it large.
+        client = {name: value for name, value in client.items() if name != "icons"}
+        if len(_encode((client, sent.capabilities))) > _KEPT_BYTES:
+            raise InvalidParams(f"params.clientInfo and params.capabilities may have {_KEPT_BYTES} bytes together")
     version = sent.protocolVersion if sent.protocolVersion in LEGACY else NEWEST_LEGACY
-    return Handshake(version, sent.clientInfo, sent.capabilities)
+    return Handshake(version, client, sent.capabilities)
 
 
 class Legacy:
