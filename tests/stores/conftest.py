@@ -39,3 +39,8 @@ def shared_backend(request: pytest.FixtureRequest) -> Backend:
 def own_backend(request: pytest.FixtureRequest) -> Backend:
     """Those whose room is ours to bound; a server has bounds of its own."""
     return _backend(request)
+
+
+@pytest.fixture(scope="session")
+def own_file() -> Backend:
+    return backends.sqlite

@@ -78,14 +78,16 @@ class Ear:
         failed = 0
         while True:
             line = self._server.line(patient=True)
-            self._subscribed.clear()
-            self._changed.set()
             try:
+                await line.connect()
+                failed = 0
+                self._subscribed.clear()
+                self._changed.set()
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self._subscribe(line))
                     tasks.create_task(self._hear(line))
             except* (*self._server.failures, self._server.refusal) as problems:
-                failed = 1 if self._subscribed else failed + 1
+                failed += 1
                 if failed == 1:
                     _log.warning("hints of other processes are not heard: %s", problems.exceptions[0])
             finally:
@@ -106,8 +108,6 @@ class Ear:
                 await line.send([("UNSUBSCRIBE", *fewer)])
 
     async def _hear(self, line: Line) -> None:
-        while not self._subscribed:  # noqa: ASYNC110 — the connection is made by the neighbour's first subscription
-            await asyncio.sleep(0)
         silent = False
         while True:
             message = await line.read(_PING_SECONDS)
@@ -118,6 +118,9 @@ class Ear:
                 await line.send([("PING",)])
                 continue
             silent = False
+            if not isinstance(message, list):
+                # It is subscribed to nothing for the moment, and this is the answer to a ping.
+                continue
             kind, channel, *rest = message
             if kind == b"subscribe" or (kind == b"message" and rest[0] != self._me):
                 self._hints.hint(channel.decode())

@@ -44,6 +44,10 @@ class Line:
                 answers.append(refusal)
         return answers
 
+    async def connect(self) -> None:
+        """Make the connection now, for one who reads before anything is sent."""
+        await self._connection.connect()
+
     async def send(self, commands: Sequence[Command]) -> None:
         await self._connection.send_packed_command(self._connection.pack_commands(commands))
 

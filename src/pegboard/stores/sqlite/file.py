@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -16,6 +17,7 @@ Sync: TypeAlias = Literal["normal", "full"]
 _APPLICATION: Final = 0x50454742
 _SCHEMA: Final = 1
 _PATIENCE_SECONDS: Final = 10.0
+_making: Final = threading.Lock()
 
 # An entry's id is its log's and its number, so that a log is one run of one tree. `keep` is 0 for what may be trimmed,
 # 1 for what may not until it is released, 2 for the end. The triggers keep every sum true, whoever adds or deletes.
@@ -82,8 +84,12 @@ def _make_private(path: Path) -> None:
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(0o700, exist_ok=True)
+    # The system forgets all locks that a process has on a file when the process closes the file anywhere, so one that
+    # may be in use already is never opened here.
+    with _making:
+        if not path.exists():
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     # The files that SQLite puts beside it get the same mode.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     if path.stat().st_mode & 0o077:
         path.chmod(0o600)
 
