@@ -595,6 +595,11 @@ class Principal:
         raw = msgspec.Raw(msgspec.json.encode(arguments or {}))
         return await self._handler(Call(method=method, caller=self._caller, channel=NOBODY, id=1, name=name, raw=raw))
 
+    async def update(self, task: str, answers: Mapping[str, Any]) -> None:
+        call = Call(method="tasks/update", caller=self._caller, channel=NOBODY, id=1, name=task)
+        call.answers = msgspec.Raw(msgspec.json.encode(answers))
+        await self._handler(call)
+
 
 async def test_a_principal_that_has_too_many_tasks_gets_no_more_and_others_do() -> None:
     board, runs = Board("t", limits=Limits(tasks_per_caller=2, tasks=3)), list[int]()
@@ -792,3 +797,86 @@ def test_any_tool_comes_to_the_same_end_at_once_in_rounds_and_as_a_task(plan: li
         await board.stop()
 
     asyncio.run(compare())
+
+
+Blow = Literal["leave", "cancel", "answer", "stop"]
+
+
+class Struck:
+    """One call of a tool that detaches and asks at some turn, and all that was seen of its task."""
+
+    def __init__(self, detach: int, ask: int) -> None:
+        self.board = Board("t")
+        self.begun, self.ends, self.states = 0, list[str](), list[Any]()
+
+        @self.board.tool(task="required", detach="manual")
+        async def work(ctx: Context) -> str:
+            self.begun += 1
+            try:
+                for turn in range(6):
+                    if turn == detach:
+                        await ctx.detach()
+                    if turn == ask and detach <= ask:
+                        await ctx.elicit("Sure?", bool, key="sure")
+                    await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                self.ends.append("cancelled")
+                raise
+            self.ends.append("done")
+            return "done"
+
+        self._caller = Principal(self.board, "ada")
+        self.call = asyncio.ensure_future(self._caller.ask("tools/call", "work"))
+
+    async def turn(self) -> None:
+        await asyncio.sleep(0)
+        if self.call.done() and not self.call.cancelled() and self.call.exception() is None:
+            reply = self.call.result()
+            if isinstance(reply, Started):
+                self.states.append((await self._caller.ask("tasks/get", reply.task["taskId"])).result)
+
+    async def strike(self, blow: Blow) -> None:
+        task = self.states[-1]["taskId"] if self.states else ""
+        match blow:
+            case "leave":
+                self.call.cancel()
+            case "stop":
+                await self.board.stop()
+            case "cancel" if task:
+                await self._caller.ask("tasks/cancel", task)
+            case "answer" if task:
+                await self._caller.update(task, {"sure": accepted(True)})
+
+    async def end(self) -> None:
+        await self.board.stop()
+        await asyncio.gather(self.call, return_exceptions=True)
+        await self.turn()
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    detach=st.integers(0, 6),
+    ask=st.integers(0, 6),
+    blows=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["leave", "cancel", "answer", "stop"])), max_size=4),
+)
+def test_whatever_strikes_whenever_a_call_has_one_end_and_leaves_nothing_behind(
+    detach: int, ask: int, blows: list[tuple[int, Blow]]
+) -> None:
+    async def walk() -> None:
+        one = Struck(detach, ask)
+        for turns, blow in blows:
+            for _ in range(turns):
+                await one.turn()
+            await one.strike(blow)
+        for _ in range(30):
+            await one.turn()
+        await one.end()
+        assert len(one.ends) == one.begun <= 1
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        statuses = [state["status"] for state in one.states]
+        ended = [state for state in one.states if state["status"] not in ("working", "input_required")]
+        if one.states:
+            assert one.states[-len(ended) :] == [ended[0]] * len(ended)
+            assert statuses[-1] != "completed" or one.ends == ["done"]
+
+    asyncio.run(asyncio.wait_for(walk(), 10))

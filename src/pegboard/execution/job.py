@@ -51,6 +51,8 @@ class Job:
             # Progress is the status of a task, whether its caller wants to be told of it before or not.
             call.token = self.id
         self.task = loop.create_task(self._work(chain, call))
+        # Cancelled before its first step, it says nothing itself.
+        self.task.add_done_callback(lambda _: self._tell_ready())
 
     async def answer(self) -> Reply:
         """What the caller is told: the end of the call, or that it goes on as a task; whoever leaves before ends it."""
@@ -173,8 +175,8 @@ class Job:
                 self._expiry.cancel()
             try:
                 await self._save()
-            finally:
-                self._tell_ready()
+            except Exception:  # noqa: BLE001 — the work is done, whatever became of its record
+                _log.exception("the end of a task of %s could not be written", self._name)
 
     def _finish(self, reply: Reply) -> None:
         if self.record is None:
