@@ -91,17 +91,19 @@ class Server:
         try:
             answers = await line.exchange([("INFO", "server"), ("INFO", "cluster")])
         except self.failures as problem:
-            raise SetupError(
-                f"store {self.shown}: {str(problem) or type(problem).__name__}; start the server, or name another store"
-            ) from None
+            # Where it is not let in, the library says so in the cause.
+            if not any(isinstance(one, self._library.not_let_in) for one in (problem, problem.__cause__)):
+                told = str(problem) or type(problem).__name__
+                raise SetupError(f"store {self.shown}: {told}; start the server, or name another store") from None
+            answers = [problem]
         for answer in answers:
             if isinstance(answer, Exception):
                 raise SetupError(f"store {self.shown}: the server refuses us: {answer}; mend its user or password")
-        told = dict(line.split(":", 1) for line in b"\n".join(answers).decode().splitlines() if ":" in line)
-        version = told.get("redis_version", "0")
+        about = dict(line.split(":", 1) for line in b"\n".join(answers).decode().splitlines() if ":" in line)
+        version = about.get("redis_version", "0")
         if not version.split(".")[0].isdigit() or int(version.split(".")[0]) < _OLDEST:
             raise SetupError(f"store {self.shown}: Redis {version} is too old; use Redis 7, Valkey 8 or newer")
-        if told.get("cluster_enabled") == "1":
+        if about.get("cluster_enabled") == "1":
             raise SetupError(f"store {self.shown}: this is one node of a cluster; name a server that stands alone")
 
 
@@ -121,7 +123,8 @@ class _Library:
         self.retry = Retry
         self.no_backoff = NoBackoff
         self.refusal: type[Exception] = ResponseError
-        self.failures: tuple[type[Exception], ...] = (ConnectionError, TimeoutError, AuthenticationError, OSError)
+        self.failures: tuple[type[Exception], ...] = (ConnectionError, TimeoutError, OSError)
+        self.not_let_in: type[Exception] = AuthenticationError
 
 
 def _load(shown: str) -> _Library:

@@ -13,14 +13,14 @@ class Words:
 
     def __init__(self, me: str, prefix: str, clock: Callable[[], float] | None) -> None:
         self.me = me
-        self._prefix = prefix
+        self.prefix = prefix
         self._clock = clock
 
     def key(self, name: str) -> str:
-        return f"{self._prefix}:{name}"
+        return f"{self.prefix}:{name}"
 
     def channel(self, kind: str, name: str) -> str:
-        return f"{self._prefix}:{kind}:{name}"
+        return f"{self.prefix}:{kind}:{name}"
 
     def now(self) -> str:
         """The time in milliseconds where it was passed in; else nothing: the server knows it."""
