@@ -79,6 +79,9 @@ class RecordedSink:
     def clog(self) -> None:
         self._room.clear()
 
+    def unclog(self) -> None:
+        self._room.set()
+
 
 class Response:
     """What came back, whether in one piece or as a stream."""

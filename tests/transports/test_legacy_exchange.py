@@ -276,6 +276,116 @@ async def test_a_question_that_the_store_does_not_take_is_refused() -> None:
     assert (response.status, response.code) == (503, -32603)
 
 
+async def talk_on(call: Call, office: Office) -> str:
+    """Says 1, and on release 2, 3 and 4."""
+    await tell(call, 1)
+    await office.release.wait()
+    for number in (2, 3, 4):
+        await tell(call, number)
+    return "done"
+
+
+def keep_alive(session: Legacy) -> None:
+    """What the sweep does after a while."""
+    for one in tuple(session.door.endpoint.calls):
+        one.keep_alive()
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
+async def test_a_silent_call_is_kept_alive_on_a_stream_that_can_be_come_back_to(version: str) -> None:
+    async def wait(call: Call, office: Office) -> str:
+        await office.release.wait()
+        return "done"
+
+    office, bounds = Office(wait), Limits()
+    session = await Door(bounds, handler=office, store=SlowStore(bounds)).open_session(version)
+    visit = session.call("x")
+    await asyncio.sleep(0)
+    keep_alive(session)
+    keep_alive(session)
+    await until(lambda: b"keep-alive" in visit.sink.written)
+    assert (b"id: " in visit.sink.written) == (version == "2025-11-25")
+    keep_alive(session)
+    assert visit.sink.written.count(b"keep-alive") == 2
+    office.release.set()
+    await visit.response()
+    assert heard(visit) == ["done"]
+    keep_alive(session)
+
+
+async def test_a_silent_call_whose_store_is_down_stays_silent() -> None:
+    async def wait(call: Call, office: Office) -> str:
+        await office.release.wait()
+        return "done"
+
+    office, session, store = await enter(wait)
+    visit = session.call("x")
+    store.logs.down = True
+    await asyncio.sleep(0)
+    keep_alive(session)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    office.release.set()
+    response = await visit.response()
+    assert (response.status, response.content_type) == (200, "application/json")
+
+
+async def test_a_connection_that_came_back_is_kept_alive_and_read_at_its_own_pace() -> None:
+    office, session, _ = await enter(talk_on)
+    visit = session.call("x")
+    await until(lambda: heard(visit) == [1])
+    back = come_back(session, last_id(visit))
+    await until(lambda: visit.sink.ended)
+    keep_alive(session)
+    assert b"keep-alive" in back.sink.written
+    back.sink.clog()
+    office.release.set()
+    await visit.settled()
+    assert heard(back) == [2], "the call has ended, this reader is behind"
+    back.sink.unclog()
+    await back.response()
+    assert heard(back) == [2, 3, 4, "done"]
+    keep_alive(session)
+
+
+async def test_a_connection_that_came_back_and_reads_too_slowly_is_let_go() -> None:
+    office, session, _ = await enter(talk_on)
+    visit = session.call("x")
+    await until(lambda: heard(visit) == [1])
+    back = come_back(session, last_id(visit))
+    await until(lambda: visit.sink.ended)
+    back.sink.clog()
+    office.release.set()
+    await until(lambda: heard(back) == [2])
+    back.sink.leave()
+    await back.settled()
+    again = come_back(session, last_id(back))
+    await again.response()
+    assert heard(again) == [3, 4, "done"]
+
+
+async def test_an_older_client_s_stream_is_not_closed_early() -> None:
+    async def close(call: Call, office: Office) -> str:
+        await tell(call, 1)
+        await call.channel.close_stream(10)
+        return "done"
+
+    office, bounds = Office(close), Limits()
+    session = await Door(bounds, handler=office).open_session("2025-03-26")
+    visit = session.call("x")
+    await visit.response()
+    assert heard(visit) == [1, "done"]
+
+
+async def test_what_the_revision_does_not_have_opens_no_stream() -> None:
+    async def strange(call: Call, office: Office) -> str:
+        await call.channel.emit(Notice("notifications/subscriptions/acknowledged", {}))
+        return "done"
+
+    _, session, _ = await enter(strange)
+    assert (await session.call("x").response()).content_type == "application/json"
+
+
 class Wanderer:
     """A client that loses its connections, and remembers what it has heard and where that was."""
 
