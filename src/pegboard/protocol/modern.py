@@ -64,16 +64,20 @@ class Modern:
     def __init__(self, info: Mapping[str, Json]) -> None:
         self._meta = {PREFIX + "serverInfo": info}
         self._open = b'{"resultType":"complete","_meta":' + _encode(self._meta)
+        self._more = self._open + b","
 
     def result(self, method: str, reply: Reply) -> bytes:
         """A result as JSON."""
         result = reply.result
-        if not isinstance(result, Kept):
+        if isinstance(result, Kept):
+            written = result.written.get(MODERN)
+            if written is None:
+                written = result.written[MODERN] = self._complete(result.value)
+            return written
+        if "_meta" in result or "resultType" in result:
             return self._complete(result)
-        written = result.written.get(MODERN)
-        if written is None:
-            written = result.written[MODERN] = self._complete(result.value)
-        return written
+        body = _encode(result)
+        return self._more + body[1:] if len(body) > 2 else self._open + b"}"
 
     def notice(self, notice: Notice) -> bytes:
         """A notice as a JSON-RPC notification."""

@@ -8,6 +8,8 @@ import secrets
 from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
+from msgspec import Struct
+
 from pegboard.call import Call, Channel, Handler, Json, Notice, Question, Reply, RequestId, ask_by_answer
 from pegboard.errors import Busy, InternalFailure, InvalidRequest, Refusal
 from pegboard.protocol import jsonrpc, sse
@@ -59,24 +61,21 @@ STREAM: Headers = (
 )
 
 
-class HttpExchange:
+class HttpExchange(Struct, eq=False):
     """One request over HTTP: answered by JSON, or by a stream from the moment it has something to say before.
 
     A client that takes no stream is told nothing before the answer; one that takes only a stream gets the answer there.
     """
 
-    __slots__ = ("_accepts", "_headers", "_id", "_sink", "_tongue", "closing", "since", "streaming")
-
-    def __init__(self, sink: Sink, tongue: Tongue, request_id: RequestId, headers: Headers, accepts: Accepts) -> None:
-        # None: the client is gone, or has its answer.
-        self._sink: Sink | None = sink
-        self._tongue = tongue
-        self._id = request_id
-        self._headers = headers
-        self._accepts = accepts
-        self.streaming = False
-        self.since = 0.0
-        self.closing = False
+    # None: the client is gone, or has its answer.
+    _sink: Sink | None
+    _tongue: Tongue
+    _id: RequestId
+    _headers: Headers
+    _accepts: Accepts
+    streaming: bool = False
+    since: float = 0.0
+    closing: bool = False
 
     async def emit(self, notice: Notice) -> None:
         """Send a notice on the call's stream, which its first notice opens."""

@@ -17,7 +17,6 @@ from pegboard.transports.channels import STREAM, HttpExchange, Line, LineExchang
 from pegboard.transports.door import Answer, Headers, Sink
 from pegboard.transports.followers import EventOutlet, Follower, Followers, event_id, read_event_id
 from pegboard.transports.legacy_exchange import RETRY_MS
-from pegboard.transports.media import Accepts
 
 LISTEN: Final = "subscriptions/listen"
 
@@ -26,34 +25,22 @@ _EVERY_LIST: Final = Raw(
 )
 
 
-class HttpListen(HttpExchange):
+class HttpListen(HttpExchange, eq=False, kw_only=True):
     """A listen over HTTP: from its acknowledgement on, the stream is a follower's."""
 
-    __slots__ = ("_followers",)
-
-    def __init__(
-        self,
-        sink: Sink,
-        tongue: Tongue,
-        request_id: RequestId,
-        headers: Headers,
-        accepts: Accepts,
-        followers: Followers,
-    ) -> None:
-        super().__init__(sink, tongue, request_id, headers, accepts)
-        self._followers = followers
+    followers: Followers
 
     def finish(self, method: str, reply: Reply) -> Answer | None:
         sink = self._sink
         if not isinstance(reply, Follow) or sink is None:
             return super().finish(method, reply)
         outlet = EventOutlet(sink, numbered=False)
-        follower = Follower(reply, self._tongue, outlet, self._followers, subscription=self._id)
-        self._followers.admit(follower)
+        follower = Follower(reply, self._tongue, outlet, self.followers, subscription=self._id)
+        self.followers.admit(follower)
         if not self.streaming:
             self._open(sink)
         self._sink = None
-        self._followers.begin(follower)
+        self.followers.begin(follower)
         # Cancellation: "The server MUST treat a client disconnect as cancellation of that request".
         sink.on_gone(follower.leave)
         return None

@@ -177,7 +177,7 @@ class HttpEndpoint:
         if not listens:
             exchange = HttpExchange(sink, self._modern, request_id, post.extra, post.accepts)
         elif post.accepts.stream:
-            exchange = HttpListen(sink, self._modern, request_id, post.extra, post.accepts, self.followers)
+            exchange = HttpListen(sink, self._modern, request_id, post.extra, post.accepts, followers=self.followers)
         else:
             return said(406, f"{method} is answered by a stream: Accept must allow text/event-stream", post.extra)
         call = make_call(method, request_id, about, message, params, caller, exchange, token, head.headers)

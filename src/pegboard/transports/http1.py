@@ -319,16 +319,8 @@ class Http1(asyncio.Protocol):
 
     def respond(self, stream: Stream, answer: Answer | None) -> None:
         """Write a whole response, or see that there is a stream where there is none."""
-        if stream.gone:
-            return
-        if answer is None and stream.started:
-            if not stream.ended:
-                stream.flush()
-                stream.rest()
-                self._reader.rest()
-            return
-        if answer is None or stream.started:
-            self.fail(stream, RuntimeError("a request ended with no response, or with two"))
+        if answer is None or stream.started or stream.gone:
+            self._look_after(stream, answer)
             return
         request = stream.request
         connections = self._connections
@@ -337,22 +329,39 @@ class Http1(asyncio.Protocol):
         except ValueError as error:
             self.fail(stream, error)
             return
-        if answer.close or not connections.keep:
+        if request.plain and connections.keep and not answer.close and answer.status != 204:
+            body = answer.body
+            self.send(b"%b%bcontent-length: %d\r\n\r\n%b" % (lines, connections.date, len(body), body))
+        else:
+            self._send_with_care(request, lines, answer)
+        stream.ended = True
+        self.finish(stream)
+
+    def _send_with_care(self, request: Request, lines: bytes, answer: Answer) -> None:
+        """Send an answer that closes the connection, or has no body, or goes to a client of HTTP/1.0."""
+        if answer.close or not self._connections.keep:
             request.keep = False
         if not request.keep:
             lines += CLOSE
         elif not request.chunks:
             lines += KEEP
-        body = answer.body
-        if answer.status == 204:
-            # RFC 9110, 8.6: "MUST NOT send a Content-Length header field in any response with a status code of … 204"
-            self.send(lines + connections.date + b"\r\n")
-        elif request.head.method == b"HEAD":
-            self.send(b"%b%bcontent-length: %d\r\n\r\n" % (lines, connections.date, len(body)))
-        else:
-            self.send(b"%b%bcontent-length: %d\r\n\r\n%b" % (lines, connections.date, len(body), body))
-        stream.ended = True
-        self.finish(stream)
+        lines += self._connections.date
+        # RFC 9110, 8.6: "MUST NOT send a Content-Length header field in any response with a status code of … 204"
+        if answer.status != 204:
+            lines += b"content-length: %d\r\n" % len(answer.body)
+        bare = answer.status == 204 or request.head.method == b"HEAD"
+        self.send(lines + b"\r\n" + (b"" if bare else answer.body))
+
+    def _look_after(self, stream: Stream, answer: Answer | None) -> None:
+        if stream.gone:
+            return
+        if answer is None and stream.started:
+            if not stream.ended:
+                stream.flush()
+                stream.rest()
+                self._reader.rest()
+            return
+        self.fail(stream, RuntimeError("a request ended with no response, or with two"))
 
     def fail(self, stream: Stream, error: BaseException) -> None:
         """The endpoint failed: say so if nothing has been said yet, else cut the stream short of its end."""
@@ -374,16 +383,18 @@ class Http1(asyncio.Protocol):
 
     def finish(self, stream: Stream) -> None:
         """The response is complete: on with the next request, or close."""
+        connections = self._connections
         self._stream = None
-        # What is called back may hold the stream: such a circle would wait for the garbage collector.
-        stream.callbacks = ()
+        if stream.callbacks:
+            # What is called back may hold the stream: such a circle would wait for the garbage collector.
+            stream.callbacks = ()
         self._served = True
-        self._since = self._connections.now
+        self._since = connections.now
         if not stream.request.keep:
             self._leaving = True
             self._transport.close()
-        if self._connections.quiet is not None:
-            self._connections.settle()
+        if connections.quiet is not None:
+            connections.settle()
         if not self.serving and not self._leaving:
             self.serve()
 

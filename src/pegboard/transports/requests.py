@@ -40,12 +40,16 @@ NO_HEAD: Final = Head(b"", b"", b"", {})
 
 
 class Request(Struct, gc=False):
-    """A whole request, whether its sender keeps the connection, and whether it may be answered in chunks (HTTP/1.1)."""
+    """A whole request, whether its sender keeps the connection, and whether it may be answered in chunks (HTTP/1.1).
+
+    `plain` is one of which both are true, which came in one piece and whose answer has a body.
+    """
 
     head: Head
     body: bytes
     keep: bool
     chunks: bool
+    plain: bool = False
 
 
 class Unfit(Exception):
@@ -116,7 +120,7 @@ class Reader:
             (len(data) == self._known_length and data.startswith(self._known))
             or (self._known_length > 0 and self._adapt(data))
         ):
-            self.ready.append(Request(self._known_head, data[len(self._known) :], True, True))
+            self.ready.append(Request(self._known_head, data[len(self._known) :], True, True, True))
             return
         if stage == ENDED:
             return
@@ -240,9 +244,11 @@ class Reader:
         self._modern = version == "1.1"
         if b"expect" in headers or b"upgrade" in headers:
             self._check_wishes()
-        self._plain = self._keep and self._modern and b"transfer-encoding" not in headers and not self._owed
+        method = parser.get_method()
+        whole = b"transfer-encoding" not in headers and not self._owed
+        self._plain = whole and self._keep and self._modern and method != b"HEAD"
         path, query = target
-        self._head = Head(parser.get_method(), path, query, headers, repeated, self._peer, self._server, self._secure)
+        self._head = Head(method, path, query, headers, repeated, self._peer, self._server, self._secure)
         # What comes by on_header from now on is a trailer, which RFC 9110 (6.5.1) lets us discard.
         self._headers = {}
         self.stage = BODY
@@ -265,7 +271,7 @@ class Reader:
             chunks.clear()
         if self._repeated:
             self._take_repeated()
-        self.ready.append(Request(self._head, body, self._keep, self._modern))
+        self.ready.append(Request(self._head, body, self._keep, self._modern, self._plain))
         self.completed = True
         self.continues = False
         self.stage = IDLE

@@ -39,11 +39,12 @@ class PlainCall(Struct, gc=False):
 class Shortcut:
     """Reads plain calls, of clients that `callers` knows."""
 
-    __slots__ = ("_depth", "_digits", "_known", "_limits")
+    __slots__ = ("_depth", "_digits", "_known", "_limits", "_most")
 
     def __init__(self, limits: Limits, callers: ModernCallers) -> None:
         self._limits = limits
         self._depth = limits.json_depth
+        self._most = 2 * limits.json_depth
         self._digits = limits.integer_digits
         self._known = callers.known
 
@@ -75,7 +76,7 @@ class Shortcut:
             marks += 2 + bytes(arguments).count(QUOTE)
         if type(request_id) is str:
             marks += 2
-        if marks != body.count(QUOTE) or marks // 2 >= self._depth:
+        if marks != body.count(QUOTE) or marks >= self._most:
             return None
         if body.find(b"[") >= 0 and marks // 2 + body.count(b"[") >= self._depth:
             return None
