@@ -864,13 +864,14 @@ def test_whatever_strikes_whenever_a_call_has_one_end_and_leaves_nothing_behind(
 ) -> None:
     async def walk() -> None:
         one = Struck(detach, ask)
-        for turns, blow in blows:
-            for _ in range(turns):
+        async with asyncio.timeout(10):
+            for turns, blow in blows:
+                for _ in range(turns):
+                    await one.turn()
+                await one.strike(blow)
+            for _ in range(30):
                 await one.turn()
-            await one.strike(blow)
-        for _ in range(30):
-            await one.turn()
-        await one.end()
+            await one.end()
         assert len(one.ends) == one.begun <= 1
         assert asyncio.all_tasks() == {asyncio.current_task()}
         statuses = [state["status"] for state in one.states]
@@ -879,4 +880,4 @@ def test_whatever_strikes_whenever_a_call_has_one_end_and_leaves_nothing_behind(
             assert one.states[-len(ended) :] == [ended[0]] * len(ended)
             assert statuses[-1] != "completed" or one.ends == ["done"]
 
-    asyncio.run(asyncio.wait_for(walk(), 10))
+    asyncio.run(walk())
