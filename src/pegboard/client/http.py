@@ -95,7 +95,7 @@ class HttpLink:
             problem: PegboardError = refused
         except Rejection as rejection:
             problem = rejection.explain(self.name)
-            if not _doubts(talk, rejection):
+            if not isinstance(problem, UnsupportedVersion) and not _doubts(talk, rejection):
                 raise problem from None
         renewed = await self._talking(instead_of=talk)
         if type(renewed) is type(talk) and not isinstance(problem, UnsupportedVersion):

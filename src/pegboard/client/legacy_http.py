@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine, Mapping
 from itertools import count
@@ -23,6 +24,7 @@ from pegboard.protocol.versions import NEWEST_LEGACY
 
 RESUMPTIONS: Final = 5
 """How often in a row a stream is asked for again without a word from it."""
+EAR_SECONDS: Final = 1.0
 _SLOWEST: Final = 30.0
 
 _log = logging.getLogger("pegboard.client")
@@ -140,7 +142,12 @@ class LegacyHttp:
             await self._quietly("resources/subscribe", {"uri": uri})
         if self._ear is not None:
             self._ear.cancel()
-        self._ear = asyncio.create_task(self._hear(session))
+        heard = asyncio.Event()
+        self._ear = asyncio.create_task(self._hear(session, heard))
+        # What a server says outside of requests, many lose while this stream is not open; some have no head before they speak.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(EAR_SECONDS):
+                await heard.wait()
 
     async def _reopen(self, old: Session) -> None:
         async with self._opening:
@@ -236,7 +243,7 @@ class LegacyHttp:
 
     # What comes without being asked for.
 
-    async def _hear(self, session: Session) -> None:
+    async def _hear(self, session: Session, opened: asyncio.Event) -> None:
         stream = Stream()
         failures = 0
         while failures < RESUMPTIONS:
@@ -245,7 +252,10 @@ class LegacyHttp:
             if stream.last_id is not None:
                 fields += b"Last-Event-ID: %b\r\n" % stream.last_id.encode()
             try:
-                response = await self._endpoint.get(fields, session.secrets)
+                try:
+                    response = await self._endpoint.get(fields, session.secrets)
+                finally:
+                    opened.set()
                 try:
                     if not is_stream(response):
                         # By 405 a server says that it offers no such stream; by 404 that the session is over.
