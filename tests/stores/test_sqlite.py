@@ -124,9 +124,9 @@ async def test_its_sums_are_those_of_its_rows(path: Path) -> None:
         assert file.execute("SELECT sum(size) FROM sessions").fetchone() == stored
         rows = file.execute("SELECT id, entries, size FROM logs").fetchall()
         for log, entries, size in rows:
-            found = "SELECT count(*), coalesce(sum(length(data)), 0) FROM entries WHERE id >> 32 = ?"
+            found = "SELECT count(*), coalesce(sum(length(data)), 0) FROM entries WHERE log = ?"
             assert file.execute(found, (log,)).fetchone() == (entries, size)
-        held = file.execute("SELECT count(*) FROM entries WHERE id >> 32 NOT IN (SELECT id FROM logs)").fetchone()
+        held = file.execute("SELECT count(*) FROM entries WHERE log NOT IN (SELECT id FROM logs)").fetchone()
         assert held == (0,)
     file.close()
 

@@ -17,10 +17,13 @@ Sync: TypeAlias = Literal["normal", "full"]
 _APPLICATION: Final = 0x50454742
 _SCHEMA: Final = 1
 _PATIENCE_SECONDS: Final = 10.0
+# Pages that are written again and again are copied into the file once for so many writes.
+_CHECKPOINT_PAGES: Final = 4000
 _making: Final = threading.Lock()
 
-# An entry's id is its log's and its number, so that a log is one run of one tree. `keep` is 0 for what may be trimmed,
-# 1 for what may not until it is released, 2 for the end. The triggers keep every sum true, whoever adds or deletes.
+# Entries lie in the order they came, whichever log they are of: what is committed together is written to few pages. `keep`
+# is 0 for what may be trimmed, 1 for what may not until it is released, 2 for the end. The triggers keep every sum true,
+# whoever adds or deletes.
 _TABLES: Final = """
 CREATE TABLE total (size INTEGER NOT NULL);
 INSERT INTO total VALUES (0);
@@ -33,13 +36,15 @@ CREATE TABLE logs (
     last INTEGER NOT NULL, entries INTEGER NOT NULL, size INTEGER NOT NULL, ended REAL, UNIQUE (session, name)
 );
 CREATE INDEX ended_logs ON logs (ended) WHERE ended IS NOT NULL;
-CREATE TABLE entries (id INTEGER PRIMARY KEY, data BLOB NOT NULL, keep INTEGER NOT NULL);
+CREATE TABLE entries (
+    id INTEGER PRIMARY KEY, log INTEGER NOT NULL, seq INTEGER NOT NULL, keep INTEGER NOT NULL, data BLOB NOT NULL
+);
+CREATE UNIQUE INDEX entries_of ON entries (log, seq);
 CREATE TRIGGER entry_added AFTER INSERT ON entries BEGIN
-    UPDATE logs SET last = new.id & 0xffffffff, entries = entries + 1, size = size + length(new.data)
-    WHERE id = new.id >> 32;
+    UPDATE logs SET last = new.seq, entries = entries + 1, size = size + length(new.data) WHERE id = new.log;
 END;
 CREATE TRIGGER entry_deleted AFTER DELETE ON entries BEGIN
-    UPDATE logs SET entries = entries - 1, size = size - length(old.data) WHERE id = old.id >> 32;
+    UPDATE logs SET entries = entries - 1, size = size - length(old.data) WHERE id = old.log;
 END;
 CREATE TRIGGER log_weighed AFTER UPDATE OF size ON logs BEGIN
     UPDATE sessions SET size = size + new.size - old.size WHERE id = new.session;
@@ -77,6 +82,8 @@ def connect(path: Path, sync: Sync = "normal") -> sqlite3.Connection:
     """A connection for one thread, whichever; each statement is by itself unless a transaction was begun."""
     connection = sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
     connection.execute(f"PRAGMA synchronous = {sync}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+    connection.execute(f"PRAGMA journal_size_limit = {2 * 4096 * _CHECKPOINT_PAGES}")
     return connection
 
 

@@ -11,7 +11,7 @@ from pegboard.limits import Limits
 from pegboard.stores.naming import digest
 from pegboard.stores.sqlite.hints import Lookout, topic_number
 from pegboard.stores.sqlite.reader import Reader
-from pegboard.stores.sqlite.trimming import LAST_SEQ, MAY_GO, MUST_STAY, THE_END, Trimming, span
+from pegboard.stores.sqlite.trimming import LAST_SEQ, MAY_GO, MUST_STAY, THE_END, Trimming
 from pegboard.stores.sqlite.writer import Topic, Transaction, Writer
 from pegboard.stores.store import Entry, LogName, Page, Watcher
 
@@ -96,12 +96,12 @@ class SqliteLogs:
         if row is None:
             return False
         number, entries, size, owner, session_size, touched, total = row
-        transaction.execute("INSERT INTO entries VALUES (?, ?, ?)", (number << 32 | seq, data, mark))
+        transaction.execute("INSERT INTO entries (log, seq, keep, data) VALUES (?, ?, ?, ?)", (number, seq, mark, data))
         if touched < now - _TOUCH_SECONDS:
             transaction.execute("UPDATE sessions SET touched = ? WHERE id = ?", (now, owner))
         if mark == THE_END:
             transaction.execute("UPDATE logs SET ended = ? WHERE id = ?", (now, number))
-            transaction.execute("UPDATE entries SET keep = 0 WHERE id BETWEEN ? AND ? AND keep = 1", span(number))
+            transaction.execute("UPDATE entries SET keep = 0 WHERE log = ? AND keep = 1", (number,))
         more = len(data)
         transaction.tell(topic)
         self._trimming.trim(
@@ -116,9 +116,9 @@ class SqliteLogs:
 
         def write(transaction: Transaction) -> None:
             transaction.execute(
-                "UPDATE entries SET keep = 0 WHERE keep = 1 AND id = ((SELECT logs.id << 32 "
-                "FROM sessions JOIN logs ON logs.session = sessions.id WHERE digest = ? AND name = ?) | ?)",
-                (session, log[1], seq),
+                "UPDATE entries SET keep = 0 WHERE seq = ? AND keep = 1 AND log = (SELECT logs.id "
+                "FROM sessions JOIN logs ON logs.session = sessions.id WHERE digest = ? AND name = ?)",
+                (seq, session, log[1]),
             )
 
         await self._writer.run(write)
@@ -137,10 +137,9 @@ class SqliteLogs:
             if row is None:
                 return None
             number, last, ended, about = row
-            first, end = span(number)
             rows = connection.execute(
-                "SELECT id & 0xffffffff, data FROM entries WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
-                (first | after, end, limit + 1),
+                "SELECT seq, data FROM entries WHERE log = ? AND seq > ? ORDER BY seq LIMIT ?",
+                (number, after, limit + 1),
             ).fetchall()
             entries = tuple(Entry(seq, data) for seq, data in rows[:limit])
             return Page(entries, last, len(rows) > limit, bool(ended), about)

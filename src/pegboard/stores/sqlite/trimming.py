@@ -12,14 +12,9 @@ from pegboard.stores.sqlite.writer import Transaction
 MAY_GO: Final = 0
 MUST_STAY: Final = 1
 THE_END: Final = 2
-LAST_SEQ: Final = 0xFFFFFFFF
+LAST_SEQ: Final = 2**53
 
 _Sizes = tuple[int, int, int, int]
-
-
-def span(log: int) -> tuple[int, int]:
-    """The ids that the entries of a log can have."""
-    return log << 32, log << 32 | LAST_SEQ
 
 
 class Trimming:
@@ -104,15 +99,15 @@ class Trimming:
     def _cut(self, transaction: Transaction, log: int, entries: int, size: int) -> None:
         """Delete the oldest of a log that may go, until so many entries and bytes have gone."""
         found = transaction.execute(
-            "SELECT id, length(data) FROM entries WHERE id BETWEEN ? AND ? AND keep = 0 ORDER BY id", span(log)
+            "SELECT seq, length(data) FROM entries WHERE log = ? AND keep = 0 ORDER BY seq", (log,)
         )
         last = 0
-        for entry, weight in found:
+        for seq, weight in found:
             if entries <= 0 and size <= 0:
                 break
-            entries, size, last = entries - 1, size - weight, entry
+            entries, size, last = entries - 1, size - weight, seq
         found.close()
-        transaction.execute("DELETE FROM entries WHERE id BETWEEN ? AND ? AND keep = 0", (span(log)[0], last))
+        transaction.execute("DELETE FROM entries WHERE log = ? AND seq <= ? AND keep = 0", (log, last))
 
 
 def _ended(transaction: Transaction, session: int) -> list[int]:
@@ -138,5 +133,5 @@ def _remove(transaction: Transaction, log: int) -> None:
     ).fetchone()
     transaction.tell(topic_number("log", f"{session}:{name}"))
     # First its entries: its session and the total lose their weight with them.
-    transaction.execute("DELETE FROM entries WHERE id BETWEEN ? AND ?", span(log))
+    transaction.execute("DELETE FROM entries WHERE log = ?", (log,))
     transaction.execute("DELETE FROM logs WHERE id = ?", (log,))
