@@ -45,13 +45,24 @@ class EventReader:
     def __init__(self, limit: int = 16 * 1024 * 1024) -> None:
         self._limit = limit
         self._rest = b""
+        self._parts: list[bytes] = []
+        self._size = 0
         self._lines: list[bytes] = []
         self._held = 0
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events that the chunk completes."""
+        if b"\n" not in chunk and b"\r" not in chunk and not self._rest.endswith(b"\r"):
+            # A long line comes in many pieces: joining them one by one would take time with the square of its length.
+            self._parts.append(chunk)
+            self._size += len(chunk)
+            if len(self._rest) + self._size + self._held > self._limit:
+                raise ValueError(f"an event of more than {self._limit} bytes")
+            return
         # A CR at the very end may be half of a CRLF: wait for what follows.
-        text = self._rest + chunk
+        text = b"".join((self._rest, *self._parts, chunk))
+        self._parts.clear()
+        self._size = 0
         held_back = text.endswith(b"\r")
         lines = (text[:-1] if held_back else text).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         self._rest = lines.pop() + (b"\r" if held_back else b"")
