@@ -51,7 +51,7 @@ class AsgiApp:
         if scope["type"] != "http":
             await self._meet(scope["type"], receive, send)
             return
-        head = self._heads.find(scope) or self._heads.read(scope)
+        head = self._heads.find(scope)
         if isinstance(head, Answer):
             await send_answer(send, scope["method"], head)
             return
@@ -74,9 +74,6 @@ class AsgiApp:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a call raises, SystemExit too, ends that call alone
             answer = apologize(error)
-        if courier.callbacks:
-            # Nobody is called back any more, and no circle waits for the garbage collector.
-            courier.callbacks = ()
         if answer is not None and not courier.started and not courier.gone:
             await send_answer(send, scope["method"], answer)
 
@@ -146,7 +143,11 @@ async def see_through(
         outcome = stream_on()
     task = outcome if isinstance(outcome, asyncio.Task) else start(outcome, loop=asyncio.get_running_loop())
     whole = task.done() and not courier.started and not task.cancelled()
-    answer = task.result() if whole else await accompany(task, courier, receive, send)
+    try:
+        answer = task.result() if whole else await accompany(task, courier, receive, send)
+    finally:
+        # Nobody is called back any more, and no circle waits for the garbage collector.
+        courier.callbacks = ()
     if answer is None and not courier.started and not courier.gone:
         raise RuntimeError("a request ended with no response")
     if answer is not None:

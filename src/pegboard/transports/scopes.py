@@ -35,18 +35,19 @@ class Heads:
         # Where in a list of fields the length was last; most servers keep the order that the client chose.
         self._length_at = 0
 
-    def find(self, scope: Scope) -> Head | None:
-        """The head of a request that is known."""
+    def find(self, scope: Scope) -> Head | Answer:
+        """The head of a request, or its refusal."""
         fields, at = scope["headers"], self._length_at
         if at >= len(fields) or fields[at][0] != LENGTH:
-            return None
-        head = self._known.get(_key(scope, fields, at))
-        if head is not None and head.headers[LENGTH] != fields[at][1]:
-            return None
-        return head
+            return self._read(scope)
+        try:
+            head = self._known.get(_key(scope, at))
+        except TypeError:
+            # Some servers write lists where others write tuples: such heads are not remembered.
+            head = None
+        return self._read(scope) if head is None or head.headers[LENGTH] != fields[at][1] else head
 
-    def read(self, scope: Scope) -> Head | Answer:
-        """The head of any request, or its refusal."""
+    def _read(self, scope: Scope) -> Head | Answer:
         fields = scope["headers"]
         headers: dict[bytes, bytes] = dict(fields)
         repeated: tuple[bytes, ...] = ()
@@ -69,12 +70,14 @@ class Heads:
         return check(head, self._limits) or self._remember(scope, head)
 
     def _remember(self, scope: Scope, head: Head) -> Head:
-        fields = scope["headers"]
         if LENGTH not in head.headers or head.repeated or sum(map(len, head.headers.values())) > _REMEMBERED_BYTES:
             return head
-        self._length_at = at = next(place for place, field in enumerate(fields) if field[0] == LENGTH)
-        key = _key(scope, fields, at)
-        known = self._known.get(key)
+        self._length_at = at = next(place for place, field in enumerate(scope["headers"]) if field[0] == LENGTH)
+        key = _key(scope, at)
+        try:
+            known = self._known.get(key)
+        except TypeError:
+            return head
         if known is not None:
             # All that the endpoint has found in it holds for another length too.
             head = replace(known, headers={**known.headers, LENGTH: head.headers[LENGTH]})
@@ -84,21 +87,20 @@ class Heads:
         return head
 
 
-def _key(scope: Scope, fields: list[tuple[bytes, bytes]], at: int) -> tuple[Any, ...]:
-    """All that makes a head but the length of the body."""
-    client, server = scope.get("client"), scope.get("server")
-    return (
+def _key(scope: Scope, at: int) -> tuple[Any, ...]:
+    """All that makes a head but the length of the body, in whose place the rest of the scope stands."""
+    parts = [*scope["headers"]]
+    client = scope.get("client")
+    parts[at] = (
         scope["method"],
         scope["path"],
-        scope.get("root_path"),
         scope["query_string"],
+        scope.get("root_path"),
         scope.get("scheme"),
+        scope.get("server"),
         client and client[0],
-        server and (server[0], server[1] is None),
-        at,
-        *fields[:at],
-        *fields[at + 1 :],
     )
+    return tuple(parts)
 
 
 def join_repeated(fields: Iterable[tuple[bytes, bytes]]) -> tuple[dict[bytes, bytes], tuple[bytes, ...]]:
