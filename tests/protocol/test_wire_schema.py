@@ -171,7 +171,7 @@ async def test_the_answer_to_initialize(version: str) -> None:
     INITIALIZED.check(result, version)
     IMPLEMENTATION.check(result["serverInfo"], version)
     assert result["protocolVersion"] == version
-    assert set(result["capabilities"]) <= {"tools"}
+    assert set(result["capabilities"]) == {"logging", "tools"}
 
 
 @pytest.mark.requirement("legacy/ping/answered")
