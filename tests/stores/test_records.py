@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pegboard.stores.memory import MemoryRecords
 from pegboard.stores.store import Record
 from tests.stores.backends import Backend, Clock, opened
@@ -76,6 +78,39 @@ async def test_a_hint_reaches_whoever_watches_that_topic(backend: Backend) -> No
         end()
         hints.hint("a")
         assert seen == ["a"]
+
+
+async def test_a_watcher_that_fails_keeps_no_other_from_its_hint(
+    backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(backend) as store:
+        seen: list[str] = []
+
+        def fail() -> None:
+            raise LookupError("of no use")
+
+        store.hints.watch("a", fail)
+        store.hints.watch("a", lambda: seen.append("a"))
+        store.hints.hint("a")
+        assert seen == ["a"]
+        assert "a watcher failed" in caplog.text
+
+
+async def test_who_watches_twice_stops_twice(backend: Backend) -> None:
+    async with opened(backend) as store:
+        seen: list[int] = []
+
+        def note() -> None:
+            seen.append(1)
+
+        end_one, end_two = store.hints.watch("a", note), store.hints.watch("a", note)
+        end_one()
+        end_one()
+        store.hints.hint("a")
+        assert seen == [1]
+        end_two()
+        store.hints.hint("a")
+        assert seen == [1]
 
 
 async def test_what_is_over_does_not_pile_up_in_memory() -> None:

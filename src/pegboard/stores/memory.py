@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
@@ -15,6 +16,8 @@ from pegboard.limits import Limits
 from pegboard.stores.naming import new_worker
 from pegboard.stores.store import ChangePage, Delivery, Entry, LogName, Page, Receiver, Record, Watcher
 
+_log = logging.getLogger("pegboard.stores")
+
 Clock = Callable[[], float]
 
 
@@ -26,7 +29,10 @@ class MemoryHints:
 
     def hint(self, topic: object) -> None:
         for watcher in self._watchers.get(topic, ()):
-            watcher()
+            try:
+                watcher()
+            except Exception:  # noqa: BLE001 — what is hinted at has come about, whatever one of them makes of it
+                _log.exception("a watcher failed")
 
     def watch(self, topic: object, watcher: Watcher) -> Callable[[], None]:
         # Each watch is its own, also where two are of one watcher.

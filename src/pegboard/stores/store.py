@@ -1,7 +1,7 @@
 """What every store promises, whichever backend keeps the things.
 
-Logs and records are the truth; hints only say that it may be worth a look, and may be lost. Whoever waits for something
-therefore watches first, reads then, and looks again after a while even if no hint has come.
+Logs and records are the truth; hints only say that it may be worth a look, and may be lost or come for nothing. Whoever
+waits for something therefore watches first, reads then, and looks again after a while even if no hint has come.
 
 A store that cannot be reached or written raises StoreDown from whatever was asked of it. What was asked may have been
 done all the same: whoever then finds a number taken reads the log to learn by whom.

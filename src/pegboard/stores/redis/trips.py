@@ -87,7 +87,8 @@ class Trips:
 
     def post(self, command: Command) -> None:
         """Send a command whose answer nobody waits for; it may be lost."""
-        self._put(command, None, 0).add_done_callback(_overlook)
+        if self._task is not None:
+            self._put(command, None, 0).add_done_callback(_overlook)
 
     def _put(self, command: Command, script: Script | None, weight: int) -> asyncio.Future[Reply]:
         if self._task is None:
@@ -124,14 +125,16 @@ class Trips:
         now = asyncio.get_running_loop().time()
         for one in trip:
             one.sent = True
-        for one in [one for one in self._waiting if one.until <= now or one.future.done()]:
+        given_up = [one for one in self._waiting if one.until <= now or one.future.done()]
+        self._go_on([one for one in self._waiting if one.until > now and not one.future.done()])
+        for one in given_up:
             self._end(one, StoreDown("The store does not answer; try again later", retry_after=5))
 
     async def _settle(self, trip: list[_Waiting], answers: list[Reply]) -> None:
         missing = [
             one.script.text
             for one, answer in zip(trip, answers, strict=True)
-            if one.script is not None and isinstance(answer, Exception) and _is_unknown(answer)
+            if one.script is not None and _is_unknown(answer)
         ]
         if missing:
             try:
@@ -139,6 +142,8 @@ class Trips:
             except self._server.failures:
                 # The next trip will find out.
                 pass
+        again = [one for one, answer in zip(trip, answers, strict=True) if _is_unknown(answer)]
+        self._go_on(again + self._waiting[len(trip) :])
         for one, answer in zip(trip, answers, strict=True):
             if not isinstance(answer, Exception):
                 self._end(one, answer)
@@ -146,10 +151,12 @@ class Trips:
                 _log.error("store %s refused a command: %s", self._server.shown, answer)
                 self._end(one, StoreDown("The store cannot be written; try again later", retry_after=5))
 
-    def _end(self, one: _Waiting, answer: Reply) -> None:
-        self._waiting.remove(one)
-        if not self._waiting:
+    def _go_on(self, waiting: list[_Waiting]) -> None:
+        self._waiting = waiting
+        if not waiting:
             self._some.clear()
+
+    def _end(self, one: _Waiting, answer: Reply) -> None:
         self._weight -= one.weight
         self._room.set()
         if one.future.done():
@@ -160,9 +167,10 @@ class Trips:
             one.future.set_result(answer)
 
 
-def _is_unknown(refusal: Exception) -> bool:
-    # redis-py cuts the code off the message and puts it into the name of the class.
-    return type(refusal).__name__ == "NoScriptError"
+def _is_unknown(answer: Reply) -> bool:
+    """Whether the server does not have the script."""
+    # The library cuts the code off the message and puts it into the name of the class.
+    return type(answer).__name__ == "NoScriptError"
 
 
 def _overlook(future: asyncio.Future[Reply]) -> None:

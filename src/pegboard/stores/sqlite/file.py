@@ -81,9 +81,13 @@ def prepare(path: Path) -> None:
 def connect(path: Path, sync: Sync = "normal") -> sqlite3.Connection:
     """A connection for one thread, whichever; each statement is by itself unless a transaction was begun."""
     connection = sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
-    connection.execute(f"PRAGMA synchronous = {sync}")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-    connection.execute(f"PRAGMA journal_size_limit = {2 * 4096 * _CHECKPOINT_PAGES}")
+    try:
+        connection.execute(f"PRAGMA synchronous = {sync}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        connection.execute(f"PRAGMA journal_size_limit = {2 * 4096 * _CHECKPOINT_PAGES}")
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 

@@ -90,8 +90,9 @@ class Writer:
         return await future
 
     def post(self, job: Job[object]) -> None:
-        """Have a job done that nobody waits for."""
-        self._put(_Waiting(job, 0, None))
+        """Have a job done that nobody waits for; it may be lost."""
+        if self._thread is not None:
+            self._put(_Waiting(job, 0, None))
 
     def _put(self, waiting: _Waiting) -> None:
         if self._thread is None:
