@@ -64,6 +64,13 @@ class Office:
         await self.tell(call, 1)
         return "once"
 
+    async def linger(self, call: Call) -> str:
+        await self.tell(call, 1)
+        await self.release.wait()
+        await self.tell(call, 2)
+        await asyncio.Event().wait()
+        return "never"
+
     async def wait(self, call: Call) -> str:
         self.begun.set()
         await self.release.wait()
@@ -504,11 +511,15 @@ async def test_while_we_end_answers_and_cancels_are_still_taken_and_new_streams_
 async def test_when_time_is_up_who_came_back_still_gets_the_answer_that_ends_its_call(house: Open) -> None:
     async with house() as one:
         peer = await one.peer()
-        response = await peer.start("steps", 6)
+        response = await peer.start("linger", 6)
         await response.read(1)
         back = await peer.come_back(response.last_id)
         await response.rest()
+        one.office.release.set()
+        await back.read(1)
         await one.endpoint.drain(0, asyncio.Event())
-        messages = await back.rest()
-        assert (messages[-1]["id"], messages[-1]["error"]["code"]) == (6, -32603)
-        assert "shutting down" in messages[-1]["error"]["message"]
+        told, answer = await back.rest()
+        assert steps([told]) == [2]
+        assert (answer["id"], answer["error"]["code"]) == (6, -32603)
+        assert "shutting down" in answer["error"]["message"]
+        assert back.events[-1].retry == 1000
