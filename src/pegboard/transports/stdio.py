@@ -43,6 +43,7 @@ from pegboard.transports.incoming import (
 )
 from pegboard.transports.legacy_exchange import LegacyLineExchange
 from pegboard.transports.lines import LineWriter
+from pegboard.transports.shortcut import CALL, PlainCall, Shortcut
 from pegboard.transports.wishes import AT_ONCE, SUBSCRIBE, read_uri, settle_at_once, subscribing
 
 _log = logging.getLogger("pegboard.stdio")
@@ -67,6 +68,7 @@ class LineDoor(asyncio.Protocol):
         self._legacy_tongues = legacy_tongues(info)
         self._modern = Modern(info)
         self._callers = ModernCallers("stdio")
+        self._shortcut = Shortcut(limits, self._callers)
         self._legacy: Session | None = None
         self._rest = bytearray()
         self._skipping = False
@@ -99,14 +101,14 @@ class LineDoor(asyncio.Protocol):
         return False
 
     def data_received(self, data: bytes) -> None:
-        cut = data.rfind(b"\n") + 1
-        if cut:
+        cut = data.rfind(b"\n")
+        if cut >= 0:
             lines = (bytes(self._rest) + data[:cut] if self._rest else data[:cut]).split(b"\n")
             self._rest.clear()
             # The first is the tail of a line that was refused for its length.
             self._lines.extend(lines[1:] if self._skipping else lines)
             self._skipping = False
-        self._rest += data[cut:]
+        self._rest += data[cut + 1 :]
         if len(self._rest) > self._limits.line_bytes:
             self._rest.clear()
             if not self._skipping:
@@ -180,6 +182,9 @@ class LineDoor(asyncio.Protocol):
         if not line:
             return
         try:
+            plain = self._shortcut.read(line)
+            if plain is not None and self._take_plain(plain):
+                return
             if jsonrpc.is_batch(line):
                 self._take_batch(line)
             else:
@@ -190,6 +195,31 @@ class LineDoor(asyncio.Protocol):
             error_id = secrets.token_hex(4)
             _log.exception("a line could not be served, error id %s", error_id)
             self._refuse(None, InternalFailure(f"Internal error, error id {error_id}"))
+
+    def _take_plain(self, plain: PlainCall) -> bool:
+        """Start a plain call; False where it has to be looked at with care."""
+        request_id, caller, session = plain.id, plain.caller, self._legacy
+        if self._draining or request_id in self.calls or request_id in self.following:
+            return False
+        if caller is not None:
+            exchange = LineExchange(self.line, self._modern, request_id)
+        elif session is not None:
+            caller = session.caller
+            tongue = self._legacy_tongues[caller.version]
+            exchange = LegacyLineExchange(self.line, tongue, request_id, session, self._limits, self.balance)
+        else:
+            return False
+        call = Call(
+            method=CALL,
+            caller=caller,
+            channel=exchange,
+            id=request_id,
+            name=plain.name,
+            raw=plain.arguments,
+            params=plain.params,
+        )
+        self._start(call, exchange, request_id)
+        return True
 
     def _take_batch(self, line: bytes) -> None:
         if self._legacy is None or self._legacy.caller.version not in BATCHES:
