@@ -19,12 +19,12 @@ from pegboard.errors import LinkLost, ServerFault, Unreachable
 
 LINE_BYTES: Final = 16 * 1024 * 1024
 SAID_BYTES: Final = 64 * 1024
-SAID_LINES: Final = 1000
 WRITE_BYTES: Final = 1024 * 1024
 # Together no more than three seconds.
 EXIT_SECONDS: Final = 1.5
 TERM_SECONDS: Final = 1.0
 KILL_SECONDS: Final = 0.5
+FADE_SECONDS: Final = 0.5
 
 # What a program needs of its surroundings to run at all; whatever else it may see is its user's to say.
 INHERITED: Final = (
@@ -44,6 +44,12 @@ def surroundings(more: Mapping[str, str] | None) -> dict[str, str]:
     return {**kept, **(more or {})}
 
 
+def shown(command: Sequence[str]) -> str:
+    """A command as errors and logs name it: on one line, and no longer than that."""
+    text = " ".join(" ".join(command).split())
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
 class Child(asyncio.SubprocessProtocol):
     """A pipe to a process: each line of its stdout is a message, its stderr is kept and logged."""
 
@@ -56,18 +62,19 @@ class Child(asyncio.SubprocessProtocol):
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
     ) -> None:
-        self.name = " ".join(command)
+        self.name = shown(command)
         self._command = list(command)
         self._env = env
         self._cwd = cwd
         self._process: asyncio.SubprocessTransport | None = None
         self._exited = asyncio.Event()
+        self._open_ends = {0, 1, 2}
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._rest: list[bytes] = []
         self._held = 0
         self._skipping = False
-        self._said: deque[str] = deque(maxlen=SAID_LINES)
+        self._said: deque[str] = deque()
         self._said_size = 0
         self._murmur = b""
         self._closing = False
@@ -171,16 +178,22 @@ class Child(asyncio.SubprocessProtocol):
             self._listen(data)
 
     def pipe_connection_lost(self, fd: int, exception: Exception | None) -> None:
-        if fd == 1:
-            self._lose()
-        elif fd == 0:
+        self._open_ends.discard(fd)
+        if fd == 0:
             self._may_write.set()
+        else:
+            self._fade()
 
     def process_exited(self) -> None:
         self._exited.set()
-        if not self._closing:
-            # What it wrote last may still be on its way; but a grandchild can hold the pipe open for ever.
-            self._lost_soon = asyncio.get_running_loop().call_later(0.5, self._lose)
+        self._fade()
+
+    def _fade(self) -> None:
+        """One of its ends is gone: the rest may follow and tell why, but a grandchild can hold a pipe open for ever."""
+        if self._exited.is_set() and not self._open_ends & {1, 2}:
+            self._lose()
+        elif self._lost_soon is None and not self._closing and (self._exited.is_set() or 1 not in self._open_ends):
+            self._lost_soon = asyncio.get_running_loop().call_later(FADE_SECONDS, self._lose)
 
     def _lose(self) -> None:
         self._may_write.set()

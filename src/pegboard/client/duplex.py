@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, Protocol
 
@@ -93,13 +93,21 @@ class Duplex:
     mirrors = False
 
     def __init__(
-        self, pipe: Pipe, identity: Identity, lobby: Channel, *, version: str | None = None, timeout: float = 10.0
+        self,
+        pipe: Pipe,
+        identity: Identity,
+        lobby: Channel,
+        *,
+        version: str | None = None,
+        timeout: float = 10.0,
+        known_as: Hashable = None,
     ) -> None:
         self.version = version or MODERN
         self._pipe = pipe
         self._identity = identity
         self._lobby = lobby
         self._pinned = version
+        self._known_as = pipe.name if known_as is None else known_as
         self._timeout = timeout
         self._ids = count(1)
         self._open: dict[RequestId, _Open] = {}
@@ -155,12 +163,12 @@ class Duplex:
 
     async def _probe(self) -> None:
         """`server/discover` first: a modern error or result says modern, any other or silence says legacy."""
-        known = recall(self.name)
+        known = recall(self._known_as)
         if known is not None and known != MODERN:
             try:
                 await self._shake_hands(known)
             except Refusal:
-                forget(self.name)
+                forget(self._known_as)
             else:
                 return
         versions = await self._discover()
@@ -175,7 +183,7 @@ class Duplex:
             await self._shake_hands(spoken)
             return
         self._speak_modern()
-        remember(self.name, MODERN)
+        remember(self._known_as, MODERN)
 
     async def _discover(self) -> Sequence[str] | None:
         """The revisions that the server says it speaks; None where it is no modern server, or silent."""
@@ -215,7 +223,7 @@ class Duplex:
         self._discovered = read_initialized(result, self.name)
         self.version = self._discovered["supportedVersions"][0]
         await self._pipe.send(jsonrpc.notification("notifications/initialized", {}))
-        remember(self.name, self.version)
+        remember(self._known_as, self.version)
         if self._identity.log_level is not None and "logging" in self._discovered["capabilities"]:
             await self._quietly("logging/setLevel", {"level": self._identity.log_level})
 

@@ -51,11 +51,11 @@ class ModernHttp:
                 answer = await read_answer(response, request_id, handle, stream)
             finally:
                 response.close()
+            if answer is None:
+                raise LinkLost(f"ended its stream, and no MCP message answers {out.method}")
+            return result_of(answer)
         except ServerFault as fault:
             raise named(fault, self._name) from None
-        if answer is None:
-            raise LinkLost(f"{self._name}: ended its stream, and no MCP message answers {out.method}")
-        return result_of(answer)
 
     def _fields(self, out: Outbound) -> bytes:
         fields = self._fixed + b"Mcp-Method: %b\r\n" % out.method.encode()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from pegboard.call import Channel, Json
-from pegboard.client.child import Child
+from pegboard.client.child import Child, shown
 from pegboard.client.duplex import Duplex
 from pegboard.client.eras import recall
 from pegboard.client.link import Identity, Outbound
@@ -42,7 +42,8 @@ class StdioLink:
         connect_timeout: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.name = " ".join(command)
+        self.name = shown(command)
+        self._known_as = tuple(command)
         self._command = command
         self._identity = identity
         self._lobby = lobby
@@ -102,7 +103,7 @@ class StdioLink:
                 return await self._start(self._pinned)
             except LinkLost:
                 # Some servers of the legacy era end at a first request that is not the handshake.
-                if self._pinned is not None or recall(self.name) is not None:
+                if self._pinned is not None or recall(self._known_as) is not None:
                     raise
             try:
                 return await self._start(NEWEST_LEGACY)
@@ -112,7 +113,9 @@ class StdioLink:
     async def _start(self, version: str | None) -> Duplex:
         await self._end()
         child = self._child = Child(self._command, env=self._env, cwd=self._cwd)
-        duplex = Duplex(child, self._identity, self._lobby, version=version, timeout=self._timeout)
+        duplex = Duplex(
+            child, self._identity, self._lobby, version=version, timeout=self._timeout, known_as=self._known_as
+        )
         try:
             await duplex.open()
         except BaseException:
