@@ -275,6 +275,25 @@ async def test_a_server_that_comes_back_is_used_again_and_whoever_watches_is_wok
         await until(lambda: bool(seen))
 
 
+async def test_hints_are_heard_again_from_a_server_that_had_fallen_silent(
+    own: Valkey, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pegboard.stores.redis.hints._PING_SECONDS", 0.05)
+    async with opened(own) as store:
+        seen: list[int] = []
+        end = store.hints.watch("topic", lambda: seen.append(1))
+        await until(lambda: bool(seen))
+        own.freeze()
+        await until(lambda: "fallen silent" in caplog.text)
+        seen.clear()
+        own.thaw()
+        await until(lambda: bool(seen))
+        end()
+        # Subscribed to nothing, it still hears whether the server is there.
+        store.hints.watch("another", lambda: seen.append(2))
+        await until(lambda: 2 in seen)
+
+
 async def test_a_server_that_stays_away_is_said_after_a_while(
     own: Valkey, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

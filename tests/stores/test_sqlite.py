@@ -288,6 +288,52 @@ async def test_a_file_that_cannot_be_written_is_said_and_the_store_goes_on_when_
         assert await store.logs.append(LOG, 1, b"x")
 
 
+async def test_a_write_waits_for_another_process_that_writes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with started(SqliteStore(path)) as store:
+        await store.logs.open(LOG)
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        append = asyncio.ensure_future(store.logs.append(LOG, 1, b"x"))
+        assert (await store.logs.read(LOG, 0, 1)) is not None
+        assert not append.done()
+        other.execute("COMMIT")
+        assert await append
+        monkeypatch.setattr("pegboard.stores.sqlite.writer.PATIENCE_SECONDS", 0.05)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreDown, match="cannot be written"):
+            await store.logs.append(LOG, 2, b"x")
+        other.execute("COMMIT")
+        other.close()
+        assert await store.logs.append(LOG, 2, b"x")
+
+
+async def test_a_file_that_cannot_be_read_is_said(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with started(SqliteStore(path)) as store:
+        with sqlite3.connect(path) as other:
+            other.execute("DROP TABLE records")
+        other.close()
+        with pytest.raises(StoreDown, match="cannot be read; try again later"):
+            await store.records.get("a")
+        assert "no such table" in caplog.text
+
+
+async def test_looking_at_others_goes_on_after_a_look_that_failed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with started(SqliteStore(path)) as store, started(SqliteStore(path)) as other:
+        seen: list[int] = []
+        store.hints.watch("topic", lambda: seen.append(1))
+        real, failed = store._reader.run, list[int]()
+
+        async def fail_once(reading: object) -> object:
+            monkeypatch.setattr(store._reader, "run", real)
+            failed.append(1)
+            raise StoreDown("for a moment")
+
+        monkeypatch.setattr(store._reader, "run", fail_once)
+        other.hints.hint("topic")
+        await until(lambda: bool(seen))
+        assert failed
+
+
 async def test_hints_that_were_trimmed_unread_are_made_good_by_hinting_at_everything(path: Path) -> None:
     async with started(SqliteStore(path)) as store, started(SqliteStore(path)) as other:
         seen: list[int] = []

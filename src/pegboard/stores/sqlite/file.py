@@ -16,7 +16,7 @@ Sync: TypeAlias = Literal["normal", "full"]
 
 _APPLICATION: Final = 0x50454742
 _SCHEMA: Final = 1
-_PATIENCE_SECONDS: Final = 10.0
+PATIENCE_SECONDS: Final = 10.0
 # Pages that are written again and again are copied into the file once for so many writes.
 _CHECKPOINT_PAGES: Final = 4000
 _making: Final = threading.Lock()
@@ -80,7 +80,7 @@ def prepare(path: Path) -> None:
 
 def connect(path: Path, sync: Sync = "normal") -> sqlite3.Connection:
     """A connection for one thread, whichever; each statement is by itself unless a transaction was begun."""
-    connection = sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         connection.execute(f"PRAGMA synchronous = {sync}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
@@ -127,7 +127,7 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _use_wal(path: Path, connection: sqlite3.Connection) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     mode = ""
     while not mode:
         try:

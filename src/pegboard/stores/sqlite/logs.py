@@ -17,6 +17,7 @@ from pegboard.stores.store import Entry, LogName, Page, Watcher
 
 _TOUCH_SECONDS: Final = 60.0
 _SWEEP_SECONDS: Final = 1.0
+_OURS_KNOWN: Final = 4096
 
 
 @lru_cache(4096)
@@ -46,6 +47,9 @@ class SqliteLogs:
         session, _ = _place(log)
         opened = await self._writer.run(lambda transaction: self._open(transaction, session, log[1], about))
         if opened:
+            if len(self._ours) >= _OURS_KNOWN:
+                # To have forgotten one costs a look at other processes, no more.
+                self._ours.clear()
             self._ours.add(log)
         return opened
 

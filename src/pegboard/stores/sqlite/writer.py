@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeAlias, TypeVar
@@ -18,6 +20,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from msgspec import Struct
 
 from pegboard.errors import StoreDown
+from pegboard.stores.sqlite.file import PATIENCE_SECONDS
 
 _log = logging.getLogger("pegboard.stores")
 
@@ -26,6 +29,7 @@ Topic: TypeAlias = int
 
 _TOGETHER: Final = 512
 _HINTS_KEPT: Final = 10_000
+_LOCKED_SECONDS: Final = (0.0001, 0.0005)
 
 
 class Transaction:
@@ -119,6 +123,8 @@ class Writer:
     # -- in the thread -----------------------------------------------------------------------------------------------
 
     def _work(self, connection: sqlite3.Connection) -> None:
+        # How long to wait for other processes is decided in `_begin`.
+        connection.execute("PRAGMA busy_timeout = 0")
         ended = False
         while not ended:
             batch = [self._jobs.get()]
@@ -136,7 +142,7 @@ class Writer:
     def _do(self, connection: sqlite3.Connection, jobs: list[_Waiting]) -> None:
         transaction = Transaction(connection)
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            _begin(connection)
             for one in jobs:
                 one.result = one.job(transaction)
             self._write_hints(transaction)
@@ -164,6 +170,19 @@ class Writer:
         if last > self._hints_trimmed + _HINTS_KEPT // 10:
             self._hints_trimmed = last
             transaction.execute("DELETE FROM hints WHERE id <= ?", (last - _HINTS_KEPT,))
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    """Wait until no other process writes; SQLite would do so itself, but looks again ever more seldom."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as problem:
+            if "locked" not in str(problem) or time.monotonic() > deadline:
+                raise
+            time.sleep(random.uniform(*_LOCKED_SECONDS))
 
 
 def _undo(connection: sqlite3.Connection) -> None:
