@@ -254,6 +254,24 @@ async def test_all_sessions_together_have_a_bound(own_backend: Backend) -> None:
         assert sum(len(entry.data) for page in pages if page for entry in page.entries) <= 100
 
 
+async def test_what_goes_first_of_all_sessions_are_answers_then_the_oldest_notices(own_backend: Backend) -> None:
+    async with begun(own_backend, stored_bytes=100) as logs:
+        old, young, over = ("old", "a"), ("young", "a"), ("over", "a")
+        for log in (old, young, over, ("over", "b")):
+            await logs.open(log)
+        await logs.append(old, 1, b"x" * 30, keep=True)
+        await logs.append(old, 2, b"x" * 30)
+        await logs.append(over, 1, b"x" * 10, end=True)
+        await logs.append(("over", "b"), 1, b"x" * 10, end=True)
+        await logs.append(young, 1, b"x" * 25)
+        assert await logs.read(over, 0, 1) is None
+        assert [entry.seq for entry in (await read(logs, old)).entries] == [1, 2]
+        await logs.append(young, 2, b"x" * 25)
+        assert [entry.seq for entry in (await read(logs, old)).entries] == [1]
+        assert [entry.seq for entry in (await read(logs, young)).entries] == [1, 2]
+        assert (await read(logs, ("over", "b"))).ended
+
+
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["append", "keep", "release", "end", "open"]),

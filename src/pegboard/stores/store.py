@@ -57,7 +57,8 @@ class Logs(Protocol):
         """Add the next entry, and hint to whoever watches; True once it is safe.
 
         False, and nothing is added, where the number is not the next one, the log has ended, or there is none of that
-        name: somebody else has written, or it is over.
+        name: somebody else has written, or it is over. Whoever is cancelled while it waits does not learn whether the
+        entry was added, so an owner that wants to go on after a cancellation shields this.
         """
 
     async def release(self, log: LogName, seq: int) -> None:

@@ -83,18 +83,24 @@ class Trimming:
                 _remove(transaction, log)
 
     def _trim_all(self, transaction: Transaction) -> None:
-        limit = self._limits.stored_bytes
-        ended = transaction.execute("SELECT id FROM logs WHERE ended IS NOT NULL ORDER BY ended, id").fetchall()
-        for (log,) in ended[:-1]:
-            if _total(transaction) <= limit:
-                return
-            _remove(transaction, log)
-        logs = transaction.execute("SELECT id FROM logs WHERE size > 0 ORDER BY session, id").fetchall()
-        for (log,) in logs:
-            over = _total(transaction) - limit
+        over = _total(transaction) - self._limits.stored_bytes
+        while over > 0:
+            ended = transaction.execute(
+                "SELECT id FROM logs WHERE ended IS NOT NULL ORDER BY ended, id LIMIT 2"
+            ).fetchall()
+            if len(ended) < 2:
+                break
+            _remove(transaction, ended[0][0])
+            over = _total(transaction) - self._limits.stored_bytes
+        # Entries lie in the order they came, of whichever log.
+        found = transaction.execute("SELECT id, length(data) FROM entries WHERE keep = 0 ORDER BY id")
+        last = 0
+        for entry, weight in found:
             if over <= 0:
-                return
-            self._cut(transaction, log, 0, over)
+                break
+            over, last = over - weight, entry
+        found.close()
+        transaction.execute("DELETE FROM entries WHERE id <= ? AND keep = 0", (last,))
 
     def _cut(self, transaction: Transaction, log: int, entries: int, size: int) -> None:
         """Delete the oldest of a log that may go, until so many entries and bytes have gone."""
