@@ -1,19 +1,23 @@
 """A process that appends to logs and tells of each entry once the store says it is safe: URL, session, then a mode.
 
-`own` fills three logs of its own at once; `race` fights with others over the numbers of one log, up to a count.
+`own` fills three logs of its own at once; `race` fights with others over the numbers of one log, up to a count; `beat`
+fills one log and beats between entries, until an entry is refused, and holds itself up after a count.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 
 from pegboard.limits import Limits
 from pegboard.stores.address import open_store
 from pegboard.stores.store import LogName, Store
 
-ALL = Limits(stream_events=1_000_000, stream_bytes=1 << 30, session_bytes=1 << 30, stored_bytes=1 << 30)
+ALL = Limits(
+    worker_seconds=0.3, stream_events=1_000_000, stream_bytes=1 << 30, session_bytes=1 << 30, stored_bytes=1 << 30
+)
 
 
 def told(log: LogName, seq: int) -> None:
@@ -40,12 +44,28 @@ async def race(store: Store, log: LogName, count: int) -> None:
         seq = page.last + 1
 
 
+async def beat(store: Store, log: LogName, count: int) -> None:
+    assert await store.logs.open(log, store.workers.me.encode())
+    seq = 1
+    await store.workers.beat()
+    while await store.logs.append(log, seq, b"x"):
+        told(log, seq)
+        await store.workers.beat()
+        if seq == count:
+            # Not in the midst of writing: a file would stay locked for everybody.
+            os.kill(os.getpid(), signal.SIGSTOP)
+        seq += 1
+
+
 async def main(url: str, session: str, mode: str, count: str = "0") -> None:
     store = open_store(url, ALL)
     await store.start()
     if mode == "own":
         await asyncio.gather(*(fill(store, (session, name)) for name in "abc"))
-    await race(store, (session, "common"), int(count))
+    elif mode == "beat":
+        await beat(store, (session, "common"), int(count))
+    else:
+        await race(store, (session, "common"), int(count))
     await store.close()
 
 

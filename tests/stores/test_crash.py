@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+import signal
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,7 +21,9 @@ from tests.stores.backends import started
 from tests.stores.places import address
 
 APPENDER = Path(__file__).parent / "appender.py"
-EVERY = Limits(stream_events=1_000_000, stream_bytes=1 << 30, session_bytes=1 << 30, stored_bytes=1 << 30)
+EVERY = Limits(
+    worker_seconds=0.3, stream_events=1_000_000, stream_bytes=1 << 30, session_bytes=1 << 30, stored_bytes=1 << 30
+)
 
 
 @pytest.fixture(params=["sqlite", "redis"])
@@ -95,3 +99,31 @@ async def test_of_processes_that_fight_for_a_number_one_gets_it(url: str) -> Non
         for entry in page.entries:
             by[int(entry.data)].append(entry.seq)
         assert by == {child.process.pid: seqs for child, seqs in zip((one, two), won, strict=True) if seqs}
+
+
+@pytest.mark.parametrize("fate", ["killed", "held up"])
+async def test_another_ends_the_log_of_a_process_that_beats_no_more_which_then_writes_no_more(
+    url: str, fate: str
+) -> None:
+    session = secrets.token_hex(16)
+    log = session, "common"
+    with appender(url, session, "beat", "20") as child:
+        said = acknowledged(child, 20)["common"]
+        if fate == "killed":
+            child.process.kill()
+        async with started(open_store(url, EVERY)) as store:
+            page = await store.logs.read(log, 0, 1)
+            assert page is not None
+            async with asyncio.timeout(10):
+                while await store.workers.alive(page.about.decode()):
+                    pass
+            assert await store.logs.append(log, 21, b"its worker died", end=True)
+            if fate == "held up":
+                child.signal(signal.SIGCONT)
+            said += acknowledged(child)["common"]
+            assert child.wait() == (0 if fate == "held up" else -signal.SIGKILL), child.said()
+            page = await store.logs.read(log, 0, 100)
+            assert page is not None
+            assert (page.ended, page.entries[-1].data) == (True, b"its worker died")
+            assert numbers(page) == list(range(1, 22))
+            assert said == list(range(1, 21))
