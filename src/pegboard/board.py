@@ -46,6 +46,7 @@ from pegboard.tools.tool import Tool, ToolOptions, name_of, tool_from_function
 from pegboard.transports.asgi import AsgiApp
 from pegboard.transports.guard import Guard
 from pegboard.transports.http import HttpEndpoint
+from pegboard.transports.legacy_doors import read_doors
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -333,6 +334,7 @@ class Board(Hanger):
         trusted_proxy: str | Sequence[str] = (),
         cors: str | Sequence[str] = (),
         allow_host: str | Sequence[str] = (),
+        legacy_doors: str | Sequence[str] = "all",
         log_level: str = "info",
     ) -> None:
         """Serve until stopped: stdio where a client holds our stdin, HTTP on a terminal or without one."""
@@ -353,6 +355,7 @@ class Board(Hanger):
                     trusted_proxies=_several(trusted_proxy),
                     cors=_several(cors),
                     allow_hosts=_several(allow_host),
+                    legacy_doors=read_doors(legacy_doors),
                 ),
             )
         except SetupError as error:

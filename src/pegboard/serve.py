@@ -23,6 +23,7 @@ from pegboard.errors import SetupError
 from pegboard.limits import Limits
 from pegboard.transports.guard import Guard, is_loopback
 from pegboard.transports.http import HttpEndpoint
+from pegboard.transports.legacy_doors import LEGACY_DOORS
 from pegboard.transports.listener import listen
 from pegboard.transports.stdio import claim_pipes, open_door
 
@@ -65,6 +66,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     cors: tuple[str, ...] = ()
     allow_hosts: tuple[str, ...] = ()
     public: bool = False
+    legacy_doors: tuple[str, ...] = LEGACY_DOORS
     announce: Callable[[str], None] | None = None
 
 
@@ -138,7 +140,12 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
 async def _serve_http(served: Served, settings: Settings, watchdog: Watchdog) -> None:
     guard = Guard(hosts=settings.allow_hosts, origins=settings.cors, proxies=settings.trusted_proxies)
     endpoint = HttpEndpoint(
-        served.handler, served.info, limits=served.limits, guard=guard, prefix=settings.path_prefix.rstrip("/")
+        served.handler,
+        served.info,
+        limits=served.limits,
+        guard=guard,
+        prefix=settings.path_prefix.rstrip("/"),
+        legacy_doors=settings.legacy_doors,
     )
     server = await listen(
         endpoint,

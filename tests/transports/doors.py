@@ -251,6 +251,7 @@ class Door:
         *,
         method: str = "POST",
         path: str = "/mcp",
+        query: str = "",
         repeated: tuple[str, ...] = (),
         server: str = "127.0.0.1",
         peer: str = "127.0.0.1",
@@ -261,7 +262,13 @@ class Door:
             sent[name.lower()] = value
         fields = {name.encode(): value.encode("latin-1") for name, value in sent.items() if value is not None}
         head = Head(
-            method.encode(), path.encode(), b"", fields, tuple(name.encode() for name in repeated), peer, server
+            method.encode(),
+            path.encode(),
+            query.encode(),
+            fields,
+            tuple(name.encode() for name in repeated),
+            peer,
+            server,
         )
         sink = RecordedSink()
         return Visit(self.endpoint.accept(head, body, sink), sink)

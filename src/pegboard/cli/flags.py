@@ -13,6 +13,7 @@ import msgspec
 
 from pegboard.errors import SetupError
 from pegboard.serve import PORT, Settings
+from pegboard.transports.legacy_doors import LEGACY_DOORS, read_doors
 
 _LEVELS = ("info", "debug", "warning", "error")
 _FORMATS = ("text", "json")
@@ -52,6 +53,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     place.add_argument(
         "--allow-host", action="append", default=_env_list("allow_host"), metavar="NAME", help="answer to this Host too"
     )
+    place.add_argument(
+        "--legacy-doors",
+        default=_env("legacy_doors", "all"),
+        metavar="NAMES",
+        help=f"which deprecated doors to open: {','.join(LEGACY_DOORS)}, all or none (all)",
+    )
+    place.add_argument(
+        "--no-legacy-doors", action="store_const", dest="legacy_doors", const="none", help="open none of them"
+    )
     log = parser.add_argument_group("logging")
     log.add_argument("--log-level", default=_env_choice("log_level", _LEVELS), choices=_LEVELS)
     log.add_argument("--log-format", default=_env_choice("log_format", _FORMATS), choices=_FORMATS)
@@ -71,6 +81,7 @@ def read_settings(chosen: argparse.Namespace, **more: Any) -> Settings:
         trusted_proxies=tuple(chosen.trusted_proxy),
         cors=tuple(chosen.cors),
         allow_hosts=tuple(chosen.allow_host),
+        legacy_doors=read_doors(chosen.legacy_doors),
         **more,
     )
 

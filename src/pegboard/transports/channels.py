@@ -177,13 +177,15 @@ def stream(sink: Sink, body: bytes, headers: Headers) -> None:
 class LineExchange:
     """One request on a line that all share, such as stdio."""
 
-    __slots__ = ("_id", "_line", "_tongue", "closing")
+    __slots__ = ("_id", "_line", "_tongue", "closing", "since", "streaming")
 
     def __init__(self, line: Line, tongue: Tongue, request_id: RequestId) -> None:
         # None: the call has its answer, or is not to have one.
         self._line: Line | None = line
         self._tongue = tongue
         self._id = request_id
+        self.since = 0.0
+        self.streaming = False
         self.closing = False
 
     @property
@@ -203,6 +205,9 @@ class LineExchange:
 
     async def close_stream(self, retry_ms: int) -> None:
         """Nothing is done: the line is shared."""
+
+    def keep_alive(self) -> None:
+        """Nothing is sent: whoever has the line sees to that, for all its calls at once."""
 
     def finish(self, method: str, reply: Reply) -> None:
         self._end(jsonrpc.answer(self._id, self._tongue.result(method, reply)))

@@ -8,7 +8,7 @@ which `initialize` opens.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from msgspec import UNSET
 
@@ -30,6 +30,7 @@ from pegboard.transports.followers import Followers
 from pegboard.transports.following import LISTEN, HttpListen
 from pegboard.transports.guard import Guard
 from pegboard.transports.incoming import ModernCallers, check_method, is_modern, make_call, subject
+from pegboard.transports.legacy_doors import LegacyDoors
 from pegboard.transports.legacy_http import LegacyHttp
 from pegboard.transports.posts import Post, read_post
 from pegboard.transports.refusals import not_allowed, refused, said
@@ -50,6 +51,7 @@ class HttpEndpoint:
         prefix: str = "",
         store: Store | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
+        legacy_doors: Collection[str] = (),
     ) -> None:
         self._handler = handler
         self._limits = limits
@@ -62,7 +64,11 @@ class HttpEndpoint:
         self._legacy = LegacyHttp(handler, info, limits, self.sessions, self._calls, self.followers)
         self._callers = ModernCallers("http")
         self._shortcut = Shortcut(limits, self._callers)
+        doors = LegacyDoors(
+            handler, info, limits, guard, self._calls, self.followers, self._callers, prefix=prefix, which=legacy_doors
+        )
         self._paths: dict[bytes, Callable[[Head, bytes, Sink], Served]] = {
+            **doors.routes,
             **{(prefix + path).encode(): self._mcp for path in paths},
             (prefix + "/health").encode(): self._health,
             (prefix + "/ready").encode(): self._ready,

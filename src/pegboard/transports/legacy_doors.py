@@ -1,0 +1,106 @@
+"""The deprecated doors beside `/mcp`: where each is, how it is guarded, and how it says that its time is over."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, TypeAlias
+
+from pegboard.call import Handler, Json
+from pegboard.errors import Refusal, SetupError
+from pegboard.limits import Limits
+from pegboard.transports.calls import Calls
+from pegboard.transports.door import Answer, Head, Headers, Served, Sink
+from pegboard.transports.followers import Followers
+from pegboard.transports.guard import Guard
+from pegboard.transports.http_sse import HttpSse
+from pegboard.transports.incoming import ModernCallers
+from pegboard.transports.oneshot import OneShotDoor
+from pegboard.transports.refusals import not_allowed, refused
+from pegboard.transports.rpc import RpcDoor
+from pegboard.transports.stateless import Stateless
+
+_log = logging.getLogger("pegboard.transports")
+
+LEGACY_DOORS: Final = ("rpc", "oneshot", "sse")
+"""`POST /rpc`; `POST /sse`; `GET /sse` with `POST /messages`."""
+
+# RFC 9745. All of them gave way to Streamable HTTP, which came with revision 2025-03-26.
+_SINCE: Final = (b"deprecation", b"@1742947200")
+
+Serve: TypeAlias = Callable[[Head, bytes, Sink, Headers], Served]
+Route: TypeAlias = Callable[[Head, bytes, Sink], Served]
+
+
+def read_doors(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Which of the doors to open: names, `all` or `none`."""
+    names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
+    if names in (["all"], ["none"]):
+        return LEGACY_DOORS if names == ["all"] else ()
+    for name in names:
+        if name not in LEGACY_DOORS:
+            raise SetupError(f"--legacy-doors: {name!r} is none of {', '.join(LEGACY_DOORS)}; or say all, or none")
+    return tuple(door for door in LEGACY_DOORS if door in names)
+
+
+class LegacyDoors:
+    """The doors that are open, each guarded as `/mcp` is; `routes` is what is served where."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        info: Mapping[str, Json],
+        limits: Limits,
+        guard: Guard,
+        calls: Calls,
+        followers: Followers,
+        callers: ModernCallers,
+        *,
+        prefix: str,
+        which: Collection[str],
+    ) -> None:
+        self._guard = guard
+        self._marks: Headers = (_SINCE, (b"link", f'<{prefix}/mcp>; rel="successor-version"'.encode()))
+        self._used: set[tuple[str, bytes]] = set()
+        self.routes: dict[bytes, Route] = {}
+        stateless = Stateless(handler, info, limits, calls, callers)
+        at_sse: dict[bytes, Serve] = {}
+        if "sse" in which:
+            transport = HttpSse(handler, info, limits, calls, followers, prefix + "/messages")
+            at_sse[b"GET"] = transport.get
+            self._open(prefix, "/messages", {b"POST": transport.post})
+        if "oneshot" in which:
+            at_sse[b"POST"] = OneShotDoor(stateless, limits, calls).post
+        if at_sse:
+            self._open(prefix, "/sse", at_sse)
+        if "rpc" in which:
+            self._open(prefix, "/rpc", {b"POST": RpcDoor(stateless, limits, calls).post})
+
+    def _open(self, prefix: str, path: str, verbs: Mapping[bytes, Serve]) -> None:
+        def serve(head: Head, body: bytes, sink: Sink) -> Served:
+            return self._serve(path, verbs, head, body, sink)
+
+        self.routes[(prefix + path).encode()] = self.routes[(prefix + path + "/").encode()] = serve
+
+    def _serve(self, path: str, verbs: Mapping[bytes, Serve], head: Head, body: bytes, sink: Sink) -> Served:
+        allowed = self._guard.check(head)
+        if isinstance(allowed, Answer):
+            return allowed
+        extra = allowed + self._marks
+        if head.method == b"OPTIONS":
+            return self._guard.preflight(head, allowed)
+        serve = verbs.get(head.method)
+        if serve is None:
+            return not_allowed(b", ".join((*verbs, b"OPTIONS")), extra)
+        self._note_use(path, head)
+        try:
+            return serve(head, body, sink, extra)
+        except Refusal as refusal:
+            return refused(refusal, extra)
+
+    def _note_use(self, path: str, head: Head) -> None:
+        door = path, head.method
+        if door not in self._used and path != "/messages":
+            self._used.add(door)
+            told = "%s %s is deprecated and in use, first by %s: its clients should go to /mcp (see --legacy-doors)"
+            _log.warning(told, head.method.decode(), path, head.peer or "a local client")
