@@ -51,7 +51,10 @@ class Address(Struct, frozen=True):
 
     def join(self, reference: str) -> Address:
         """The address that a Location field or an endpoint event names, seen from here."""
-        return read_address(urljoin(str(self), reference))
+        try:
+            return read_address(urljoin(str(self), reference))
+        except ValueError:
+            raise SetupError(f"{reference[:200]!r} is not an address") from None
 
 
 class Proxy(Struct, frozen=True):
