@@ -142,7 +142,8 @@ class Board(Hanger):
     @property
     def handler(self) -> Handler:
         """The board as a Handler: all that doors and clients need of it."""
-        return self._dispatcher
+        # The method itself: an object that can be called is called by way of its type, each time.
+        return self._dispatcher.__call__
 
     # -- hanging tools -----------------------------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ class AsgiApp:
             return
         head = self._heads.find(scope)
         if isinstance(head, Answer):
-            await send_answer(send, scope["method"], head)
+            await send_refusal(send, scope["method"], head)
             return
         event = await receive()
         body: bytes | Answer | None = event.get("body", b"")
@@ -61,7 +61,7 @@ class AsgiApp:
             body = await read_body(event, receive, self._limits.body_bytes)
         if not isinstance(body, bytes):
             if body is not None:
-                await send_answer(send, scope["method"], body)
+                await send_refusal(send, scope["method"], body)
             return
         courier = Courier(self._limits, head.method == b"HEAD")
         try:
@@ -75,7 +75,8 @@ class AsgiApp:
         except BaseException as error:  # noqa: BLE001 - whatever a call raises, SystemExit too, ends that call alone
             answer = apologize(error)
         if answer is not None and not courier.started and not courier.gone:
-            await send_answer(send, scope["method"], answer)
+            await send(write_start(answer))
+            await send({"type": "http.response.body", "body": b"" if courier.bodyless else answer.body})
 
     async def _meet(self, kind: str, receive: Receive, send: Send) -> None:
         """Take part in what is no request."""
@@ -122,14 +123,19 @@ async def read_body(event: Event, receive: Receive, limit: int) -> bytes | Answe
     return None
 
 
-async def send_answer(send: Send, method: str, answer: Answer) -> None:
-    """Hand a whole response to the server."""
-    body = answer.body
-    headers = [(b"content-type", answer.content_type), (b"content-length", b"%d" % len(body)), *answer.headers]
+async def send_refusal(send: Send, method: str, answer: Answer) -> None:
+    """Hand a refusal of ours to the server."""
+    await send(write_start(answer))
+    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else answer.body})
+
+
+def write_start(answer: Answer) -> Event:
+    """The event that begins a whole response."""
+    length = b"%d" % len(answer.body)
+    headers = [(b"content-type", answer.content_type), (b"content-length", length), *answer.headers]
     if answer.close:
         headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
+    return {"type": "http.response.start", "status": answer.status, "headers": headers}
 
 
 async def see_through(

@@ -63,7 +63,7 @@ class HttpEndpoint:
         self.followers = Followers(limits.followers, self._calls)
         self._legacy = LegacyHttp(handler, info, limits, self.sessions, self._calls, self.followers)
         self._callers = ModernCallers("http")
-        self._shortcut = Shortcut(limits, self._callers)
+        self._read_plain = Shortcut(limits, self._callers).read
         doors = LegacyDoors(
             handler, info, limits, guard, self._calls, self.followers, self._callers, prefix=prefix, which=legacy_doors
         )
@@ -120,13 +120,13 @@ class HttpEndpoint:
         """What is most likely a plain call."""
         plain: PlainCall | None = None
         try:
-            plain = self._shortcut.read(body)
+            plain = self._read_plain(body)
             if plain is None:
                 return self._post(post, head, body, sink)
             caller = plain.caller
-            if not post.stateless and caller is None:
-                return self._legacy.call(post, plain, sink)
-            if not post.stateless or caller is None or plain.name != post.about:
+            if caller is None or not post.stateless or plain.name != post.about:
+                if caller is None and not post.stateless:
+                    return self._legacy.call(post, plain, sink)
                 return self._post(post, head, body, sink)
             exchange = HttpExchange(sink, self._modern, plain.id, post.extra, post.accepts)
             call = Call(
