@@ -88,8 +88,7 @@ async def test_the_server_says_who_it_is(connect: Connect) -> None:
         about = await client.discover()
         assert about["instructions"] == "Try everything."
         assert client.version in about["supportedVersions"]
-        if "_meta" in about:
-            assert about["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "battery"
+        assert about["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "battery"
 
 
 async def test_a_result_may_be_a_value_of_a_type(connect: Connect) -> None:

@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from pegboard.call import EMPTY_OBJECT, Call, Caller, Channel, Follow, Handler, Json, Kept, Notice
 from pegboard.client.link import Identity, Outbound
+from pegboard.protocol.params import PREFIX
 from pegboard.protocol.versions import MODERN, NAMED
 
 _encode = msgspec.json.Encoder().encode
@@ -21,6 +22,9 @@ class Served(Protocol):
 
     @property
     def handler(self) -> Handler: ...
+
+    @property
+    def info(self) -> Mapping[str, Json]: ...
 
     async def start(self) -> None: ...
 
@@ -80,7 +84,9 @@ class DirectLink:
         if not isinstance(result, Kept):
             return result
         # What is kept belongs to the board; its reader gets a copy, as it would from afar.
-        copy: Mapping[str, Json] = msgspec.json.decode(_encode(result.value))
+        copy: dict[str, Json] = msgspec.json.decode(_encode(result.value))
+        if method == "server/discover":
+            copy["_meta"] = {PREFIX + "serverInfo": dict(self._board.info), **copy.get("_meta", {})}
         return copy
 
 

@@ -54,13 +54,13 @@ class Lists:
         return result
 
     def keep(self, method: str, params: Mapping[str, Json], result: Mapping[str, Json]) -> None:
-        """Keep a result for as long as it says: "if absent or negative, immediately stale"."""
-        seconds = result.get("ttlMs")
-        if method not in CACHED or not isinstance(seconds, int | float) or seconds <= 0:
+        """Keep a result for as long as it says; where that is not said it is stale at once."""
+        millis = result.get("ttlMs")
+        if method not in CACHED or isinstance(millis, bool) or not isinstance(millis, int | float) or millis <= 0:
             return
         while len(self._kept) >= _MOST:
             del self._kept[next(iter(self._kept))]
-        until = self._clock() + min(seconds / 1000, _LONGEST)
+        until = self._clock() + min(millis / 1000, _LONGEST)
         self._kept[method, _encode(params)] = _Page(until, _encode(result))
 
     def clear(self, method: str) -> None:
