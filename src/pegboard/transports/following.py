@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Final, Protocol
 
 from msgspec import Raw
 
 from pegboard.call import NOBODY, Call, Caller, Follow, Handler, Reply, RequestId
-from pegboard.errors import Refusal
+from pegboard.errors import Busy, Refusal
 from pegboard.protocol import sse
 from pegboard.protocol.legacy import Legacy
 from pegboard.protocol.tongue import Tongue
@@ -17,6 +18,8 @@ from pegboard.transports.channels import STREAM, HttpExchange, Line, LineExchang
 from pegboard.transports.door import Answer, Headers, Sink
 from pegboard.transports.followers import EventOutlet, Follower, Followers, event_id, read_event_id
 from pegboard.transports.legacy_exchange import RETRY_MS
+
+_log = logging.getLogger("pegboard.transports")
 
 LISTEN: Final = "subscriptions/listen"
 
@@ -121,12 +124,13 @@ class LineFollowing:
     `uris` are those that such a client has subscribed to.
     """
 
-    def __init__(self, handler: Handler, line: SharedLine, limit: int) -> None:
+    def __init__(self, handler: Handler, line: SharedLine, followers: Followers) -> None:
         self.uris: set[str] = set()
         self._handler = handler
         self._line = line
         self._outlet = LineOutlet(line)
-        self._followers = Followers(limit)
+        self._followers = followers
+        self._ended = False
         self._by_id: dict[RequestId | None, Follower] = {}
         self._joining: asyncio.Task[None] | None = None
 
@@ -165,12 +169,24 @@ class LineFollowing:
 
     async def _join(self, caller: Caller, tongue: Tongue) -> None:
         follow = await follow_lists(self._handler, caller)
-        if follow is not None and None not in self._by_id:
+        if follow is None or None in self._by_id or self._ended:
+            return
+        try:
             self.begin(follow, tongue, None)
+        except Busy as busy:
+            _log.warning("a client will not hear of changes: %s", busy.message)
 
     def end(self) -> None:
         """End all in good order."""
-        self._followers.end()
+        self._ended = True
+        for follower in tuple(self._by_id.values()):
+            follower.end()
+
+    def leave(self) -> None:
+        """The client is gone: nothing is said."""
+        self._ended = True
+        for follower in tuple(self._by_id.values()):
+            follower.leave()
 
 
 async def follow_lists(handler: Handler, caller: Caller) -> Follow | None:
