@@ -89,6 +89,17 @@ def test_a_wrong_environment_is_refused_by_name(name: str, text: str, monkeypatc
         settings()
 
 
+def test_the_deprecated_doors_are_open_unless_something_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings().legacy_doors == ("rpc", "oneshot", "sse")
+    assert settings("--no-legacy-doors").legacy_doors == ()
+    assert settings("--legacy-doors", "sse,rpc").legacy_doors == ("rpc", "sse")
+    monkeypatch.setenv("PEGBOARD_LEGACY_DOORS", "none")
+    assert settings().legacy_doors == ()
+    assert settings("--legacy-doors", "sse").legacy_doors == ("sse",)
+    with pytest.raises(SetupError, match="'ssse' is none of rpc, oneshot, sse"):
+        settings("--legacy-doors", "ssse")
+
+
 def test_http_and_stdio_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         settings("--http", "--stdio")

@@ -40,24 +40,29 @@ class Judge:
         return self.name
 
 
-def _python(name: str, script: str, mode: str, protocol: str, *, python: Path = PYTHON) -> Judge:
-    return Judge(name, (python, HERE / script), mode, protocol)
+SSE = frozenset({"sse"})
 
 
-def _node(name: str, script: str, mode: str, protocol: str) -> Judge:
-    return Judge(name, (NODE, HERE / "node" / script), mode, protocol)
+def _python(name: str, script: str, mode: str, protocol: str, *, python: Path = PYTHON, **options: Any) -> Judge:
+    return Judge(name, (python, HERE / script), mode, protocol, **options)
+
+
+def _node(name: str, script: str, mode: str, protocol: str, **options: Any) -> Judge:
+    return Judge(name, (NODE, HERE / "node" / script), mode, protocol, **options)
 
 
 JUDGES = (
     _python("python-2-auto", "mcp2_client.py", "auto", MODERN),
     _python("python-2-legacy", "mcp2_client.py", "legacy", LEGACY),
     _python("python-1", "mcp1_client.py", "legacy", LEGACY, python=MCP1_PYTHON),
+    _python("python-1-sse", "mcp1_client.py", "sse", LEGACY, python=MCP1_PYTHON, transports=SSE),
     _python("fastmcp-auto", "fastmcp_client.py", "auto", MODERN),
     _python("fastmcp-legacy", "fastmcp_client.py", "legacy", LEGACY),
     _node("typescript-2-auto", "client2.mjs", "auto", MODERN),
     _node("typescript-2-modern", "client2.mjs", "modern", MODERN),
     _node("typescript-2-legacy", "client2.mjs", "legacy", LEGACY),
     _node("typescript-1", "sdk1.mjs", "legacy", LEGACY),
+    _node("typescript-1-sse", "sdk1.mjs", "sse", LEGACY, transports=SSE),
     _node("inspector-modern", "inspector.mjs", "modern", MODERN),
     _node("inspector-legacy", "inspector.mjs", "legacy", LEGACY),
 )

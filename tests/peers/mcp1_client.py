@@ -7,13 +7,16 @@ from contextlib import AsyncExitStack
 
 from judgement import Question, Verdict, question
 from mcp import ClientSession, StdioServerParameters
+from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 
 async def judge(asked: Question) -> Verdict:
     async with AsyncExitStack() as stack:
-        if asked.url:
+        if asked.url and asked.mode == "sse":
+            read, write = await stack.enter_async_context(sse_client(asked.url))
+        elif asked.url:
             read, write, _ = await stack.enter_async_context(streamable_http_client(asked.url))
         else:
             command = StdioServerParameters(command=asked.command[0], args=asked.command[1:])

@@ -81,6 +81,11 @@ class SseClient:
     def version(self) -> str:
         return self.session.caller.version
 
+    @property
+    def reads(self) -> bool:
+        """Whether it is there and reads what it is told."""
+        return self.line.open and not self.line.full
+
     def keep_alive(self) -> None:
         self.line.keep_alive()
 
@@ -171,7 +176,7 @@ class HttpSse:
             raise SessionRequired("The session is not named once: POST to the place that the endpoint event names")
         client = self._clients.get(sent[0].decode("latin-1"))
         if client is None or not client.line.open:
-            raise SessionNotFound("Session not found: it ended with its stream; open another with GET")
+            raise _not_found()
         return client
 
     def _forget(self, client: SseClient) -> None:
@@ -187,7 +192,7 @@ class HttpSse:
             except Refusal as refusal:
                 # What is said on the stream of an id that is under way would be taken for the answer to it.
                 told = None if isinstance(refusal, IdInFlight) else refusal.request_id
-                if told is None and len(bodies) == 1:
+                if not client.reads or (told is None and len(bodies) == 1):
                     return refused(refusal, extra)
                 client.line.write(jsonrpc.refusal(told, refusal, self._tongues[client.version].code(refusal)))
         return Answer(202, headers=extra)
@@ -210,6 +215,8 @@ class HttpSse:
     async def _take_request(
         self, client: SseClient, body: bytes, message: Message, method: str, request_id: RequestId
     ) -> None:
+        if client.line.full:
+            await self._wait(client)
         params = read_params(body, message)
         if is_modern(params):
             raise UnsupportedVersion(MODERN, _SPOKEN)
@@ -226,8 +233,6 @@ class HttpSse:
             return
         if not client.greeted:
             await self._join(client)
-        if client.line.full:
-            await self._wait(client)
         self._call(client, message, method, request_id, params)
 
     def _initialize(self, client: SseClient, message: Message, request_id: RequestId) -> None:
@@ -273,6 +278,8 @@ class HttpSse:
             await client.line.drain()
         finally:
             client.waiting -= 1
+        if not client.line.open:
+            raise _not_found()
 
     async def _join(self, client: SseClient) -> None:
         """Have a client hear of every list, and of the resources that it will subscribe to."""
@@ -281,7 +288,9 @@ class HttpSse:
         client.joined = True
         session = client.session
         follow = await follow_lists(self._handler, session.caller)
-        if follow is None or not client.line.open:
+        if not client.line.open:
+            raise _not_found()
+        if follow is None:
             return
         outlet = LineOutlet(client.line)
         follower = Follower(follow, self._tongues[client.version], outlet, self._followers, uris=session.uris)
@@ -292,6 +301,10 @@ class HttpSse:
             return
         client.follower = follower
         self._followers.begin(follower)
+
+
+def _not_found() -> SessionNotFound:
+    return SessionNotFound("Session not found: it ended with its stream; open another with GET /sse")
 
 
 def _stated(head: Head) -> str | None:

@@ -39,7 +39,7 @@ def read_doors(given: str | Iterable[str]) -> tuple[str, ...]:
         return LEGACY_DOORS if names == ["all"] else ()
     for name in names:
         if name not in LEGACY_DOORS:
-            raise SetupError(f"--legacy-doors: {name!r} is none of {', '.join(LEGACY_DOORS)}; or say all, or none")
+            raise SetupError(f"--legacy-doors {name!r} is none of {', '.join(LEGACY_DOORS)}; or say all, or none")
     return tuple(door for door in LEGACY_DOORS if door in names)
 
 
