@@ -59,7 +59,7 @@ class NeedInput(BaseException):
     """
 
     def __init__(self, asks: Mapping[str, Question]) -> None:
-        super().__init__(", ".join(asks))
+        super().__init__(f"the call ends here and is sent again with the answer to {', '.join(asks)}; let this pass")
         self.asks = asks
 
 

@@ -16,7 +16,7 @@ from msgspec import Raw
 from pegboard import Accepted, Board, Cancelled, Client, Context, Declined, Elicit, Roots, Sample
 from pegboard.call import NOBODY, Call, Caller, Done, InputRequired, Json, Question, Reply
 from pegboard.client.answers import Answers, Elicitation
-from pegboard.errors import InvalidParams, MissingCapability
+from pegboard.errors import InvalidParams, MissingCapability, ToolError
 from tests.waiting import until
 
 ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
@@ -442,17 +442,96 @@ async def test_more_than_a_request_can_carry_is_an_error_for_the_model() -> None
     assert "task" in text_of(await send(board, "heavy"))
 
 
-async def test_a_tool_cannot_swallow_its_own_question() -> None:
+async def catches_exceptions(ctx: Context) -> str:
+    try:
+        return _told(await ctx.elicit("Sure?", bool))
+    except Exception:  # noqa: BLE001 — as careless authors do
+        return "swallowed"
+
+
+async def catches_everything(ctx: Context) -> str:
+    try:
+        return _told(await ctx.elicit("Sure?", bool))
+    except BaseException:  # noqa: BLE001 — as careless authors do
+        return "swallowed"
+
+
+def catches_everything_in_a_thread(ctx: Context) -> str:
+    try:
+        return _told(ctx.wait(ctx.elicit("Sure?", bool)))
+    except BaseException:  # noqa: BLE001 — as careless authors do
+        return "swallowed"
+
+
+async def gathers_exceptions(ctx: Context) -> str:
+    found = await asyncio.gather(ctx.elicit("Sure?", bool), return_exceptions=True)
+    return ", ".join("swallowed" if isinstance(one, BaseException) else _told(one) for one in found)
+
+
+async def stumbles_over_what_it_gathered(ctx: Context) -> str:
+    (found,) = await asyncio.gather(ctx.elicit("Sure?", bool), return_exceptions=True)
+    return _told(found)  # type: ignore[arg-type]  # as careless authors do
+
+
+async def fails_in_its_own_words(ctx: Context) -> str:
+    try:
+        return _told(await ctx.elicit("Sure?", bool))
+    except BaseException as problem:
+        raise ToolError("The user could not be asked") from problem
+
+
+def _told(answer: Accepted | Declined | Cancelled) -> str:
+    return f"the user said {answer.content}"
+
+
+@pytest.mark.parametrize(
+    "careless",
+    [
+        catches_exceptions,
+        catches_everything,
+        catches_everything_in_a_thread,
+        gathers_exceptions,
+        stumbles_over_what_it_gathered,
+        fails_in_its_own_words,
+    ],
+)
+async def test_a_tool_cannot_swallow_its_own_question(careless: Callable[[Context], Any]) -> None:
+    board = Board("asks")
+    board.add(careless, name="careless")
+    reply, asked = await drive(board, "careless", Answers(elicit=lambda _: {"value": True}))
+    assert len(asked) == 1
+    assert text_of(reply) == "the user said True"
+
+
+async def test_a_tool_is_told_that_it_has_caught_its_question(caplog: pytest.LogCaptureFixture) -> None:
+    board = Board("asks")
+    board.add(catches_everything, name="careless")
+    await required(board, "careless")
+    assert "careless caught the question that ends its round" in caplog.text
+
+
+async def test_a_refusal_beside_a_question_is_what_counts() -> None:
     board = Board("asks")
 
     @board.tool
-    async def careless(ctx: Context) -> str:
-        try:
-            return str(await ctx.elicit("Sure?", bool))
-        except Exception:  # noqa: BLE001 — as careless authors do
-            return "swallowed"
+    async def wants_both(ctx: Context) -> str:
+        await asyncio.gather(ctx.elicit("Sure?", bool), return_exceptions=True)
+        return (await ctx.sample("Say it.")).text
 
-    assert list((await required(board, "careless")).asks)
+    with pytest.raises(MissingCapability):
+        await send(board, "wants_both", capabilities={"elicitation": {}})
+
+
+async def test_questions_that_are_gathered_are_one_round() -> None:
+    board = Board("asks")
+
+    @board.tool
+    async def both(ctx: Context) -> str:
+        return "".join(await asyncio.gather(_elicited(ctx, "one"), _elicited(ctx, "two")))
+
+    reply, asked = await drive(board, "both", Answers(elicit=lambda asked: {"value": asked.message}))
+    assert text_of(reply) == "onetwo"
+    assert asked == [["one", "two"]]
 
 
 async def test_an_answer_that_cannot_be_used_is_asked_for_three_times_and_then_told() -> None:
@@ -467,6 +546,9 @@ async def test_an_answer_that_cannot_be_used_is_asked_for_three_times_and_then_t
         result = await client.call("delete", {"file": "a"})
     assert result.is_error
     assert len(asked) == 3
+    reply, rounds = await drive(board, "delete", Answers(elicit=never_fits), {"file": "a"})
+    assert len(rounds) == 3
+    assert text_of(reply) == result.text
 
 
 # -- any tool ------------------------------------------------------------------------------------------------------

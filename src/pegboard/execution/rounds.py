@@ -5,13 +5,15 @@ Theory of operation. A caller of the older revisions is asked while the call run
 tool runs again from its first line. Only the answers to the last questions come with it; what was answered before
 rides in the ticket (`requestState`), which is sealed, belongs to its principal and to this very request, and expires.
 An answer counts only for the question it was given to: the ticket says, by digest, what each key was asked. So a tool
-may branch, loop and ask in any order, and finds each answer again where it asked for it.
+may branch, loop and ask in any order, and finds each answer again where it asked for it. What ends a round is an
+exception; a tool that catches it goes on without an answer, so whatever it comes to is dropped and the question asked.
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -20,9 +22,11 @@ import msgspec
 from msgspec import Struct
 
 from pegboard.call import Call, Handler, InputRequired, Json, NeedInput, Question, Reply
-from pegboard.errors import InvalidParams, MissingCapability, ToolError
+from pegboard.errors import InvalidParams, MissingCapability, Refusal, ToolError
 from pegboard.execution.questions import Ask, Unreadable, missing
 from pegboard.seal import Seal
+
+_log = logging.getLogger("pegboard.tools")
 
 TICKET_SECONDS: Final = 600.0
 TICKET_BYTES: Final = 256 * 1024
@@ -35,13 +39,17 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Ticket(Struct, array_like=True):
-    """What a call takes from round to round: what it is, and what has been asked, answered and kept."""
+    """What a call takes from round to round: what it is, and what has been asked, answered and kept.
+
+    `misses` are the answers to each question that could not be used.
+    """
 
     request: str
     round: int = 0
     asked: dict[str, str] = {}
     done: dict[str, tuple[str, Json]] = {}
     kept: dict[str, Json] = {}
+    misses: dict[str, int] = {}
 
 
 _decode_ticket = msgspec.json.Decoder(Ticket).decode
@@ -50,18 +58,21 @@ _decode_ticket = msgspec.json.Decoder(Ticket).decode
 class Rounds:
     """What one call has asked and been answered so far."""
 
-    __slots__ = ("_answers", "_call", "_seal", "_ticket", "_uses")
+    __slots__ = ("_answers", "_call", "_seal", "_ticket", "_uses", "open")
 
     def __init__(self, call: Call, seal: Seal) -> None:
         self._call = call
         self._seal = seal
         self._uses: dict[str, int] = {}
+        # What was asked and ends the round.
+        self.open: dict[str, Question] = {}
         self._ticket = read_ticket(call, seal)
         self._answers = _read_answers(call)
 
     def start_over(self) -> None:
         """The tool runs anew within this round: what it asks again is the same question, and has its answer."""
         self._uses.clear()
+        self.open.clear()
 
     async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
         """The answer to each question, from an earlier round or from the caller now; NeedInput ends this round."""
@@ -86,7 +97,11 @@ class Rounds:
         for _ in range(_TRIES):
             if not open_asks:
                 break
-            told = await call.channel.ask({key: question for key, (_, _, question) in open_asks.items()})
+            try:
+                told = await call.channel.ask({key: question for key, (_, _, question) in open_asks.items()})
+            except NeedInput as need:
+                self.open.update(need.asks)
+                raise
             for key, (name, ask, question) in list(open_asks.items()):
                 try:
                     values[name] = ask.read(told[key])
@@ -96,7 +111,7 @@ class Rounds:
                 self._ticket.done[key] = _digest(question), told[key]
                 del open_asks[key]
         if open_asks:
-            raise ToolError(f"The client's answer cannot be used: {said}")
+            raise _unusable(said)
         return {name: values[name] for name in asks}
 
     @property
@@ -114,9 +129,9 @@ class Rounds:
             kept[name] = _decode(_encode(value))
         return kept[name]
 
-    def required(self, asks: Mapping[str, Question]) -> InputRequired:
+    def required(self) -> InputRequired:
         """The end of this round: what has to be answered, and the ticket to the next."""
-        ticket = self._ticket
+        ticket, asks = self._ticket, self.open
         if ticket.round >= ROUNDS:
             raise ToolError(
                 f"{self._call.name} asked its caller {ROUNDS} times without an end; if its question differs from "
@@ -151,6 +166,9 @@ class Rounds:
             except Unreadable as problem:
                 if problem.malformed:
                     raise InvalidParams(f"inputResponses[{key[:60]!r}]: {problem}") from None
+                misses = ticket.misses[key] = ticket.misses.get(key, 0) + 1
+                if misses == _TRIES:
+                    raise _unusable(str(problem)) from None
                 return False, None
             ticket.done[key] = digest, answer
             return True, value
@@ -162,31 +180,45 @@ def asking(inner: Handler) -> Handler:
 
     async def ask_or_answer(call: Call) -> Reply:
         try:
-            return await inner(call)
-        except NeedInput as need:
-            asks = need.asks
+            reply = await inner(call)
+        except NeedInput:
+            return _rounds(call).required()
         except BaseExceptionGroup as group:
-            asks = _asks_of(group)
-        rounds: Rounds = call.origin._rounds
-        return rounds.required(asks)
+            _, failures = group.split(NeedInput)
+            if failures is not None:
+                # Where another task of the group failed, that is what counts.
+                raise failures from None
+            return _rounds(call).required()
+        except Refusal:
+            raise
+        except Exception:
+            if not _asked(call):
+                raise
+        else:
+            if not _asked(call):
+                return reply
+        _log.warning(
+            "%s caught the question that ends its round, by `except BaseException` or return_exceptions=True; what it "
+            "made of that is dropped, and its caller is asked",
+            call.name,
+        )
+        return _rounds(call).required()
 
     return ask_or_answer
 
 
-def _asks_of(group: BaseExceptionGroup[BaseException]) -> Mapping[str, Question]:
-    """What the tasks of a group asked between them; where another of them failed, that is what counts."""
-    needs, others = group.split(NeedInput)
-    if needs is None or others is not None:
-        raise group if others is None else others
-    asks: dict[str, Question] = {}
-    pending: list[BaseException] = [needs]
-    while pending:
-        one = pending.pop(0)
-        if isinstance(one, BaseExceptionGroup):
-            pending.extend(one.exceptions)
-        elif isinstance(one, NeedInput):
-            asks.update(one.asks)
-    return asks
+def _rounds(call: Call) -> Rounds:
+    rounds: Rounds = call.origin._rounds
+    return rounds
+
+
+def _asked(call: Call) -> bool:
+    rounds: Rounds | None = call.origin._rounds
+    return rounds is not None and bool(rounds.open)
+
+
+def _unusable(why: str) -> ToolError:
+    return ToolError(f"The client's answer cannot be used: {why}")
 
 
 def _digest(question: Question) -> str:
@@ -202,7 +234,7 @@ def read_ticket(call: Call, seal: Seal) -> Ticket:
     """What a call brings from its last round; refuses a ticket that is not its principal's, or another request's."""
     request = _request_digest(call)
     if call.ticket is None:
-        return Ticket(request, 0, {}, {}, {})
+        return Ticket(request, 0, {}, {}, {}, {})
     opened = seal.open(call.ticket, now=time.time(), bearer=call.caller.principal)
     ticket = _decode_ticket(opened if isinstance(opened, bytes) else b"")
     if ticket.request != request:
