@@ -16,7 +16,7 @@ from msgspec import Raw
 from pegboard import Accepted, Board, Cancelled, Client, Context, Declined, Elicit, Roots, Sample
 from pegboard.call import NOBODY, Call, Caller, Done, InputRequired, Json, Question, Reply
 from pegboard.client.answers import Answers, Elicitation
-from pegboard.errors import InvalidParams, MissingCapability, ToolError
+from pegboard.errors import DeclarationError, InvalidParams, MissingCapability, ToolError
 from tests.waiting import until
 
 ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
@@ -274,6 +274,11 @@ def questions() -> dict[str, Question]:
         ).question(),
         "roots": Roots().question(),
     }
+
+
+def test_a_question_without_its_text_in_front_is_refused_by_name() -> None:
+    with pytest.raises(DeclarationError, match="the text of the question first"):
+        Elicit(bool, "Sure?")  # type: ignore[arg-type]  # as careless authors do
 
 
 def test_questions_are_written_as_the_protocol_has_them() -> None:

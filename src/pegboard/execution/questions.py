@@ -103,6 +103,10 @@ class Elicit(Ask, frozen=True):
     url: str | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.message, str):
+            raise DeclarationError(
+                f"Elicit takes the text of the question first, then what is asked for; the text is {self.message!r:.80}"
+            )
         if self.url is not None and self.schema is not None:
             raise DeclarationError("Elicit takes a schema for a form or a url to open, not both")
         if self.url is not None and not _is_url(self.url):

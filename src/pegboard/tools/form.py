@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, get_origin
 
 import msgspec
+from msgspec import structs
 
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
@@ -22,6 +23,7 @@ from pegboard.tools.tool import Tool, tool_from_function
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 _PRIMITIVE: Final = frozenset({"string", "number", "integer", "boolean"})
 _NOTHING: Final[Mapping[str, Any]] = {}
+_ONLY: Final = "value"
 
 
 class Form:
@@ -38,11 +40,22 @@ def form_of(wanted: Any) -> Form:
         return _CONSENT
     if isinstance(wanted, Mapping):
         return _form_of_schema(wanted)
-    try:
+    if _is_hashable(wanted):
         return _form_of_type(wanted)
+    if get_origin(wanted) is None:
+        raise DeclarationError(
+            f"A form is made of a type, not of {wanted!r:.80}: bool, Literal['yes', 'no'], or a dataclass, say"
+        )
+    # An Annotated with a list in it, say.
+    return _form_of_type.__wrapped__(wanted)
+
+
+def _is_hashable(wanted: Any) -> bool:
+    try:
+        hash(wanted)
     except TypeError:
-        # Not hashable: an Annotated with a list in it, say.
-        return _form_of_type.__wrapped__(wanted)
+        return False
+    return True
 
 
 @lru_cache(maxsize=256)
@@ -50,20 +63,25 @@ def _form_of_type(wanted: Any) -> Form:
     schema = schema_of(wanted)
     tool = _taking(wanted)
     if schema.get("type") == "object":
-        return Form(_flat(schema, wanted), lambda content: _read(tool, {"value": content}))
+        return Form(_flat(schema, wanted), lambda content: _read_whole(tool, content))
     # One value has to have a name in a form.
-    one = {"type": "object", "properties": {"value": schema}, "required": ["value"]}
-    return Form(_flat(one, wanted), lambda content: _read(tool, content))
+    one: dict[str, Json] = {"type": "object", "properties": {_ONLY: schema}}
+    if _without_null(schema.get("type")) == schema.get("type"):
+        one["required"] = [_ONLY]
+    return Form(_flat(one, wanted), lambda content: _read_one(tool, content))
 
 
 def _form_of_schema(schema: Mapping[str, Json]) -> Form:
-    tool = tool_from_function(_take_message, input_schema=schema)
+    flat = _flat(schema, schema)
+    # What the client is not told it must not send is not held against it.
+    told = {key: value for key, value in schema.items() if key != "additionalProperties"}
+    tool = tool_from_function(_take_message, input_schema=told)
 
     def read(content: Json) -> tuple[Any, Sequence[ParseError]]:
         parsed = tool.parse(msgspec.json.encode(content))
         return parsed.arguments, parsed.errors
 
-    return Form(_flat(schema, schema), read)
+    return Form(flat, read)
 
 
 def _take_message(answer: JsonRpcMessage) -> None:
@@ -74,8 +92,23 @@ def _taking(wanted: Any) -> Tool:
     def take(value: Any) -> Any:
         return value
 
-    take.__annotations__ = {"value": wanted}
+    take.__annotations__ = {_ONLY: wanted}
     return tool_from_function(take)
+
+
+def _read_whole(tool: Tool, content: Json) -> tuple[Any, Sequence[ParseError]]:
+    value, errors = _read(tool, {_ONLY: content})
+    # Whoever filled the form in knows its fields, and not that they are one argument here.
+    prefix = _ONLY + "."
+    return value, tuple(
+        structs.replace(error, path=error.path.removeprefix(prefix), message=error.message.removeprefix(prefix))
+        for error in errors
+    )
+
+
+def _read_one(tool: Tool, content: Json) -> tuple[Any, Sequence[ParseError]]:
+    # The form forbids no other fields, so they are no mistake.
+    return _read(tool, {_ONLY: content[_ONLY]} if _ONLY in content else content)
 
 
 def _read(tool: Tool, arguments: Json) -> tuple[Any, Sequence[ParseError]]:
@@ -107,19 +140,26 @@ def _flat(schema: Mapping[str, Json], wanted: Any) -> Mapping[str, Json]:
 
 def _flat_property(name: str, part: Json, wanted: Any) -> Mapping[str, Json]:
     if isinstance(part, Mapping):
-        kind = part.get("type")
-        if isinstance(kind, list) and len(kind) == 2 and "null" in kind:
-            # A field that may stay empty is left out, not sent as null.
-            kind = next(one for one in kind if one != "null")
+        kind = _without_null(part.get("type"))
         nested = any(key in part for key in ("$ref", "properties", "anyOf", "allOf"))
         if not nested and (kind in _PRIMITIVE or (kind == "array" and _is_choice(part.get("items")))):
             flat = {key: value for key, value in part.items() if not (key == "default" and value is None)}
             if flat.get("format", "email") not in _FORMATS:
                 del flat["format"]
+            if isinstance(flat.get("enum"), list):
+                flat["enum"] = [choice for choice in flat["enum"] if choice is not None]
             return {**flat, "type": kind}
     raise DeclarationError(
         f"{name!r} of {_name(wanted)} cannot be asked for in a form: use text, numbers, booleans, and choices of text"
     )
+
+
+def _without_null(kind: Json) -> Json:
+    """The one type besides null, since a field that may stay empty is left out; None where there are several."""
+    if not isinstance(kind, list):
+        return kind
+    others = [one for one in kind if one != "null"]
+    return others[0] if len(others) == 1 else None
 
 
 def _is_choice(items: Json) -> bool:
