@@ -17,7 +17,7 @@ from pegboard.protocol.extensions import TASKS
 from pegboard.tools import coerce
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "docs" / f"{name}.md" for name in ("tools", "arguments", "providers", "asking", "tasks")]
+DOCUMENTS = [ROOT / "docs" / f"{name}.md" for name in ("tools", "arguments", "providers", "asking", "tasks", "client")]
 SNIPPET = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -49,6 +49,15 @@ def test_the_loop_of_your_own_runs() -> None:
     command = [sys.executable, str(ROOT / "examples" / "embedded.py")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines()[:2] == ["success 5", '[ParseWarning] a: string "2" read as number 2']
+
+
+def test_every_kind_of_server_is_used() -> None:
+    command = [sys.executable, str(ROOT / "examples" / "using_servers.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    told = done.stdout.splitlines()
+    assert [line.partition(": ")[2] for line in told if ": Order" in line] == ["Order(item='apples', count=1)"] * 3
+    assert told.count("packed") == 3
+    assert "no program 'no-such-program'" in told[-1]
 
 
 async def test_the_services_are_injected() -> None:

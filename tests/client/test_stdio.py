@@ -217,9 +217,9 @@ async def test_an_error_without_an_id_answers_the_only_request() -> None:
 @pytest.mark.parametrize(
     ("stubborn", "limit"),
     [
-        ("", 1.4),
-        ("signal.signal(signal.SIGINT, signal.SIG_IGN)\nos.dup2(os.open('/dev/null', os.O_RDONLY), 0)\n", 3.2),
-        ("signal.signal(signal.SIGTERM, signal.SIG_IGN)\nos.dup2(os.open('/dev/null', os.O_RDONLY), 0)\n", 3.6),
+        ("", 3.0),
+        ("signal.signal(signal.SIGINT, signal.SIG_IGN)\nos.dup2(os.open('/dev/null', os.O_RDONLY), 0)\n", 5.0),
+        ("signal.signal(signal.SIGTERM, signal.SIG_IGN)\nos.dup2(os.open('/dev/null', os.O_RDONLY), 0)\n", 6.0),
     ],
     ids=["obeys", "needs TERM", "needs KILL"],
 )

@@ -1,0 +1,86 @@
+"""One client for every server: a board, a command, a URL, or an entry of a configuration.
+
+python examples/using_servers.py
+"""
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pegboard import Board, Client, Context
+from pegboard.client.answers import Elicitation
+from pegboard.client.target import Target
+from pegboard.errors import NoAnswer, ServerFault
+
+board = Board("shop")
+
+
+@dataclass
+class Order:
+    item: str
+    count: int = 1
+
+
+@board.tool
+async def order(ctx: Context) -> Order:
+    """Asks what to order."""
+    answer = await ctx.elicit("What shall it be?", Order, key="order")
+    return answer.content or Order("nothing", 0)
+
+
+@board.tool
+async def pack(boxes: int, ctx: Context) -> str:
+    """Packs boxes, one after the other."""
+    for box in range(1, boxes + 1):
+        await ctx.progress(box, boxes)
+    return "packed"
+
+
+TARGETS: dict[str, Target] = {
+    "a board in this process": board,
+    "a command": [sys.executable, "-m", "pegboard", "run", str(Path(__file__)), "--stdio"],
+    "an entry of a configuration": {
+        "command": sys.executable,
+        "args": ["-m", "pegboard", "run", str(Path(__file__)), "--stdio"],
+        "env": {"SHOP": "corner"},
+    },
+    # A URL is a target like any other: "https://example.com/mcp", or {"url": …, "headers": …}.
+}
+
+
+def fill_in(asked: Elicitation) -> dict[str, Any]:
+    """Answers the form; what is left out gets the default that the form proposes."""
+    return {"item": "apples"}
+
+
+def show(done: float, total: float | None, message: str | None) -> None:
+    print(f"{done:g} of {total:g}")
+
+
+async def shop(target: Target) -> Order:
+    async with Client(target, elicit=fill_in) as client:
+        packed = await client.call("pack", {"boxes": 3}, progress=show)
+        print(packed.text)
+        return await client.call("order", result_type=Order)
+
+
+async def shop_carefully(target: Target) -> str:
+    try:
+        async with Client(target, timeout=30, max_timeout=300, connect_timeout=20) as client:
+            return (await client.call("pack", {"boxes": 1}, timeout=5)).text
+    except NoAnswer as late:
+        return f"too slow: {late}"
+    except ServerFault as fault:
+        return f"not there, lost or garbled: {fault}"
+
+
+async def main() -> None:
+    for kind, target in TARGETS.items():
+        print(f"{kind}: {await shop(target)}")
+    print(await shop_carefully(["no-such-program"]))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
