@@ -10,7 +10,8 @@ import pytest
 from pegboard.call import Caller
 from pegboard.errors import Busy, SessionNotFound
 from pegboard.limits import Limits
-from pegboard.sessions.session import Session, Sessions
+from pegboard.sessions.session import Session
+from pegboard.sessions.sessions import Sessions
 
 
 class Clock:

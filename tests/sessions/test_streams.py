@@ -192,12 +192,12 @@ async def test_a_connection_is_parted_with_once_wherever_the_stream_is() -> None
     streams = Streams(MemoryLogs(Limits()), SESSION)
     post, reader = Nobody(), Reader()
     stream = await open_stream(streams, post)
-    streams.part(stream.id, 500)
-    streams.part(stream.id, 500)
+    await streams.part(stream.id, 500)
+    await streams.part(stream.id, 500)
     assert post.let_go_with == [500]
     reader.follow(streams, event_id(stream.id, 0))
     await turn()
-    streams.part(stream.id, 700)
+    await streams.part(stream.id, 700)
     assert (post.let_go_with, reader.let_go_with) == ([500], [700])
 
 

@@ -37,11 +37,15 @@ class _Open(Struct, eq=False):
 
 
 class Asks:
-    """Brings each answer to the call that waits for it; any other answer is dropped."""
+    """Brings each answer to the call that waits for it; any other answer is dropped.
 
-    __slots__ = ("_open",)
+    Where several processes serve one client, the id of a question names the `worker` that waits for the answer.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_open", "_prefix")
+
+    def __init__(self, worker: str = "") -> None:
+        self._prefix = f"{worker}." if worker else ""
         self._open: dict[object, _Open] = {}
 
     def __len__(self) -> int:
@@ -66,7 +70,7 @@ class Asks:
             raise LimitReached(text, "asks", limit=limits.asks)
         loop = asyncio.get_running_loop()
         # Nobody can guess an id, so nobody can answer what another client was asked.
-        opened = {key: (secrets.token_hex(8), loop.create_future()) for key in asks}
+        opened = {key: (self._prefix + secrets.token_hex(8), loop.create_future()) for key in asks}
         reason = "The call was cancelled"
         try:
             for key, (request_id, answer) in opened.items():
@@ -92,6 +96,11 @@ class Asks:
                 if self._open.pop(request_id, None) is not None:
                     await road.cancel_question(request_id, reason)
         return {key: results[key] for key in asks}
+
+
+def asking_worker(request_id: object) -> str:
+    """The process that waits for the answer to that question; empty where the id does not say."""
+    return request_id.rpartition(".")[0] if isinstance(request_id, str) else ""
 
 
 def read_result(message: Message, question: Question) -> Json:

@@ -1,23 +1,22 @@
-"""Sessions of legacy clients: opened by `initialize`, kept while used, ended by DELETE or by time."""
+"""One session of a legacy client: what it has said of itself, and what it has under way in this process."""
 
 from __future__ import annotations
 
 import asyncio
-import secrets
-import time
-from collections.abc import Callable
+import math
 from typing import Any, Protocol
 
 from msgspec import structs
 
 from pegboard.call import Caller, RequestId
-from pegboard.errors import Busy, InvalidParams, SessionNotFound
+from pegboard.errors import InvalidParams
 from pegboard.limits import Limits
 from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.versions import LOG_LEVELS
 from pegboard.sessions.asks import Asks
+from pegboard.sessions.register import Known
 from pegboard.sessions.streams import Streams
-from pegboard.stores.memory import MemoryLogs
+from pegboard.stores.crew import Crew
 from pegboard.stores.store import Logs
 
 
@@ -33,20 +32,28 @@ class Listener(Protocol):
 class Session:
     """What one client of the older revisions has said of itself, and what it has under way.
 
-    Most have nothing under way most of the time, so what is seldom needed is made when it is.
+    Most have nothing under way most of the time, so what is seldom needed is made when it is. Where processes share a
+    store, each has its own copy of what is known: `version` says of when, `stale` that there is something newer, `saved`
+    when this process last said that it is in use.
     """
 
-    __slots__ = ("_asks", "_logs", "_streams", "_uris", "caller", "calls", "heard", "listeners", "touched")
+    __slots__ = (
+        "_asks", "_crew", "_logs", "_streams", "_uris", "caller", "calls", "heard", "listeners", "saved", "stale", "touched", "version",
+    )  # fmt: skip
 
-    def __init__(self, caller: Caller, now: float = 0.0, logs: Logs | None = None) -> None:
+    def __init__(self, caller: Caller, now: float = 0.0, logs: Logs | None = None, crew: Crew | None = None) -> None:
         self.caller = caller
         self.touched = now
+        self.saved = math.inf if crew is None else now
+        self.stale = False
+        self.version = 0
         # None: let in, but not begun.
         self.calls: dict[RequestId, asyncio.Task[Any] | None] = {}
         # The newest is the one that hears; `heard` is how far they have come when there is none.
         self.listeners: tuple[Listener, ...] = ()
         self.heard: int | None = None
         self._logs = logs
+        self._crew = crew
         self._asks: Asks | None = None
         self._uris: set[str] | None = None
         self._streams: Streams | None = None
@@ -54,7 +61,15 @@ class Session:
     @property
     def idle(self) -> bool:
         """Whether its client has nothing under way."""
-        return not self.calls and not self.listeners
+        return not self.calls and not self.listeners and (self._streams is None or not self._streams.held)
+
+    def learn(self, known: Known) -> None:
+        """What is known of it everywhere is this."""
+        self.caller, self.version, self.stale = known.caller, known.version, False
+        if known.uris or self._uris:
+            # The same set: who listens looks into it.
+            self.uris.clear()
+            self.uris.update(known.uris)
 
     def listen(self, listener: Listener) -> None:
         """From now on this one hears of changes; those before stay open."""
@@ -64,7 +79,7 @@ class Session:
 
     def end_listening(self, listener: Listener) -> None:
         """One has ended; the one before it goes on where it was."""
-        carried = self.listeners[-1:] == (listener,)
+        carried = self.listeners[-1:] == (listener,) and not listener.idle
         self.listeners = tuple(other for other in self.listeners if other is not listener)
         if carried:
             self.heard = listener.after
@@ -80,7 +95,7 @@ class Session:
     def asks(self) -> Asks:
         """The questions its client has not answered."""
         if self._asks is None:
-            self._asks = Asks()
+            self._asks = Asks("" if self._crew is None else self._crew.me)
         return self._asks
 
     @property
@@ -91,12 +106,17 @@ class Session:
         return self._uris
 
     @property
+    def subscribed(self) -> tuple[str, ...]:
+        """The same, to be written down."""
+        return () if self._uris is None else tuple(sorted(self._uris))
+
+    @property
     def streams(self) -> Streams:
         """The streams of its calls."""
         if self._streams is None:
             if self._logs is None:
                 raise RuntimeError("a line that all calls share has no streams")
-            self._streams = Streams(self._logs, self.caller.session)
+            self._streams = Streams(self._logs, self.caller.session, self._crew)
         return self._streams
 
     @property
@@ -140,71 +160,3 @@ class Session:
     def unsubscribe(self, uri: str) -> None:
         if self._uris is not None:
             self._uris.discard(uri)
-
-
-class Sessions:
-    """The sessions of one process, in memory."""
-
-    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic, logs: Logs | None = None) -> None:
-        self._limits = limits
-        self._clock = clock
-        self._logs = MemoryLogs(limits, clock) if logs is None else logs
-        self._open: dict[str, Session] = {}
-        self._ending: set[asyncio.Task[None]] = set()
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def open(self, make_caller: Callable[[str], Caller]) -> Session:
-        """A new session; the longest idle one makes room when there are too many."""
-        now = self._clock()
-        if len(self._open) >= self._limits.sessions:
-            self._make_room(now)
-        # "globally unique and cryptographically secure" (2025-11-25, Session Management)
-        session_id = secrets.token_hex(16)
-        session = self._open[session_id] = Session(make_caller(session_id), now, self._logs)
-        return session
-
-    def find(self, session_id: str, principal: str) -> Session:
-        """The session of that id if it lives and is this principal's; its time starts anew."""
-        session = self._open.get(session_id)
-        now = self._clock()
-        if session is not None and now - session.touched > self._limits.session_seconds and session.idle:
-            self._end(session)
-            session = None
-        if session is None or session.caller.principal != principal:
-            raise SessionNotFound("Session not found or expired: start a new one with initialize")
-        session.touched = now
-        return session
-
-    def close(self, session: Session) -> None:
-        """End a session, its streams and its calls."""
-        self._end(session)
-        for task in list(session.calls.values()):
-            if task is not None:
-                task.cancel()
-
-    def reap(self) -> int:
-        """Drop the sessions whose time is over; how many there were."""
-        oldest = self._clock() - self._limits.session_seconds
-        over = [session for session in self._open.values() if session.touched < oldest and session.idle]
-        for session in over:
-            self._end(session)
-        return len(over)
-
-    def _make_room(self, now: float) -> None:
-        if self.reap():
-            return
-        idle = [session for session in self._open.values() if session.idle]
-        if not idle:
-            raise Busy(f"All {self._limits.sessions} sessions are at work; try again later", retry_after=30)
-        self._end(min(idle, key=lambda session: session.touched))
-
-    def _end(self, session: Session) -> None:
-        self._open.pop(session.caller.session, None)
-        for listener in session.listeners:
-            listener.end()
-        if session.streamed:
-            task = asyncio.get_running_loop().create_task(self._logs.drop(session.caller.session))
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)

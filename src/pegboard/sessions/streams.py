@@ -4,6 +4,10 @@ Theory of operation. An event is in the log before any byte of it is sent, so a 
 not have. A connection is a cursor: whoever comes back with the id of the last event it has seen reads the log from there
 and goes on reading as it grows. Replay and live are one loop, so there is no moment between them in which something could
 be lost or sent twice. A stream is sent on one connection: the newest.
+
+Where several processes share the logs, a stream may be read in one and written in another. Who reads at the end of a log
+that is not ended, and finds its writer dead, appends the one answer that is missing. The number of an entry is taken once:
+of several who try one succeeds, and a writer that was only slow finds its number taken and gives up its call.
 """
 
 from __future__ import annotations
@@ -15,15 +19,21 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
+from pegboard.call import RequestId
+from pegboard.errors import InternalFailure
 from pegboard.protocol import jsonrpc, sse
+from pegboard.stores.crew import Crew
+from pegboard.stores.naming import digest
 from pegboard.stores.store import Entry, LogName, Logs, Page
 
 _log = logging.getLogger("pegboard.sessions")
 
 _PAGE: Final = 100
 _LOOK_AGAIN_SECONDS: Final = 5.0
+_LOOK_FOR_WRITER_SECONDS: Final = 0.5
 _EVENT_ID: Final = re.compile(r"([0-9a-f]{8})-([0-9]{1,15})", re.ASCII)
 
 
@@ -42,6 +52,16 @@ def read_event_id(text: str) -> Cursor | None:
     """The place that an event id names; None where it is no id of ours."""
     found = _EVENT_ID.fullmatch(text)
     return None if found is None else Cursor(found[1], int(found[2]))
+
+
+PART: Final = "part"
+"""How another process is told to let go of the connection of a stream."""
+
+
+class Part(Struct, array_like=True):
+    session: str
+    stream: str
+    retry_ms: int | None
 
 
 Write: TypeAlias = Callable[[bytes, str], Awaitable[None]]
@@ -102,28 +122,42 @@ class Stream:
 
 
 class Streams:
-    """The streams of one session that this process sends."""
+    """The streams of one session that this process sends; where others share the logs, it is one of a crew."""
 
-    __slots__ = ("_holders", "_logs", "_session")
+    __slots__ = ("_crew", "_holders", "_logs", "_session")
 
-    def __init__(self, logs: Logs, session: str) -> None:
+    def __init__(self, logs: Logs, session: str, crew: Crew | None = None) -> None:
         self._logs = logs
         self._session = session
+        self._crew = crew
         self._holders: dict[str, Holder] = {}
 
-    async def open(self, holder: Holder, about: bytes = b"") -> Stream | None:
-        """A new stream, sent on the connection of its call; None where the session has too many."""
+    @property
+    def held(self) -> bool:
+        """Whether any of them has a connection here."""
+        return bool(self._holders)
+
+    async def open(self, holder: Holder, request: RequestId = "") -> Stream | None:
+        """A new stream, sent on the connection of the call that this request made; None where there are too many."""
         stream = Stream(self._logs, self._session, secrets.token_hex(4))
+        about = _encode(_About("" if self._crew is None else self._crew.me, request))
         if not await self._logs.open((self._session, stream.id), about):
             return None
         self._holders[stream.id] = holder
         return stream
 
-    def part(self, stream: str, retry_ms: int) -> None:
-        """End the connection of a stream, whichever it is; its client is to come back."""
+    async def part(self, stream: str, retry_ms: int) -> None:
+        """End the connection of a stream, wherever it is; its client is to come back."""
+        if not self.let_go(stream, retry_ms) and self._crew is not None:
+            await self._crew.tell_others(PART, _encode(Part(digest(self._session), stream, retry_ms)))
+
+    def let_go(self, stream: str, retry_ms: int | None) -> bool:
+        """End the connection of a stream if it is here; whether it was."""
         holder = self._holders.pop(stream, None)
-        if holder is not None:
-            holder.let_go(retry_ms)
+        if holder is None:
+            return False
+        holder.let_go(retry_ms)
+        return True
 
     def release(self, stream: str, holder: Holder) -> None:
         """A connection is over."""
@@ -147,20 +181,50 @@ class Streams:
             if page is None or after > page.last:
                 _log.info("a client came back for what follows event %s, which is not kept", last)
                 return
-            older, self._holders[cursor.stream] = self._holders.get(cursor.stream), holder
-            if older is not None:
-                older.let_go(None)
+            older = self.let_go(cursor.stream, None)
+            self._holders[cursor.stream] = holder
+            if not older and self._crew is not None:
+                await self._crew.tell_others(PART, _encode(Part(digest(self._session), cursor.stream, None)))
             while page is not None:
                 after = await _send(page, cursor.stream, after, write)
                 if page.ended and not page.more:
                     return
-                if not page.more:
-                    await _wait(wake)
+                if not page.more and not await self._end_for_the_dead(log, page):
+                    await _wait(wake, self._patience(page))
                 wake.clear()
                 page = await self._logs.read(log, after, _PAGE)
         finally:
             end_watch()
             self.release(cursor.stream, holder)
+
+    def _patience(self, page: Page) -> float:
+        if self._crew is None or _decode_about(page.about).writer == self._crew.me:
+            return _LOOK_AGAIN_SECONDS
+        return _LOOK_FOR_WRITER_SECONDS
+
+    async def _end_for_the_dead(self, log: LogName, page: Page) -> bool:
+        """Append the answer that a writer which is no more cannot; whether that was to be tried."""
+        if self._crew is None:
+            return False
+        about = _decode_about(page.about)
+        if await self._crew.is_alive(about.writer):
+            return False
+        lost = InternalFailure("The server process that ran this call has ended before it could answer")
+        ended = await self._logs.append(log, page.last + 1, jsonrpc.refusal(about.request, lost), end=True)
+        if ended:
+            _log.warning("the process that wrote stream %s is gone: its call was ended with an error", log[1])
+        return True
+
+
+class _About(Struct, array_like=True):
+    """What is said of a stream when it is opened: which process writes it, and the request that it answers."""
+
+    writer: str
+    request: RequestId
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_about = msgspec.msgpack.Decoder(_About).decode
 
 
 async def _send(page: Page, stream: str, after: int, write: Write) -> int:
@@ -186,10 +250,10 @@ def _lost(stream: str, after: int, last: int) -> bytes:
     return sse.event(jsonrpc.notification("notifications/message", params), event_id(stream, last))
 
 
-async def _wait(wake: asyncio.Event) -> None:
+async def _wait(wake: asyncio.Event, seconds: float) -> None:
     # A hint may be lost.
     try:
-        async with asyncio.timeout(_LOOK_AGAIN_SECONDS):
+        async with asyncio.timeout(seconds):
             await wake.wait()
     except TimeoutError:
         pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from msgspec import Raw
@@ -50,18 +51,25 @@ class HttpListen(HttpExchange, eq=False, kw_only=True):
 
 
 def follow_session(
-    follow: Follow, tongue: Legacy, sink: Sink, headers: Headers, session: Session, last: str, followers: Followers
+    follow: Follow,
+    tongue: Legacy,
+    sink: Sink,
+    headers: Headers,
+    session: Session,
+    last: str,
+    followers: Followers,
+    left: Callable[[Follower], object],
 ) -> None:
     """Open the stream of a GET: the session hears there of every list, and of the resources it has subscribed to.
 
-    It begins after the event that the client saw last, or else where the session's streams have come to.
+    It begins after the event that the client saw last, or else where the session's streams have come to. `left` is told
+    when it has ended.
     """
     if last:
         after: int | None = read_event_id(last)
     else:
         after = session.listeners[-1].after if session.listeners else session.heard
     outlet = EventOutlet(sink, numbered=True)
-    left = session.end_listening
     follower = Follower(follow, tongue, outlet, followers, uris=session.uris, after=after, left=left)
     followers.admit(follower)
     sink.start(200, STREAM + headers)

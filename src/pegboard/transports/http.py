@@ -21,7 +21,9 @@ from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.modern import Modern
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.versions import MODERN, SUPPORTED
-from pegboard.sessions.session import Sessions
+from pegboard.sessions.relay import Relay
+from pegboard.sessions.sessions import Sessions
+from pegboard.stores.crew import Crew
 from pegboard.stores.store import Store
 from pegboard.transports.calls import Calls
 from pegboard.transports.channels import HttpExchange, conduct
@@ -50,6 +52,7 @@ class HttpEndpoint:
         paths: tuple[str, ...] = ("/mcp", "/mcp/"),
         prefix: str = "",
         store: Store | None = None,
+        crew: Crew | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
         legacy_doors: Collection[str] = (),
     ) -> None:
@@ -61,7 +64,11 @@ class HttpEndpoint:
         self._calls = Calls(limits, self.sessions.reap, loop)
         self.calls = self._calls.running
         self.followers = Followers(limits.followers, self._calls)
-        self._legacy = LegacyHttp(handler, info, limits, self.sessions, self._calls, self.followers)
+        relay: Relay | None = None
+        if store is not None and crew is not None:
+            self.sessions.share(store, crew)
+            relay = Relay(crew, self.sessions, self.followers.wake)
+        self._legacy = LegacyHttp(handler, info, limits, self.sessions, self._calls, self.followers, relay)
         self._callers = ModernCallers("http")
         self._read_plain = Shortcut(limits, self._callers).read
         doors = LegacyDoors(

@@ -14,7 +14,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from pegboard.call import Json, Notice, Question, Reply, RequestId
@@ -105,7 +104,7 @@ class LegacyExchange(Struct, eq=False):
         async with self._take_turn():
             opened = self._stream or await self._open(retry_ms)
             if opened is not None:
-                self._session.streams.part(opened.id, retry_ms)
+                await self._session.streams.part(opened.id, retry_ms)
 
     def keep_alive(self) -> None:
         """Show a waiting client, and the proxies between, that the call lives; from now on it can be come back to."""
@@ -175,7 +174,7 @@ class LegacyExchange(Struct, eq=False):
     async def _open(self, retry_ms: int) -> Stream | None:
         if not self._reachable:
             return None
-        opened = self._stream = await self._session.streams.open(self, msgspec.json.encode(self._id))
+        opened = self._stream = await self._session.streams.open(self, self._id)
         if opened is not None and self._sink is not None:
             self._sink.start(200, STREAM + self._headers)
             self.streaming = True

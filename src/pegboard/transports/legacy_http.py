@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final
 
 from msgspec import UNSET
 
-from pegboard.call import Call, Caller, Handler, Json, RequestId
+from pegboard.call import Call, Caller, Handler, Json, Reply, RequestId
 from pegboard.errors import IdInFlight, InvalidRequest, Refusal, SessionRequired, UnsupportedVersion
 from pegboard.limits import Limits
 from pegboard.protocol import headers as mcp
@@ -18,7 +19,9 @@ from pegboard.protocol.legacy import read_handshake
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.tongue import legacy_tongues
 from pegboard.protocol.versions import BATCHES, LEGACY, MODERN, SUPPORTED, UNASKED_LOG_LEVEL, UNSTATED
-from pegboard.sessions.session import Session, Sessions
+from pegboard.sessions.relay import Relay
+from pegboard.sessions.session import Session
+from pegboard.sessions.sessions import Sessions
 from pegboard.transports.calls import Calls
 from pegboard.transports.channels import Batched, conduct, stream
 from pegboard.transports.door import Answer, Head, Headers, Served, Sink
@@ -31,7 +34,7 @@ from pegboard.transports.posts import Post
 from pegboard.transports.refusals import not_allowed, refused, said
 from pegboard.transports.resumed import Resumed
 from pegboard.transports.shortcut import CALL, PlainCall
-from pegboard.transports.wishes import AT_ONCE, SUBSCRIBE, read_uri, settle_at_once, subscribing
+from pegboard.transports.wishes import AT_ONCE, SUBSCRIBE, Wish, read_uri, read_wish, subscribing
 
 _LAST_EVENT: Final = b"last-event-id"
 
@@ -47,7 +50,9 @@ class LegacyHttp:
         sessions: Sessions,
         calls: Calls,
         followers: Followers,
+        relay: Relay | None = None,
     ) -> None:
+        self._relay = relay
         self._handler = handler
         self._limits = limits
         self._sessions = sessions
@@ -61,19 +66,27 @@ class LegacyHttp:
     ) -> Served:
         if message.method == "initialize" and message.id is not UNSET:
             return self._initialize(message, message.id, sink, extra, accepts)
-        session = self._session(head)
+        return self._within(
+            _session_id(head),
+            extra,
+            lambda session: self._serve(session, message, params, sink, extra, accepts),
+            None if message.id is UNSET else message.id,
+        )
+
+    def _serve(
+        self, session: Session, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
+    ) -> Served:
         extra = (*extra, session.header)
         method, request_id = message.method, message.id
         if method is UNSET or request_id is UNSET:
-            _take_notice(session, message)
-            return Answer(202, headers=extra)
+            return self._take_notice(session, message, Answer(202, headers=extra))
         tongue = self._tongues[session.caller.version]
         exchange = LegacyExchange(sink, tongue, request_id, extra, accepts, session, self._limits)
         try:
             _check_request(session, method, request_id)
             if method in AT_ONCE:
-                settle_at_once(session, method, message, params)
-                return exchange.answer(b"{}")
+                wish = read_wish(method, message, params)
+                return exchange.answer(b"{}") if wish is None else self._grant(session, wish, exchange)
             call = _legacy_call(session, message, method, request_id, params, exchange)
             return self._run(call, request_id, exchange, sink, session)
         except Refusal as refusal:
@@ -81,8 +94,13 @@ class LegacyHttp:
 
     def call(self, post: Post, plain: PlainCall, sink: Sink) -> Served:
         """As `post`, for a call of a tool that is read already."""
-        session, request_id = self._sessions.find(post.session, ""), plain.id
-        caller = session.caller
+        session = self._sessions.find(post.session, "")
+        if session is None:
+            return self._look_up(post.session, post.extra, lambda found: self._call(found, post, plain, sink), plain.id)
+        return self._call(session, post, plain, sink)
+
+    def _call(self, session: Session, post: Post, plain: PlainCall, sink: Sink) -> Served:
+        caller, request_id = session.caller, plain.id
         tongue = self._tongues[caller.version]
         exchange = LegacyExchange(sink, tongue, request_id, post.within, post.accepts, session, self._limits)
         call = Call(
@@ -120,13 +138,26 @@ class LegacyHttp:
         headers = (*extra, session.header)
         exchange = LegacyExchange(sink, tongue, request_id, headers, accepts, session, self._limits)
         call = Call(method="server/discover", caller=session.caller, channel=exchange, id=request_id)
-        return self._run(call, request_id, exchange, sink, session)
+        return self._run(call, request_id, exchange, sink, session, self._introduce)
+
+    async def _introduce(self, call: Call) -> Reply:
+        """The answer to `initialize`; the session is written down before its client learns of it."""
+        session = self._sessions.find(call.caller.session, call.caller.principal)
+        if session is not None:
+            await self._sessions.enter(session)
+        return await self._handler(call)
 
     def _run(
-        self, call: Call, request_id: RequestId, exchange: LegacyExchange, sink: Sink, session: Session
+        self,
+        call: Call,
+        request_id: RequestId,
+        exchange: LegacyExchange,
+        sink: Sink,
+        session: Session,
+        handler: Handler | None = None,
     ) -> Answer | asyncio.Task[Answer | None] | None:
         """Walk a call; while it waits its session can cancel it."""
-        served = self._calls.run(exchange, self._conduct(call, exchange, session))
+        served = self._calls.run(exchange, self._conduct(call, exchange, handler or self._handler_of(call, session)))
         if isinstance(served, asyncio.Task):
             session.calls[request_id] = served
             served.add_done_callback(lambda _: session.calls.pop(request_id))
@@ -134,34 +165,83 @@ class LegacyHttp:
             sink.on_gone(exchange.leave)
         return served
 
-    async def _conduct(self, call: Call, exchange: LegacyExchange, session: Session) -> Answer | None:
-        answer = await conduct(self._handler_of(call, session), call, exchange)
+    async def _conduct(self, call: Call, exchange: LegacyExchange, handler: Handler) -> Answer | None:
+        answer = await conduct(handler, call, exchange)
         return await exchange.settle() if answer is None else answer
 
     def _handler_of(self, call: Call, session: Session) -> Handler:
-        return subscribing(self._handler, session, self._limits) if call.method == SUBSCRIBE else self._handler
+        if call.method != SUBSCRIBE:
+            return self._handler
+        return subscribing(self._handler, session, self._limits, self._sessions.change)
 
-    def _session(self, head: Head) -> Session:
-        sent = head.headers.get(mcp.SESSION)
-        if sent is None:
-            raise SessionRequired(
-                "Missing MCP-Session-Id header: send initialize first and repeat the id it answers with"
-            )
-        return self._sessions.find(sent.decode("latin-1"), "")
+    async def _grant(self, session: Session, wish: Wish, exchange: LegacyExchange) -> Answer | None:
+        """Do what a client wishes for the rest of its session."""
+        try:
+            await self._sessions.change(session, wish)
+        except Refusal as refusal:
+            return exchange.refuse(refusal)
+        return exchange.answer(b"{}")
+
+    def _take_notice(self, session: Session, message: Message, answer: Answer) -> Served:
+        """A notification or an answer from a legacy client; those we do not know are ignored."""
+        bringing = self._bring(session, message)
+        return answer if bringing is None else _once(bringing, answer)
+
+    def _bring(self, session: Session, message: Message) -> Awaitable[object] | None:
+        """Bring a message to the call that it is about; None once that is done."""
+        if message.method is UNSET:
+            if self._relay is not None:
+                return self._relay.answer(session, message)
+            session.answer(message)
+        elif message.method == "notifications/cancelled":
+            if self._relay is not None:
+                return self._relay.cancel(session, cancelled_id(message))
+            session.cancel(cancelled_id(message))
+        return None
+
+    # -- sessions --------------------------------------------------------------------------------------------------
+
+    def _within(
+        self,
+        session_id: str,
+        extra: Headers,
+        serve: Callable[[Session], Served],
+        request_id: RequestId | None = None,
+    ) -> Served:
+        """Serve in the session of that id: at once where it is known here, else once the store has told of it."""
+        session = self._sessions.find(session_id, "")
+        return self._look_up(session_id, extra, serve, request_id) if session is None else serve(session)
+
+    async def _look_up(
+        self,
+        session_id: str,
+        extra: Headers,
+        serve: Callable[[Session], Served],
+        request_id: RequestId | None,
+    ) -> Answer | None:
+        try:
+            served = serve(await self._sessions.fetch(session_id, ""))
+        except Refusal as refusal:
+            if refusal.request_id is None:
+                refusal.request_id = request_id
+            return refused(refusal, extra)
+        return served if served is None or isinstance(served, Answer) else await served
 
     # -- batches ---------------------------------------------------------------------------------------------------
 
     def batch(self, head: Head, body: bytes, sink: Sink, extra: Headers, accepts: Accepts) -> Served:
         bodies = jsonrpc.read_batch(body, self._limits)
-        stated = head.headers.get(mcp.VERSION)
-        version = UNSTATED if stated is None else stated.decode("latin-1")
-        if version in LEGACY and mcp.SESSION in head.headers:
-            version = self._session(head).caller.version
-        if version not in LEGACY and version != MODERN:
-            raise UnsupportedVersion(version, SUPPORTED)
-        if version not in BATCHES:
-            raise InvalidRequest(f"Revision {version} has no batches: send one message per request")
-        session = self._session(head)
+        version = self._stated(head)
+        if version == MODERN or mcp.SESSION not in head.headers:
+            _check_batches(version)
+        return self._within(
+            _session_id(head), extra, lambda session: self._begin_batch(session, bodies, sink, extra, accepts)
+        )
+
+    def _begin_batch(
+        self, session: Session, bodies: list[bytes], sink: Sink, extra: Headers, accepts: Accepts
+    ) -> Served:
+        _check_batches(session.caller.version)
         self._calls.check_room()
         return self._run_batch(session, bodies, sink, (*extra, session.header), accepts)
 
@@ -185,11 +265,15 @@ class LegacyHttp:
                 request_id = message.id
             params = read_params(body, message)
             if message.method is UNSET or request_id is None:
-                _take_notice(session, message)
+                bringing = self._bring(session, message)
+                if bringing is not None:
+                    await bringing
                 return None
             _check_request(session, message.method, request_id)
             if message.method in AT_ONCE:
-                settle_at_once(session, message.method, message, params)
+                wish = read_wish(message.method, message, params)
+                if wish is not None:
+                    await self._sessions.change(session, wish)
                 return jsonrpc.answer(request_id, b"{}")
             exchange = Batched(self._tongues[session.caller.version], request_id)
             call = _legacy_call(session, message, message.method, request_id, params, exchange)
@@ -210,23 +294,27 @@ class LegacyHttp:
             return not_allowed(b"POST, OPTIONS", extra)
         if not read_accept(head.headers.get(b"accept")).stream:
             return said(406, "Accept must allow text/event-stream", extra)
-        session = self._session(head)
         last = head.headers.get(_LAST_EVENT, b"").decode("latin-1")
+        return self._within(_session_id(head), extra, lambda session: self._listen(session, last, sink, extra))
+
+    def _listen(self, session: Session, last: str, sink: Sink, extra: Headers) -> Served:
+        extra = (*extra, session.header)
         if not last or last.startswith("g-"):
-            return self._follow_changes(session, last, sink, (*extra, session.header))
-        resumed = Resumed(sink, (*extra, session.header))
+            return self._follow(session, last, sink, extra)
+        resumed = Resumed(sink, extra)
         self._calls.admit(resumed)
         return self._resume(session, last, resumed)
-
-    def _follow_changes(self, session: Session, last: str, sink: Sink, extra: Headers) -> Served:
-        return self._follow(session, last, sink, extra)
 
     async def _follow(self, session: Session, last: str, sink: Sink, extra: Headers) -> Answer | None:
         follow = await follow_lists(self._handler, session.caller)
         if follow is None:
             return not_allowed(b"POST, DELETE, OPTIONS", extra)
+        tongue, left = self._tongues[session.caller.version], session.end_listening
         try:
-            follow_session(follow, self._tongues[session.caller.version], sink, extra, session, last, self._followers)
+            if self._relay is not None:
+                await self._relay.take_over(session)
+                left = partial(self._relay.end_listening, session)
+            follow_session(follow, tongue, sink, extra, session, last, self._followers, left)
         except Refusal as refusal:
             return refused(refusal, extra)
         return None
@@ -238,11 +326,17 @@ class LegacyHttp:
         finally:
             del self._running[resumed]
 
-    def delete(self, head: Head, extra: Headers) -> Answer:
+    def delete(self, head: Head, extra: Headers) -> Served:
         """End a session."""
         if self._stated(head) == MODERN:
             return not_allowed(b"POST, OPTIONS", extra)
-        self._sessions.close(self._session(head))
+        return self._within(_session_id(head), extra, lambda session: self._end(session, extra))
+
+    async def _end(self, session: Session, extra: Headers) -> Answer:
+        try:
+            await self._sessions.end(session)
+        except Refusal as refusal:
+            return refused(refusal, extra)
         return Answer(204, headers=extra)
 
     def _stated(self, head: Head) -> str:
@@ -267,12 +361,25 @@ def _legacy_call(
     return make_call(method, request_id, about, message, params, session.caller, exchange, token)
 
 
-def _take_notice(session: Session, message: Message) -> None:
-    """A notification or an answer from a legacy client; those we do not know are ignored."""
-    if message.method is UNSET:
-        session.answer(message)
-    elif message.method == "notifications/cancelled":
-        session.cancel(cancelled_id(message))
+async def _once(awaited: Awaitable[object], answer: Answer) -> Answer:
+    """The answer, once something is done."""
+    try:
+        await awaited
+    except Refusal as refusal:
+        return refused(refusal, answer.headers)
+    return answer
+
+
+def _session_id(head: Head) -> str:
+    sent = head.headers.get(mcp.SESSION)
+    if sent is None:
+        raise SessionRequired("Missing MCP-Session-Id header: send initialize first and repeat the id it answers with")
+    return sent.decode("latin-1")
+
+
+def _check_batches(version: str) -> None:
+    if version not in BATCHES:
+        raise InvalidRequest(f"Revision {version} has no batches: send one message per request")
 
 
 def _check_request(session: Session, method: str, request_id: RequestId) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET
@@ -19,12 +20,26 @@ AT_ONCE: Final = frozenset({"ping", "logging/setLevel", "resources/unsubscribe"}
 """What is answered with an empty result, and concerns nobody but the session."""
 
 
+Wish: TypeAlias = Callable[[Session], None]
+"""Does to a session what its client asks for; to do it twice is to do it once."""
+
+
+def read_wish(method: str, message: Message, params: Params) -> Wish | None:
+    """What one of these asks for; None where that changes nothing."""
+    if method == "logging/setLevel":
+        level = _read_level(message)
+        return lambda session: session.set_level(level)
+    if method == "resources/unsubscribe":
+        uri = read_uri(method, params)
+        return lambda session: session.unsubscribe(uri)
+    return None
+
+
 def settle_at_once(session: Session, method: str, message: Message, params: Params) -> None:
     """Do what one of these asks for."""
-    if method == "logging/setLevel":
-        session.set_level(_read_level(message))
-    elif method == "resources/unsubscribe":
-        session.unsubscribe(read_uri(method, params))
+    wish = read_wish(method, message, params)
+    if wish is not None:
+        wish(session)
 
 
 def read_uri(method: str, params: Params) -> str:
@@ -34,12 +49,20 @@ def read_uri(method: str, params: Params) -> str:
     return params.uri
 
 
-def subscribing(handler: Handler, session: Session, limits: Limits) -> Handler:
-    """A Handler that notes the subscription once the board has said that there is such a resource."""
+def subscribing(
+    handler: Handler, session: Session, limits: Limits, change: Callable[[Session, Wish], Awaitable[None]] | None = None
+) -> Handler:
+    """A Handler that notes the subscription once the board has said that there is such a resource.
+
+    `change` is how the session is changed where it is not this process's alone.
+    """
 
     async def subscribe(call: Call) -> Reply:
         reply = await handler(call)
-        session.subscribe(call.name, limits)
+        if change is None:
+            session.subscribe(call.name, limits)
+        else:
+            await change(session, lambda known: known.subscribe(call.name, limits))
         return reply
 
     return subscribe

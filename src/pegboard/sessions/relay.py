@@ -1,0 +1,175 @@
+"""The relay: brings what concerns a session to the process where that is under way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from pegboard.call import RequestId
+from pegboard.errors import StoreDown
+from pegboard.protocol.jsonrpc import NOTHING, Message
+from pegboard.sessions.asks import asking_worker
+from pegboard.sessions.session import Listener, Session
+from pegboard.sessions.sessions import Sessions
+from pegboard.sessions.streams import PART, Part
+from pegboard.stores.crew import Crew
+from pegboard.stores.naming import digest
+
+_log = logging.getLogger("pegboard.sessions")
+
+_ANSWER: Final = "answer"
+_CANCEL: Final = "cancel"
+_LISTEN: Final = "listen"
+_CARRY: Final = "carry"
+
+
+class _Answer(Struct, array_like=True):
+    session: str
+    id: RequestId
+    result: bytes
+    error: bytes
+
+
+class _Cancel(Struct, array_like=True):
+    session: str
+    id: RequestId
+
+
+class _Heard(Struct, array_like=True):
+    """How far a session has heard of changes, by a stream that has just stopped carrying them or by none."""
+
+    after: int | None
+    carried: bool
+
+
+class _Carry(Struct, array_like=True):
+    session: str
+    after: int
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_answer = msgspec.msgpack.Decoder(_Answer).decode
+_decode_cancel = msgspec.msgpack.Decoder(_Cancel).decode
+_decode_part = msgspec.msgpack.Decoder(Part).decode
+_decode_heard = msgspec.msgpack.Decoder(_Heard).decode
+_decode_carry = msgspec.msgpack.Decoder(_Carry).decode
+
+
+class Relay:
+    """Between the sessions of this process and those who serve the same ones elsewhere.
+
+    `wake` brings those who listen up to date.
+    """
+
+    def __init__(self, crew: Crew, sessions: Sessions, wake: Callable[[], object]) -> None:
+        self._crew = crew
+        self._sessions = sessions
+        self._wake = wake
+        # By session: who carried its changes before the stream that is open here.
+        self._before: dict[str, str] = {}
+        self._passing: set[asyncio.Task[None]] = set()
+        crew.hear(_ANSWER, self._hear_answer)
+        crew.hear(_CANCEL, self._hear_cancel)
+        crew.hear(PART, self._hear_part)
+        crew.hear(_LISTEN, self._hear_listen)
+        crew.hear(_CARRY, self._hear_carry)
+
+    # -- calls -------------------------------------------------------------------------------------------------------
+
+    def answer(self, session: Session, message: Message) -> Awaitable[object] | None:
+        """Bring an answer of the client to the process that asked; None where that is this one."""
+        worker = asking_worker(message.id)
+        if not worker or worker == self._crew.me or isinstance(message.id, msgspec.UnsetType):
+            session.answer(message)
+            return None
+        said = _Answer(digest(session.caller.session), message.id, bytes(message.result), bytes(message.error))
+        return self._crew.tell(worker, _ANSWER, _encode(said))
+
+    def cancel(self, session: Session, request_id: RequestId | None) -> Awaitable[object] | None:
+        """Stop the call of that id, wherever it runs; None where that is here, or nowhere."""
+        if request_id is None or request_id in session.calls:
+            session.cancel(request_id)
+            return None
+        return self._crew.tell_others(_CANCEL, _encode(_Cancel(digest(session.caller.session), request_id)))
+
+    def _hear_answer(self, said: bytes) -> None:
+        answer = _decode_answer(said)
+        session = self._sessions.find_by_digest(answer.session)
+        if session is not None:
+            session.answer(Message("2.0", id=answer.id, result=_raw(answer.result), error=_raw(answer.error)))
+
+    def _hear_cancel(self, said: bytes) -> None:
+        cancel = _decode_cancel(said)
+        session = self._sessions.find_by_digest(cancel.session)
+        if session is not None:
+            session.cancel(cancel.id)
+
+    def _hear_part(self, said: bytes) -> None:
+        part = _decode_part(said)
+        session = self._sessions.find_by_digest(part.session)
+        if session is not None and session.streamed:
+            session.streams.let_go(part.stream, part.retry_ms)
+
+    # -- changes -----------------------------------------------------------------------------------------------------
+
+    async def take_over(self, session: Session) -> None:
+        """Have the streams of a session elsewhere stop to carry changes, and learn how far they have come."""
+        answers = await self._crew.ask_others(_LISTEN, digest(session.caller.session).encode())
+        for worker, answer in answers.items():
+            heard = _decode_heard(answer) if answer else _Heard(None, carried=False)
+            if heard.carried:
+                self._before[session.caller.session] = worker
+            if heard.after is not None and not session.listeners:
+                session.heard = heard.after if session.heard is None else max(heard.after, session.heard)
+
+    def end_listening(self, session: Session, listener: Listener) -> None:
+        """A stream has ended; if none is left here, the one that carried changes before goes on."""
+        carried = not listener.idle
+        session.end_listening(listener)
+        if session.listeners or not carried:
+            return
+        worker = self._before.pop(session.caller.session, None)
+        if worker is not None:
+            said = _encode(_Carry(digest(session.caller.session), listener.after))
+            task = asyncio.get_running_loop().create_task(self._pass_on(worker, said))
+            self._passing.add(task)
+            task.add_done_callback(self._passing.discard)
+
+    async def _pass_on(self, worker: str, said: bytes) -> None:
+        try:
+            await self._crew.tell(worker, _CARRY, said)
+        except StoreDown:
+            _log.warning("an older stream could not be told to go on: its client hears nothing until it listens anew")
+
+    def _hear_listen(self, said: bytes) -> Awaitable[bytes] | None:
+        session = self._sessions.find_by_digest(said.decode())
+        if session is None:
+            return None
+        heard = _Heard(session.heard, carried=False)
+        for newest in session.listeners[-1:]:
+            heard = _Heard(newest.after, carried=not newest.idle)
+            newest.idle = True
+        return _at_once(_encode(heard))
+
+    def _hear_carry(self, said: bytes) -> None:
+        carry = _decode_carry(said)
+        session = self._sessions.find_by_digest(carry.session)
+        if session is None:
+            return
+        session.heard = carry.after
+        for newest in session.listeners[-1:]:
+            newest.after, newest.idle = carry.after, False
+            self._wake()
+
+
+def _raw(member: bytes) -> Raw:
+    return Raw(member) if member else NOTHING
+
+
+async def _at_once(value: bytes) -> bytes:
+    return value

@@ -1,0 +1,285 @@
+"""The sessions of legacy clients: opened by `initialize`, kept while used, ended by DELETE or by time.
+
+Theory of operation. A process keeps the sessions it serves in memory, and a request in one of them asks nobody. Alone, that
+is all there is. Where processes share a store, the store has the truth and memory is a copy: a session that is not here is
+read from there, so it may be served anywhere and outlives any process. Whoever changes or ends one writes that down first,
+and then waits until every other process has dropped its copy, or renewed it where its calls and streams are under way. A
+process that may have missed such word trusts none of its copies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
+
+from pegboard.call import Caller
+from pegboard.errors import Busy, SessionNotFound, StoreDown
+from pegboard.limits import Limits
+from pegboard.sessions.register import TOUCH_SECONDS, Register
+from pegboard.sessions.session import Session
+from pegboard.stores.crew import Crew
+from pegboard.stores.memory import MemoryLogs
+from pegboard.stores.naming import digest
+from pegboard.stores.store import Logs, Store
+
+_log = logging.getLogger("pegboard.sessions")
+
+_CHANGED: Final = "session"
+_ID: Final = re.compile("[0-9a-f]{32}", re.ASCII)
+
+
+class Sessions:
+    """Those that this process serves; in memory alone, or as one of the crew that shares a store."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        clock: Callable[[], float] = time.monotonic,
+        logs: Logs | None = None,
+    ) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._logs = MemoryLogs(limits, clock) if logs is None else logs
+        self._open: dict[str, Session] = {}
+        self._under_way: set[asyncio.Task[None]] = set()
+        # The rest is for those who share.
+        self._crew: Crew | None = None
+        self._register: Register | None = None
+        self._by_digest: dict[str, Session] = {}
+        self._loading: dict[str, asyncio.Task[Session | None]] = {}
+        self._changed: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def share(self, store: Store, crew: Crew) -> None:
+        """Keep sessions in a store from now on, where the others of the crew find them."""
+        self._logs = store.logs
+        self._crew = crew
+        self._register = Register(store.records, store.logs, self._limits)
+        crew.hear(_CHANGED, self._hear_change)
+        crew.on_lapse(self._distrust)
+
+    def open(self, make_caller: Callable[[str], Caller]) -> Session:
+        """A new session; the longest idle one makes room when there are too many."""
+        now = self._clock()
+        # "globally unique and cryptographically secure" (2025-11-25, Session Management)
+        return self._take_in(make_caller(secrets.token_hex(16)), now)
+
+    async def enter(self, session: Session) -> None:
+        """Write down a new session, before its client learns of it."""
+        if self._register is None:
+            return
+        try:
+            session.version = await self._register.write(session.caller, (), 0) or 0
+        except StoreDown:
+            self._forget(session)
+            raise
+
+    def find(self, session_id: str, principal: str) -> Session | None:
+        """The session of that id if it lives and is this principal's, and its time starts anew; None: `fetch` it."""
+        session = self._open.get(session_id)
+        now = self._clock()
+        if session is not None and now - session.touched > self._limits.session_seconds and session.idle:
+            self._let_go(session)
+            session = None
+        if session is None or session.stale:
+            if self._register is None:
+                raise _not_found()
+            return None
+        if session.caller.principal != principal:
+            raise _not_found()
+        session.touched = now
+        if now - session.saved > TOUCH_SECONDS:
+            self._touch(session, now)
+        return session
+
+    async def fetch(self, session_id: str, principal: str) -> Session:
+        """The same for one that is not here, or not as it is now."""
+        session = await self._load(session_id) if _ID.fullmatch(session_id) else None
+        if session is None or session.caller.principal != principal:
+            raise _not_found()
+        session.touched = now = self._clock()
+        if now - session.saved > TOUCH_SECONDS:
+            self._touch(session, now)
+        return session
+
+    def find_by_digest(self, hidden: str) -> Session | None:
+        """One that is here, by what the others call it."""
+        return self._by_digest.get(hidden)
+
+    async def change(self, session: Session, change: Callable[[Session], None]) -> None:
+        """Change what is known of a session, everywhere; what is to be done may be done twice."""
+        change(session)
+        if self._register is None:
+            return
+        while True:
+            version = await self._register.write(session.caller, session.subscribed, session.version)
+            if version is not None:
+                break
+            known = await self._register.read(session.caller.session)
+            if known is None:
+                self.close(session)
+                raise _not_found()
+            session.learn(known)
+            change(session)
+        session.version = version
+        await self._tell(session)
+
+    async def end(self, session: Session) -> None:
+        """End a session, its streams and its calls, everywhere."""
+        if self._register is not None:
+            await self._register.delete(session.caller.session)
+        self.close(session)
+        await self._tell(session)
+
+    def close(self, session: Session) -> None:
+        """End a session, its streams and its calls, as far as they are here."""
+        self._forget(session)
+        if session.streamed and self._register is None:
+            self._spawn(self._logs.drop(session.caller.session))
+        for task in list(session.calls.values()):
+            if task is not None:
+                task.cancel()
+
+    def reap(self) -> int:
+        """Drop the sessions whose time is over; how many there were."""
+        now = self._clock()
+        oldest = now - self._limits.session_seconds
+        over: list[Session] = []
+        for session in self._open.values():
+            if not session.idle:
+                if now - session.saved > self._limits.session_seconds / 3:
+                    # Nothing comes in, but something goes out.
+                    self._touch(session, now)
+            elif session.touched < oldest:
+                over.append(session)
+        for session in over:
+            self._let_go(session)
+        return len(over)
+
+    def _take_in(self, caller: Caller, now: float) -> Session:
+        if len(self._open) >= self._limits.sessions:
+            self._make_room(now)
+        session = self._open[caller.session] = Session(caller, now, self._logs, self._crew)
+        if self._crew is not None:
+            self._by_digest[digest(caller.session)] = session
+        return session
+
+    def _make_room(self, now: float) -> None:
+        if self.reap():
+            return
+        idle = [session for session in self._open.values() if session.idle]
+        if not idle:
+            raise Busy(f"All {self._limits.sessions} sessions are at work; try again later", retry_after=30)
+        oldest = min(idle, key=lambda session: session.touched)
+        self._let_go(oldest)
+        if self._register is not None:
+            # Else a store could be filled by whoever opens sessions and leaves them.
+            self._spawn(self._register.retire(oldest.caller.session, now - oldest.touched))
+
+    def _let_go(self, session: Session) -> None:
+        """The time of a session is over, or it has to make room. Alone, that is its end; else it is only not here."""
+        if self._register is None:
+            self.close(session)
+        else:
+            self._forget(session)
+
+    def _forget(self, session: Session) -> None:
+        if self._open.pop(session.caller.session, None) is not None and self._crew is not None:
+            self._by_digest.pop(digest(session.caller.session), None)
+        for listener in session.listeners:
+            listener.end()
+
+    # -- what is shared ----------------------------------------------------------------------------------------------
+
+    async def _load(self, session_id: str) -> Session | None:
+        """Read a session from the store; all who ask at one time read once."""
+        hidden = digest(session_id)
+        reading = self._loading.get(hidden)
+        if reading is None:
+            reading = self._loading[hidden] = asyncio.get_running_loop().create_task(self._read(session_id, hidden))
+            reading.add_done_callback(lambda _: self._loading.pop(hidden))
+        return await asyncio.shield(reading)
+
+    async def _read(self, session_id: str, hidden: str) -> Session | None:
+        assert self._register is not None  # noqa: S101 — nothing is loaded where nothing is shared
+        while True:
+            self._changed.discard(hidden)
+            known = await self._register.read(session_id)
+            # Else it may be of before the change that we were told of meanwhile.
+            if hidden not in self._changed:
+                break
+        session = self._open.get(session_id)
+        if known is None:
+            if session is not None:
+                self.close(session)
+            return None
+        if session is None:
+            session = self._take_in(known.caller, self._clock())
+        session.learn(known)
+        session.saved = self._clock() - known.idle
+        return session
+
+    async def _tell(self, session: Session) -> None:
+        """Have every other process drop its copy."""
+        if self._crew is not None:
+            await self._crew.ask_others(_CHANGED, digest(session.caller.session).encode())
+
+    def _hear_change(self, said: bytes) -> Awaitable[bytes] | None:
+        hidden = said.decode()
+        if hidden in self._loading:
+            self._changed.add(hidden)
+        session = self._by_digest.get(hidden)
+        if session is None:
+            return None
+        session.stale = True
+        if session.idle:
+            self._forget(session)
+            return None
+        return self._renew(session)
+
+    async def _renew(self, session: Session) -> bytes:
+        await self._load(session.caller.session)
+        return b""
+
+    def _distrust(self) -> None:
+        for session in list(self._open.values()):
+            session.stale = True
+            if not session.idle:
+                self._spawn(self._load(session.caller.session))
+
+    def _touch(self, session: Session, now: float) -> None:
+        session.saved = now
+        self._spawn(self._write_use(session))
+
+    async def _write_use(self, session: Session) -> None:
+        assert self._register is not None  # noqa: S101 — as above
+        version = await self._register.write(session.caller, session.subscribed, session.version)
+        if version is None:
+            # Somebody else has written, be it only that it is in use.
+            session.stale = True
+        else:
+            session.version = version
+        if session.streamed:
+            await self._register.keep_logs(session.caller.session)
+
+    def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
+        async def see_to_it() -> None:
+            try:
+                await work
+            except StoreDown as problem:
+                _log.warning("a session could not be written down: %s", problem)
+
+        task = asyncio.get_running_loop().create_task(see_to_it())
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+
+def _not_found() -> SessionNotFound:
+    return SessionNotFound("Session not found or expired: start a new one with initialize")
