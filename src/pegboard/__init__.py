@@ -41,7 +41,7 @@ _HOMES = {
     "Tool": "pegboard.tools.tool",
     "ToolCallRequest": "pegboard.tools.parameters",
     "ToolCatalog": "pegboard.catalog.catalog",
-    "ToolConnector": "pegboard.execution.context",
+    "ToolConnector": "pegboard.execution.connector",
     "ToolError": "pegboard.errors",
     "ToolExecutionBatch": "pegboard.execution.executor",
     "ToolExecutionContext": "pegboard.tools.parameters",

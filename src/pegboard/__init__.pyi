@@ -3,9 +3,9 @@ from pegboard.catalog.catalog import ToolCatalog as ToolCatalog
 from pegboard.client.client import Client as Client
 from pegboard.errors import InvalidArguments as InvalidArguments
 from pegboard.errors import ToolError as ToolError
+from pegboard.execution.connector import ToolConnector as ToolConnector
 from pegboard.execution.context import CancellationToken as CancellationToken
 from pegboard.execution.context import Context as Context
-from pegboard.execution.context import ToolConnector as ToolConnector
 from pegboard.execution.executor import ToolExecutionBatch as ToolExecutionBatch
 from pegboard.execution.executor import ToolExecutionRecord as ToolExecutionRecord
 from pegboard.execution.executor import ToolExecutor as ToolExecutor

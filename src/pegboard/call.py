@@ -76,6 +76,32 @@ class Channel(Protocol):
         """Let a caller that can come back for the rest hang up meanwhile; nothing is done where it cannot."""
 
 
+class Outflow(Protocol):
+    """A stream from a running call to its caller: chunks of bytes or of JSON, then an end."""
+
+    async def write(self, chunk: Json) -> None:
+        """Send a chunk; waits while the caller reads too slowly."""
+
+    def finish(self, summary: Json = None) -> None: ...
+
+    def fail(self, message: str, code: int = -32000, data: Json = None) -> None: ...
+
+
+class Duplex(Protocol):
+    """The streams between a call and its caller, where it was the caller's stream that began it."""
+
+    id: str
+    binary: bool
+    meta: Mapping[str, Json]
+    summary: Json
+
+    async def read(self) -> Json:
+        """The next chunk of the caller's stream, UNSET at its end."""
+
+    def open(self, meta: Mapping[str, Json]) -> Outflow:
+        """Begin a stream to the caller."""
+
+
 class Nobody:
     """The channel of calls that nobody listens to while they run."""
 
@@ -106,7 +132,7 @@ class Call(Struct, kw_only=True):
     arguments once they have been read, `failed` whether its result is an error for the model, `environment` what the
     program that embeds us hands to its declared tools. A call that is sent again brings `answers` to the questions
     that ended it the last time, and the `ticket` (requestState) that it was given then. `headers` are those of the HTTP
-    request, where there is one.
+    request, where there is one, and `stream` is how it is read and written to where a stream began it.
     """
 
     method: str
@@ -120,6 +146,7 @@ class Call(Struct, kw_only=True):
     answers: Raw | None = None
     ticket: str | None = None
     headers: Mapping[bytes, bytes] | None = None
+    stream: Duplex | None = None
     environment: Mapping[str, Any] | None = None
     tool: Any = None
     parsed: Any = None

@@ -15,6 +15,7 @@ PegboardError
 │   ├── HeaderMismatch       -32020  the HTTP headers and the body disagree
 │   ├── MissingCapability    -32021  the client did not declare what the call needs
 │   ├── UnsupportedVersion   -32022  a protocol revision we do not speak
+│   ├── StreamFault          -32000  a stream breaks its rules, or nothing comes any more
 │   ├── SessionRequired      -32602  a legacy request that names no session
 │   └── SessionNotFound      -32001  a session that ended, expired or belongs to somebody else
 ├── ToolError                what a tool's author says to the model: an `isError` result
@@ -121,6 +122,10 @@ class UnsupportedVersion(Refusal):
             f"Unsupported protocol version {requested[:40]!r}: use one of {listed}",
             {"requested": requested, "supported": list(supported)},
         )
+
+
+class StreamFault(Refusal):
+    code, status = -32000, 400
 
 
 class SessionRequired(Refusal):

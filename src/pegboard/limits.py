@@ -63,4 +63,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     followed_uri_bytes: int = 256 * 1024
     changes: int = 10_000
 
+    chunk_bytes: int = 256 * 1024
+    unread_bytes: int = 1024 * 1024
+    unread_seconds: float = 30.0
+    ping_seconds: float = 20.0
+
     drain_seconds: float = 10.0

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from threading import get_ident
 from typing import Any, TypeVar
 
 from pegboard.call import Call, Caller, Change, Json, Notice, OfTheCall
-from pegboard.errors import ToolError
 from pegboard.execution.desk import Desk
 from pegboard.execution.job import detach
 from pegboard.execution.questions import Answer, Ask, Elicit, Root, Roots, Sample, Sampled
@@ -116,6 +114,11 @@ class Context(OfTheCall):
     def client(self) -> AboutClient:
         """What the client says it is, for display only, and can do: `ctx.client["name"]`, `ctx.client.capabilities`."""
         return AboutClient(self._call.caller)
+
+    @property
+    def tool_name(self) -> str:
+        """The name by which this tool was called."""
+        return self._call.name
 
     @property
     def request_id(self) -> str | int | None:
@@ -236,6 +239,13 @@ class Context(OfTheCall):
         elif call.ticket is not None or call.answers is not None:
             self._rounds()
 
+    def on_loop(self, do: Callable[[], object]) -> None:
+        """Do something on the loop: at once, or soon if this is another thread."""
+        if get_ident() == self._thread:
+            do()
+        else:
+            self._loop.call_soon_threadsafe(do)
+
     def _here_or_there(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
         """Await on the loop; from another thread, have the loop do it and wait."""
         if get_ident() == self._thread:
@@ -253,41 +263,3 @@ class Context(OfTheCall):
             return future.result()  # type: ignore[return-value]  # see `wait`
         finally:
             end()
-
-
-class ToolConnector(OfTheCall):
-    """Hands a tool's output to its caller piece by piece, before the result; like Context, it blocks in a thread.
-
-    On HTTP and stdio a piece of text becomes a progress notice, for callers that asked for progress; what the tool
-    returns is still the whole result. These transports have no binary streams, which need `/ws`: there, bytes that
-    are no text are refused.
-    """
-
-    __slots__ = ("context",)
-
-    def __init__(self, context: Context) -> None:
-        self.context = context
-
-    @property
-    def closed(self) -> bool:
-        """Whether nobody reads any more."""
-        return self.context.cancelled
-
-    def write(self, chunk: str | bytes) -> Awaitable[None]:
-        """Send one piece; waits only while the caller reads too slowly, and sends nothing once it has left."""
-        if isinstance(chunk, bytes):
-            try:
-                chunk = chunk.decode("utf-8")
-            except UnicodeDecodeError as problem:
-                raise ToolError("This connection carries text only, and the tool streams bytes") from problem
-        return self.context._here_or_there(self._write(chunk))
-
-    async def _write(self, text: str) -> None:
-        if not self.closed:
-            await tell_step(self.context, text)
-
-
-def tell_step(context: Context, message: str) -> Awaitable[None]:
-    """Tell the caller that the work has come one step further than it last heard, and what the step was."""
-    reached = context._reached
-    return context.progress(1 if reached is None else math.floor(reached) + 1, None, message)

@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 from pegboard.call import Call, Done, Handler, Reply
 from pegboard.errors import InvalidArguments, LimitReached, MissingCapability, Refusal, ToolError
-from pegboard.execution.context import CancellationToken, Context, ToolConnector, tell_step
+from pegboard.execution.connector import ToolConnector, tell_step
+from pegboard.execution.context import CancellationToken, Context
 from pegboard.execution.desk import Desk
 from pegboard.execution.job import detach
 from pegboard.execution.rounds import asking
@@ -19,6 +20,7 @@ from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.parameters import ToolCallRequest, ToolExecutionContext
+from pegboard.tools.plain import as_plain
 from pegboard.tools.problems import render
 from pegboard.tools.result import RESULT_BYTES, Teller, tell_error, tell_parse_errors, with_warnings
 from pegboard.tools.tool import Tool
@@ -273,7 +275,7 @@ def _special(kind: Any, call: Call, parsed: Parsed, context: Context, token: Can
     if kind is Context:
         return context
     if kind is ToolConnector:
-        return ToolConnector(context)
+        return ToolConnector(context, call.stream)
     if kind is CancellationToken:
         return token
     if kind is JsonRpcMessage:
@@ -302,11 +304,15 @@ def _context(call: Call, supplied: Mapping[str, Any], desk: Desk) -> Context:
 
 
 async def _exhaust_async(yielded: AsyncGenerator[Any, None], call: Call, context: Context) -> list[Any]:
-    """All that a generator yields, each told to a caller that asked for progress."""
+    """All that a generator yields, each sent on the stream of the call, or told to a caller that asked for progress."""
     items = []
+    stream = _stream(call, context)
     async with aclosing(yielded):
         async for item in yielded:
-            items.append(item)
+            if stream is not None:
+                await stream.write(_chunk(item))
+            if stream is None or not isinstance(item, bytes):
+                items.append(item)
             if call.token is not None:
                 await tell_step(context, _text(item))
     return items
@@ -315,14 +321,26 @@ async def _exhaust_async(yielded: AsyncGenerator[Any, None], call: Call, context
 def _exhaust(yielded: Generator[Any, None, None], call: Call, context: Context, left: Sequence[object]) -> list[Any]:
     """The same in a thread, which stops at the next value once its caller has left."""
     items = []
+    stream = _stream(call, context)
     with closing(yielded):
         for item in yielded:
             if left:
                 break
-            items.append(item)
+            if stream is not None:
+                stream.write(_chunk(item))
+            if stream is None or not isinstance(item, bytes):
+                items.append(item)
             if call.token is not None:
                 tell_step(context, _text(item))
     return items
+
+
+def _stream(call: Call, context: Context) -> ToolConnector | None:
+    return None if call.stream is None else ToolConnector(context, call.stream)
+
+
+def _chunk(item: Any) -> Any:
+    return item if isinstance(item, bytes | str) else as_plain(item)
 
 
 def _text(item: Any) -> str:

@@ -1,0 +1,215 @@
+"""The streams of a tool: what its caller sends piece by piece, and what it sends back the same way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+import msgspec
+from msgspec import UNSET
+
+from pegboard.call import Duplex, Json, OfTheCall, Outflow
+from pegboard.errors import ToolError
+from pegboard.execution.context import Context
+
+Chunk: TypeAlias = Any
+"""Bytes on a binary stream, any JSON on one of text."""
+
+_NOTHING: Mapping[str, Json] = {}
+_NO_INPUT = "this tool reads a stream, which this connection does not carry: call it over /ws"
+_NO_BYTES = "This connection carries text only, and the tool streams bytes: call it over /ws"
+
+
+class ToolConnector(OfTheCall):
+    """Hands pieces to and fro between a tool and its caller, before the result; like Context, it blocks in a thread.
+
+    The caller's stream is read by `async for chunk in connector`, or plain `for` in a thread; what is written goes out on
+    a stream that the first piece of its kind opens, or on those that `open` opens. A caller over `/ws` that began the call with a
+    stream has all of that. For others a piece of text becomes a progress notice, if they asked for progress; bytes that
+    are no text are refused, and so is reading. What the tool returns is still the whole result.
+    """
+
+    __slots__ = ("_duplex", "_outputs", "context")
+
+    def __init__(self, context: Context, duplex: Duplex | None = None) -> None:
+        self.context = context
+        self._duplex = duplex
+        # By whether they are binary.
+        self._outputs: dict[bool, OutputStream] = {}
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody reads any more."""
+        return self.context.cancelled
+
+    @property
+    def streaming(self) -> bool:
+        """Whether the caller began the call with a stream, so that bytes go both ways."""
+        return self._duplex is not None
+
+    @property
+    def id(self) -> str:
+        """The id of the caller's stream; empty where there is none."""
+        return "" if self._duplex is None else self._duplex.id
+
+    @property
+    def binary(self) -> bool:
+        """Whether the caller's stream is one of bytes."""
+        return self._duplex is not None and self._duplex.binary
+
+    @property
+    def meta(self) -> Mapping[str, Json]:
+        """What the caller says of its stream: name, mime, totalSize and the like."""
+        return _NOTHING if self._duplex is None else self._duplex.meta
+
+    @property
+    def summary(self) -> Json:
+        """What the caller said at the end of its stream."""
+        return None if self._duplex is None else self._duplex.summary
+
+    def read(self) -> Awaitable[Chunk]:
+        """The next piece; None at the end, which on a stream of text a piece may be too: there, iterate."""
+        return self.context._answered(self._read_or(None))
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        chunk = await self._read_or(UNSET)
+        if chunk is UNSET:
+            raise StopAsyncIteration
+        return chunk
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Chunk:
+        chunk: Any = self.context._answered(self._read_or(UNSET))
+        if chunk is UNSET:
+            raise StopIteration
+        return chunk
+
+    async def _read_or(self, end: Any) -> Chunk:
+        if self._duplex is None:
+            raise ToolError(f"{self.context.tool_name}: {_NO_INPUT}")
+        chunk = await self._duplex.read()
+        return end if chunk is UNSET else chunk
+
+    def write(self, chunk: Chunk) -> Awaitable[None]:
+        """Send one piece; waits only while the caller reads too slowly, and sends nothing once it has left."""
+        binary = isinstance(chunk, bytes | bytearray | memoryview)
+        output = self._outputs.get(binary)
+        if output is None:
+            output = self._outputs[binary] = self.open(binary=binary)
+        return output.write(chunk)
+
+    def open(
+        self,
+        *,
+        binary: bool = True,
+        method: str | None = None,
+        name: str | None = None,
+        mime: str | None = None,
+        total_size: int | None = None,
+        compression: str | None = None,
+        encoding: str | None = None,
+    ) -> OutputStream:
+        """A stream to the caller, open to the end of the `with` block or of the call; the rest are labels for it."""
+        meta: dict[str, Json] = {
+            "method": method or self.context.tool_name,
+            "binary": binary,
+            "name": name,
+            "mime": mime,
+            "totalSize": total_size,
+            "compression": compression,
+            "encoding": encoding,
+        }
+        told = {key: value for key, value in meta.items() if value is not None}
+        return OutputStream(self.context, None if self._duplex is None else self._duplex.open(told), binary)
+
+
+class OutputStream:
+    """One stream from a tool to its caller."""
+
+    __slots__ = ("_binary", "_context", "_ended", "_outflow")
+
+    def __init__(self, context: Context, outflow: Outflow | None, binary: bool) -> None:
+        self._context = context
+        self._outflow = outflow
+        self._binary = binary
+        self._ended = False
+
+    def write(self, chunk: Chunk) -> Awaitable[None]:
+        """Send one piece: bytes on a binary stream, which are cut where they are many; else text or any JSON."""
+        if isinstance(chunk, bytes | bytearray | memoryview) is not self._binary:
+            kind = "bytes" if self._binary else "text or JSON"
+            raise TypeError(f"This stream is one of {kind}, and {type(chunk).__name__} is not; open another for it")
+        if self._ended:
+            raise ValueError("This stream has ended")
+        text = "" if self._outflow is not None else _as_text(chunk)
+        return self._context._here_or_there(self._write(chunk, text))
+
+    async def _write(self, chunk: Chunk, text: str) -> None:
+        if self._context.cancelled:
+            return
+        if self._outflow is None:
+            await tell_step(self._context, text)
+        else:
+            await self._outflow.write(chunk)
+
+    def done(self, summary: Json = None) -> None:
+        """End the stream, and sum up what was in it; from any thread."""
+        self._end(lambda outflow: outflow.finish(summary))
+
+    def fail(self, message: str, code: int = -32000, data: Json = None) -> None:
+        """End the stream before its end, and say why; from any thread."""
+        self._end(lambda outflow: outflow.fail(message, code, data))
+
+    def _end(self, end: Any) -> None:
+        outflow = self._outflow
+        if not self._ended:
+            self._ended = True
+            if outflow is not None:
+                self._context.on_loop(lambda: end(outflow))
+
+    def _leave(self, error: BaseException | None) -> None:
+        if error is None:
+            self.done()
+        else:
+            # What went wrong is told to who may know it: the log, unless it was written for the caller.
+            self.fail(error.message if isinstance(error, ToolError) else "The tool failed before the end of the stream")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._leave(error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._leave(error)
+
+
+def tell_step(context: Context, message: str) -> Awaitable[None]:
+    """Tell the caller that the work has come one step further than it last heard, and what the step was."""
+    reached = context._reached
+    return context.progress(1 if reached is None else math.floor(reached) + 1, None, message)
+
+
+def _as_text(chunk: Chunk) -> str:
+    if isinstance(chunk, str):
+        return chunk
+    if not isinstance(chunk, bytes | bytearray | memoryview):
+        return msgspec.json.encode(chunk).decode()
+    try:
+        return bytes(chunk).decode()
+    except UnicodeDecodeError as problem:
+        raise ToolError(_NO_BYTES) from problem
