@@ -31,4 +31,6 @@ class Spent:
         self._until.append(now + TICKET_SECONDS)
         key = "spent:" + hashlib.sha256(ticket.encode("utf-8", "replace")).hexdigest()[:32]
         if await self._records.add(key, 1, ttl=TICKET_SECONDS) > 1:
+            # It takes no more room than it has: whoever repeats one ticket must not use up that of all others.
+            self._until.pop()
             raise InvalidParams("Invalid requestState: it has been used already; begin the call anew")
