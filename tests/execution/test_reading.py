@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,7 +11,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from pegboard import Board, Context, Image, Limits, ToolError
+from pegboard import Board, Context, File, Image, Limits, ToolError
 from pegboard.call import Call, Caller, Done, Json, Kept, Notice
 from pegboard.catalog.prompt import PromptMessage
 from pegboard.errors import DeclarationError, InternalFailure, InvalidParams, ResourceNotFound
@@ -173,10 +175,39 @@ async def test_the_files_of_a_folder_are_read_and_nothing_outside_it(tmp_path: P
     board = Board()
     board.files("docs://", tmp_path / "docs")
     content = (await ask(board, "resources/read", "docs://deep/a.md"))["contents"][0]
-    assert content["text"] == "inside"
+    assert content == {"uri": "docs://deep/a.md", "mimeType": "text/markdown", "text": "inside"}
     for path in ("../secret", "deep/../../secret", "link", "%2e%2e/secret", "/etc/passwd", "deep", "none", "a%00b"):
         with pytest.raises(ResourceNotFound):
             await ask(board, "resources/read", f"docs://{path}")
+
+
+async def test_a_file_has_the_uri_that_was_read_unless_it_has_its_own() -> None:
+    board = Board()
+    board.resource("x://one")(lambda: File(text="a", name="a.txt"))
+    board.resource("x://own")(lambda: File(text="a", uri="y://own"))
+    board.resource("x://two")(lambda: [File(text="a", name="a.txt"), File(text="b", name="b.txt")])
+    for uri, uris in (("one", ["x://one"]), ("own", ["y://own"]), ("two", ["file:///a.txt", "file:///b.txt"])):
+        contents = (await ask(board, "resources/read", f"x://{uri}"))["contents"]
+        assert [content["uri"] for content in contents] == uris
+
+
+async def test_what_was_taken_down_is_forgotten() -> None:
+    board, hung = Board(), []
+    for _ in range(3):
+
+        def said() -> str:
+            return "x"
+
+        board.prompt("said")(said)
+        board.resource("x://said")(said)
+        await ask(board, "prompts/get", "said")
+        await ask(board, "resources/read", "x://said")
+        board.prompts.remove("said")
+        board.resources.remove("x://said")
+        hung.append(weakref.ref(said))
+        del said
+    gc.collect()
+    assert [one() for one in hung] == [None, None, None]
 
 
 async def test_lists_come_in_pages_whose_cursors_cannot_be_made_up() -> None:

@@ -76,14 +76,14 @@ class Resource:
         """What the function returned, as the contents of this URI."""
         if value is None:
             raise ResourceNotFound(uri)
-        items = value if isinstance(value, list) and value and all(isinstance(one, File) for one in value) else [value]
-        return [self._content(uri, item) for item in items]
+        if isinstance(value, list) and value and all(isinstance(one, File) for one in value):
+            return [one.to_block()["resource"] for one in value]
+        return [self._content(uri, value)]
 
     def _content(self, uri: str, value: Any) -> dict[str, Json]:
         if isinstance(value, File):
-            block = value.to_block()
-            content: dict[str, Json] = block["resource"]
-            return content
+            content: dict[str, Json] = value.to_block()["resource"]
+            return content if value.has_uri else {**content, "uri": uri}
         if isinstance(value, Path):
             return self._content(uri, File(value, uri=uri, mime_type=self.mime_type))
         guessed = self.mime_type or guess_by_suffix(uri)
@@ -182,6 +182,6 @@ def read_folder(folder: Path) -> Callable[[str], File | None]:
                 return None
         except (OSError, ValueError):
             return None
-        return File(found, uri=None, name=name_of(path))
+        return File(found, name=name_of(path))
 
     return read

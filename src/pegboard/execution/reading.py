@@ -86,6 +86,9 @@ class Reading:
         resources.watch(lists[0].forget)
         resources.watch(lists[1].forget)
         prompts.watch(lists[2].forget)
+        # What was taken down is not kept by its reader.
+        resources.watch(self._reads.clear)
+        prompts.watch(self._reads.clear)
         self.methods: Mapping[str, Handler] = {
             "resources/list": _lister(lists[0]),
             "resources/templates/list": _lister(lists[1]),
@@ -115,7 +118,7 @@ class Reading:
             _log.error("the resource %s is %d bytes, the limit is %d", call.name, size, self._result_bytes)
             raise InternalFailure("The resource is too large to be sent")
         # What a user's answer went into is nobody else's, and not the same the next time.
-        caching = resource.caching if call.answers is None else _NOT_KEPT
+        caching = resource.caching if call.answers is None and call.ticket is None else _NOT_KEPT
         return Done({"contents": contents, **caching.hints()})
 
     async def _subscribe(self, call: Call) -> Reply:
@@ -184,9 +187,9 @@ def _lister(listing: Listing) -> Handler:
 def read_cursor(call: Call) -> str | None:
     """The cursor of a list request."""
     if not bytes(call.params):
+        # A request may come without params at all.
         return None
     try:
-        # A request may come without params at all.
-        return msgspec.json.decode(call.params or b"{}", type=_Cursor).cursor
+        return msgspec.json.decode(call.params, type=_Cursor).cursor
     except msgspec.MsgspecError:
         raise InvalidParams("Invalid cursor: it must be a string") from None

@@ -108,10 +108,11 @@ class Audio(Media):
 class File(Content):
     """A file embedded in the result: as text when its type and bytes are text, otherwise as a blob.
 
-    Its URI is `file:///` and its name alone, so that no folder of the server shows; give `uri` for another.
+    Its URI is `file:///` and its name alone, so that no folder of the server shows; give `uri` for another. As the
+    content of a resource it has the URI that was read.
     """
 
-    __slots__ = ("content", "mime_type", "uri")
+    __slots__ = ("content", "has_uri", "mime_type", "uri")
 
     def __init__(
         self,
@@ -140,6 +141,7 @@ class File(Content):
         if mime_type is None:
             mime_type = "text/plain" if isinstance(self.content, str) else "application/octet-stream"
         self.mime_type = mime_type
+        self.has_uri = bool(uri)
         self.uri = uri or Path("/", name).as_uri()
 
     def to_block(self) -> Block:
