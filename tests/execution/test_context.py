@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
+from typing import Any
 
 import pytest
 
@@ -47,6 +49,80 @@ async def test_progress_is_told_in_order_and_only_when_it_increases(board: Board
 async def test_progress_that_nobody_asked_for_is_not_sent(board: Board) -> None:
     async with Client(board) as client:
         assert (await client.call("work")).text == "done"
+
+
+@pytest.mark.parametrize(("done", "total"), [("half", None), (math.nan, None), (1, math.inf), (None, 3)])
+async def test_progress_that_is_no_number_is_refused_whether_anybody_listens_or_not(done: Any, total: Any) -> None:
+    board, seen = Board(), list[str]()
+
+    @board.tool
+    async def work(ctx: Context) -> str:
+        with pytest.raises(ValueError, match="Progress is told in numbers"):
+            await ctx.progress(done, total)
+        seen.append("loop")
+        return "done"
+
+    @board.tool
+    def work_in_a_thread(ctx: Context) -> str:
+        with pytest.raises(ValueError, match="Progress is told in numbers"):
+            ctx.progress(done, total)
+        seen.append("thread")
+        return "done"
+
+    async with Client(board) as client:
+        await client.call("work")
+        await client.call("work_in_a_thread", progress=lambda *_: None)
+    assert seen == ["loop", "thread"]
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [(lambda: object(), "has to make JSON"), (lambda: math.nan, "has to make JSON"), (5, "takes a function")],
+)
+async def test_what_cannot_be_kept_is_refused_by_the_name_it_was_to_have(make: Any, said: str) -> None:
+    board, seen = Board(), list[str]()
+
+    @board.tool
+    async def work(ctx: Context) -> str:
+        with pytest.raises(TypeError, match=rf"ctx\.keep.*{said}") as refused:
+            await ctx.keep("winner", make)
+        seen.append(str(refused.value))
+        return "done"
+
+    async with Client(board) as client:
+        await client.call("work")
+    assert "'winner'" in seen[0]
+
+
+async def test_what_two_tasks_keep_under_one_name_is_one_value() -> None:
+    board, made = Board(), iter(range(9))
+
+    async def make() -> int:
+        number = next(made)
+        await asyncio.sleep(0)
+        return number
+
+    @board.tool
+    async def work(ctx: Context) -> list[int]:
+        return await asyncio.gather(ctx.keep("it", make), ctx.keep("it", make))
+
+    async with Client(board) as client:
+        assert (await client.call("work")).structured == [0, 0]
+
+
+async def test_what_is_asked_has_to_be_a_question() -> None:
+    board, seen = Board(), list[str]()
+
+    @board.tool
+    async def work(ctx: Context) -> str:
+        with pytest.raises(TypeError, match="Elicit, Sample and Roots, and name is 'What"):
+            await ctx.ask(name="What is your name?")  # type: ignore[arg-type]  # as careless authors do
+        seen.append("refused")
+        return "done"
+
+    async with Client(board) as client:
+        await client.call("work")
+    assert seen == ["refused"]
 
 
 async def test_a_slow_listener_slows_the_tool_down() -> None:

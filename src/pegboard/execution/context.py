@@ -131,6 +131,8 @@ class Context(OfTheCall):
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
         """Tell the caller how far the work is; nothing is sent to one that did not ask for it."""
+        if not _is_number(done) or not (total is None or _is_number(total)):
+            raise ValueError(f"Progress is told in numbers: {done!r:.40} of {total!r:.40} is none")
         if get_ident() == self._thread:
             return self._tell(done, total, message)
         return self._here_or_there(self._progress(done, total, message))
@@ -190,6 +192,8 @@ class Context(OfTheCall):
 
     def keep(self, name: str, make: Callable[[], Any]) -> Awaitable[Any]:
         """A JSON value that is made once, however often the tool runs again for the answers to its questions."""
+        if not callable(make):
+            raise TypeError(f"ctx.keep takes a function that makes the value: ctx.keep({name!r}, lambda: …)")
         rounds = self._rounds()
         if get_ident() == self._thread or name in rounds.kept:
             return self._here_or_there(rounds.keep(name, make))
@@ -263,3 +267,51 @@ class Context(OfTheCall):
             return future.result()  # type: ignore[return-value]  # see `wait`
         finally:
             end()
+<<<<<<< Updated upstream
+=======
+
+
+def _is_number(value: object) -> bool:
+    try:
+        return math.isfinite(value)  # type: ignore[arg-type]  # what is no number is what is looked for
+    except (TypeError, OverflowError):
+        return False
+
+
+class ToolConnector(OfTheCall):
+    """Hands a tool's output to its caller piece by piece, before the result; like Context, it blocks in a thread.
+
+    On HTTP and stdio a piece of text becomes a progress notice, for callers that asked for progress; what the tool
+    returns is still the whole result. These transports have no binary streams, which need `/ws`: there, bytes that
+    are no text are refused.
+    """
+
+    __slots__ = ("context",)
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody reads any more."""
+        return self.context.cancelled
+
+    def write(self, chunk: str | bytes) -> Awaitable[None]:
+        """Send one piece; waits only while the caller reads too slowly, and sends nothing once it has left."""
+        if isinstance(chunk, bytes):
+            try:
+                chunk = chunk.decode("utf-8")
+            except UnicodeDecodeError as problem:
+                raise ToolError("This connection carries text only, and the tool streams bytes") from problem
+        return self.context._here_or_there(self._write(chunk))
+
+    async def _write(self, text: str) -> None:
+        if not self.closed:
+            await tell_step(self.context, text)
+
+
+def tell_step(context: Context, message: str) -> Awaitable[None]:
+    """Tell the caller that the work has come one step further than it last heard, and what the step was."""
+    reached = context._reached
+    return context.progress(1 if reached is None else math.floor(reached) + 1, None, message)
+>>>>>>> Stashed changes

@@ -25,6 +25,7 @@ from pegboard.call import Call, Handler, InputRequired, Json, NeedInput, Questio
 from pegboard.errors import InvalidParams, MissingCapability, Refusal, ToolError
 from pegboard.execution.questions import Ask, Unreadable, missing
 from pegboard.seal import Seal
+from pegboard.tools.plain import ResultProblem, as_plain
 
 _log = logging.getLogger("pegboard.tools")
 
@@ -82,6 +83,8 @@ class Rounds:
         values: dict[str, Any] = {}
         open_asks: dict[str, tuple[str, Ask, Question]] = {}
         for name, ask in asks.items():
+            if not isinstance(ask, Ask):
+                raise TypeError(f"ctx.ask takes Elicit, Sample and Roots, and {name} is {ask!r:.80}")
             lacking = missing(ask.needs(), call.caller.capabilities)
             if lacking:
                 listed = ", ".join(lacking)
@@ -125,8 +128,13 @@ class Rounds:
         if name not in kept:
             made = make()
             value = await made if inspect.isawaitable(made) else made
-            # What the next round will find, so that both see the same.
-            kept[name] = _decode(_encode(value))
+            try:
+                # What the next round will find, so that both see the same.
+                plain = _decode(_encode(as_plain(value)))
+            except ResultProblem as problem:
+                raise TypeError(f"ctx.keep({name!r}) has to make JSON, but {problem}") from None
+            # Another task may have made it meanwhile.
+            return kept.setdefault(name, plain)
         return kept[name]
 
     def required(self) -> InputRequired:
