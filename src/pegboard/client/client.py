@@ -92,7 +92,9 @@ class Client:
             None if log is None else log_level,
         )
         options = Options(headers=headers, env=env, cwd=cwd, version=version, ca=ca, connect_timeout=connect_timeout)
-        self._link: Link = open_link(target, identity, Ear(self._answers, self._lists, log), options)
+        self._waits: set[Patience] = set()
+        lobby = Ear(self._answers, self._lists, log, waits=self._waits)
+        self._link: Link = open_link(target, identity, lobby, options)
         patient = self._link.transport == "direct"
         self._timeout = (math.inf if patient else TIMEOUT) if timeout is None else timeout
         self._max_timeout = (math.inf if patient else MAX_TIMEOUT) if max_timeout is None else max_timeout
@@ -269,14 +271,21 @@ class Client:
         if quiet == longest == math.inf:
             return await self._rounds(method, params, ear, wants_progress=progress is not None)
         scope = asyncio.timeout(None)
+        patience = None
         try:
             async with scope:
-                ear.patience = Patience(quiet, longest, scope)
+                patience = Patience(quiet, longest, scope)
+                self._waits.add(patience)
+                ear.waits = (patience,)
                 return await self._rounds(method, params, ear, wants_progress=progress is not None)
         except TimeoutError as late:
             if not scope.expired() or isinstance(late, NoAnswer):
                 raise
             raise NoAnswer(f"{self._link.name}: no answer to {method} within {min(quiet, longest):g} s") from None
+        finally:
+            if patience is not None:
+                patience.end()
+                self._waits.discard(patience)
 
     async def _rounds(
         self, method: str, params: Mapping[str, Any], ear: Ear, *, wants_progress: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import zlib
 from collections import deque
 from collections.abc import Callable
@@ -188,6 +189,10 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # TCP has a transport that reads and writes
+        own = transport.get_extra_info("socket")
+        if own is not None:
+            # A stream may be silent for hours; a peer that is gone without a word is noticed by this alone.
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def data_received(self, data: bytes) -> None:
         try:

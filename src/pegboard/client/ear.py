@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
 from pegboard.call import Change, Json, Notice, Question
@@ -20,49 +20,80 @@ OnLog: TypeAlias = Callable[[str, Json], Awaitable[None] | None]
 class Patience:
     """The deadlines of one call: so long without news, so long in all; what its own side takes to answer is not counted."""
 
-    __slots__ = ("_end", "_quiet", "_scope")
+    __slots__ = ("_end", "_held", "_quiet", "_scope", "_since")
 
     def __init__(self, quiet: float, longest: float, scope: asyncio.Timeout) -> None:
         self._quiet = quiet
-        self._scope = scope
-        self._end = asyncio.get_running_loop().time() + longest
+        self._scope: asyncio.Timeout | None = scope
+        self._held = 0
+        self._since = _now()
+        self._end = self._since + longest
         self.news()
 
     def news(self) -> None:
         """Something came: the wait begins anew."""
-        until = min(asyncio.get_running_loop().time() + self._quiet, self._end)
-        self._set(None if until == math.inf else until)
+        if not self._held:
+            until = min(_now() + self._quiet, self._end)
+            self._set(None if until == math.inf else until)
 
-    async def without_counting(self, answer: Awaitable[Any]) -> Any:
-        """Wait for something that is not the server's to do."""
-        began = asyncio.get_running_loop().time()
-        self._set(None)
-        try:
-            return await answer
-        finally:
-            self._end += asyncio.get_running_loop().time() - began
+    def hold(self) -> None:
+        """What is waited for now is not the server's to do."""
+        if not self._held:
+            self._since = _now()
+            self._set(None)
+        self._held += 1
+
+    def release(self) -> None:
+        """It is the server's turn again."""
+        self._held -= 1
+        if not self._held:
+            self._end += _now() - self._since
             self.news()
 
+    def end(self) -> None:
+        """Nobody waits any more."""
+        self._scope = None
+
     def _set(self, until: float | None) -> None:
-        if not self._scope.expired():
+        if self._scope is not None and not self._scope.expired():
             self._scope.reschedule(until)
 
 
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
 class Ear:
-    """The channel of a client's requests: notices and questions become calls of its user's functions."""
+    """The channel of a client's requests: notices and questions become calls of its user's functions.
 
-    __slots__ = ("_answers", "_lists", "_log", "_progress", "patience")
+    `waits` are the deadlines that stand still while it is asked: those of its call, or of all where it belongs to none.
+    """
 
-    def __init__(self, answers: Answers, lists: Lists, log: OnLog | None, progress: Progress | None = None) -> None:
+    __slots__ = ("_answers", "_lists", "_log", "_progress", "waits")
+
+    def __init__(
+        self,
+        answers: Answers,
+        lists: Lists,
+        log: OnLog | None,
+        progress: Progress | None = None,
+        waits: Collection[Patience] = (),
+    ) -> None:
         self._answers = answers
         self._lists = lists
         self._log = log
         self._progress = progress
-        self.patience: Patience | None = None
+        self.waits = waits
 
     async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
-        answers = asyncio.gather(*(self._answers.answer(question) for question in asks.values()))
-        told = await (answers if self.patience is None else self.patience.without_counting(answers))
+        held = list(self.waits)
+        for patience in held:
+            patience.hold()
+        try:
+            told = await asyncio.gather(*(self._answers.answer(question) for question in asks.values()))
+        finally:
+            for patience in held:
+                patience.release()
         return dict(zip(asks, told, strict=True))
 
     async def close_stream(self, retry_ms: int) -> None:
@@ -70,10 +101,10 @@ class Ear:
 
     async def emit(self, notice: Notice) -> None:
         params: Mapping[str, Any] = notice.params
-        if self.patience is not None:
-            self.patience.news()
         told: Awaitable[None] | None = None
         if notice.method == PROGRESS:
+            for patience in self.waits:
+                patience.news()
             if self._progress is not None:
                 told = self._progress(params["progress"], params.get("total"), params.get("message"))
         elif notice.method == "notifications/message":

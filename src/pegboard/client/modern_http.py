@@ -11,7 +11,7 @@ from pegboard.client.endpoint import Endpoint, Stream, check, read_answer
 from pegboard.client.incoming import Incoming, result_of
 from pegboard.client.link import Envelope, Identity, Outbound, named
 from pegboard.client.mirrors import mirror
-from pegboard.errors import LinkLost, ServerFault
+from pegboard.errors import LinkLost, MethodNotFound, ServerFault
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.headers import encode_value
 from pegboard.protocol.versions import NAMED
@@ -45,7 +45,9 @@ class ModernHttp:
             await out.tell(Notice(message.method, message.parameters()), request_id)
 
         try:
-            response = await self._endpoint.post(body, self._fields(out))
+            # Whoever listens holds its connection for long: it takes no other's place.
+            listens = out.method == "subscriptions/listen"
+            response = await self._endpoint.post(body, self._fields(out), urgent=listens)
             try:
                 await check(response)
                 answer = await read_answer(response, request_id, handle, stream)
@@ -58,6 +60,9 @@ class ModernHttp:
             raise named(fault, self._name) from None
 
     def _fields(self, out: Outbound) -> bytes:
+        if not out.method.isascii() or not out.method.isprintable():
+            # It stands in a header as it is: no method has such a name, and none may end its line.
+            raise MethodNotFound(f"There is no method {out.method[:80]!r}")
         fields = self._fixed + b"Mcp-Method: %b\r\n" % out.method.encode()
         member = NAMED.get(out.method)
         if member is not None:
