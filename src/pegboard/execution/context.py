@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from threading import get_ident
@@ -267,8 +268,6 @@ class Context(OfTheCall):
             return future.result()  # type: ignore[return-value]  # see `wait`
         finally:
             end()
-<<<<<<< Updated upstream
-=======
 
 
 def _is_number(value: object) -> bool:
@@ -276,42 +275,3 @@ def _is_number(value: object) -> bool:
         return math.isfinite(value)  # type: ignore[arg-type]  # what is no number is what is looked for
     except (TypeError, OverflowError):
         return False
-
-
-class ToolConnector(OfTheCall):
-    """Hands a tool's output to its caller piece by piece, before the result; like Context, it blocks in a thread.
-
-    On HTTP and stdio a piece of text becomes a progress notice, for callers that asked for progress; what the tool
-    returns is still the whole result. These transports have no binary streams, which need `/ws`: there, bytes that
-    are no text are refused.
-    """
-
-    __slots__ = ("context",)
-
-    def __init__(self, context: Context) -> None:
-        self.context = context
-
-    @property
-    def closed(self) -> bool:
-        """Whether nobody reads any more."""
-        return self.context.cancelled
-
-    def write(self, chunk: str | bytes) -> Awaitable[None]:
-        """Send one piece; waits only while the caller reads too slowly, and sends nothing once it has left."""
-        if isinstance(chunk, bytes):
-            try:
-                chunk = chunk.decode("utf-8")
-            except UnicodeDecodeError as problem:
-                raise ToolError("This connection carries text only, and the tool streams bytes") from problem
-        return self.context._here_or_there(self._write(chunk))
-
-    async def _write(self, text: str) -> None:
-        if not self.closed:
-            await tell_step(self.context, text)
-
-
-def tell_step(context: Context, message: str) -> Awaitable[None]:
-    """Tell the caller that the work has come one step further than it last heard, and what the step was."""
-    reached = context._reached
-    return context.progress(1 if reached is None else math.floor(reached) + 1, None, message)
->>>>>>> Stashed changes
