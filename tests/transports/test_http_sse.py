@@ -343,6 +343,16 @@ async def test_list_changes_come_on_the_stream_once_the_client_is_ready() -> Non
     assert not waiting.messages()
 
 
+async def test_a_client_that_is_ready_twice_is_told_once() -> None:
+    board, door = changing()
+    client = Old(door)
+    await client.greet()
+    await client.post(notification("notifications/initialized"))
+    board.tool("two")(lambda: 2)
+    await until(lambda: len(client.messages()) == 2)
+    assert (len(client.messages()), len(door.endpoint.followers)) == (2, 1)
+
+
 async def test_only_subscribed_resources_are_told_of() -> None:
     board, door = changing()
     client = Old(door)
