@@ -1,6 +1,8 @@
 from pegboard.board import Board as Board
 from pegboard.catalog.catalog import ToolCatalog as ToolCatalog
 from pegboard.client.client import Client as Client
+from pegboard.client.login.oauth import ClientCredentials as ClientCredentials
+from pegboard.client.login.oauth import OAuth as OAuth
 from pegboard.errors import InvalidArguments as InvalidArguments
 from pegboard.errors import ToolError as ToolError
 from pegboard.execution.connector import ToolConnector as ToolConnector

@@ -15,6 +15,7 @@ PegboardError
 │   ├── HeaderMismatch       -32020  the HTTP headers and the body disagree
 │   ├── MissingCapability    -32021  the client did not declare what the call needs
 │   ├── UnsupportedVersion   -32022  a protocol revision we do not speak
+│   │   └── NoSessions       -32022  a revision that needs sessions, where they cannot be kept
 │   ├── StreamFault          -32000  a stream breaks its rules, or nothing comes any more
 │   ├── SessionRequired      -32602  a legacy request that names no session
 │   └── SessionNotFound      -32001  a session that ended, expired or belongs to somebody else
@@ -25,6 +26,7 @@ PegboardError
 ├── ServerFault              a server that we call let us down; the text names it
 │   ├── Unreachable          nobody is there, it is busy, or its command cannot be started
 │   ├── NotAdmitted          it wants credentials that it was not given
+│   │   └── LoginFailed      they were sought at its authorization server, and not got
 │   ├── LinkLost             the connection ended before the answer came
 │   ├── NoAnswer             nothing came in time
 │   └── Garbled              what came is not what the protocol has there
@@ -128,6 +130,12 @@ class StreamFault(Refusal):
     code, status = -32000, 400
 
 
+class NoSessions(UnsupportedVersion):
+    def __init__(self, reason: str, requested: str, supported: Sequence[str]) -> None:
+        super().__init__(requested, supported)
+        self.message = reason
+
+
 class SessionRequired(Refusal):
     code, status = -32602, 400
 
@@ -192,6 +200,14 @@ class NotAdmitted(ServerFault):
         super().__init__(message)
         self.status = status
         self.challenge = challenge
+
+
+class LoginFailed(NotAdmitted):
+    """No credentials could be got; `reason` is the error code of OAuth where there is one."""
+
+    def __init__(self, message: str, status: int = 401, challenge: str = "", *, reason: str = "") -> None:
+        super().__init__(message, status, challenge)
+        self.reason = reason
 
 
 class LinkLost(ServerFault):

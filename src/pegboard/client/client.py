@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, overload
@@ -15,8 +15,9 @@ from msgspec import Raw
 
 from pegboard import __version__
 from pegboard.call import EMPTY_OBJECT, Change, Json, Question
+from pegboard.client.admission import Auth, admitted
 from pegboard.client.answers import Answers, OnElicit, OnSample
-from pegboard.client.ear import Ear, Listener, OnLog, Patience, Progress
+from pegboard.client.ear import Ear, Listener, OnLog, Patience, Progress, held
 from pegboard.client.link import Identity, Link, Outbound
 from pegboard.client.lists import CACHED, Lists
 from pegboard.client.mirrors import mirrors_of, usable
@@ -59,7 +60,8 @@ class Client:
     (`{"command": …, "args": …}` or `{"url": …, "headers": …}`). `elicit`, `sample` and `roots` answer what the server
     asks (see `Answers`); `log` hears what it logs. A call fails after `timeout` seconds without news, progress being
     news, and after `max_timeout` in all; a board in this process is waited for unless these are given. `version` pins
-    the revision of the protocol; otherwise the newest one that both sides speak is found out.
+    the revision of the protocol; otherwise the newest one that both sides speak is found out. `auth` gets credentials where
+    a server at a URL wants some: see `OAuth` and `ClientCredentials`.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Client:
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
         ca: str | Path | None = None,
+        auth: Auth | None = None,
     ) -> None:
         self._answers = Answers(elicit=elicit, sample=sample, roots=roots)
         self._log = log
@@ -91,7 +94,9 @@ class Client:
             {**self._answers.capabilities(), **(capabilities or {})},
             None if log is None else log_level,
         )
-        options = Options(headers=headers, env=env, cwd=cwd, version=version, ca=ca, connect_timeout=connect_timeout)
+        options = Options(
+            headers=headers, env=env, cwd=cwd, version=version, ca=ca, connect_timeout=connect_timeout, auth=auth
+        )
         self._waits: set[Patience] = set()
         lobby = Ear(self._answers, self._lists, log, waits=self._waits)
         self._link: Link = open_link(target, identity, lobby, options)
@@ -104,7 +109,7 @@ class Client:
 
     async def __aenter__(self) -> Self:
         try:
-            await self._link.open()
+            await self._admitted(self._link.open)
         except BaseException:
             await self._link.close()
             raise
@@ -325,7 +330,7 @@ class Client:
         attempt = 0
         while True:
             try:
-                return await self._send(out)
+                return await self._admitted(lambda: self._send(out))
             except Unreachable as fault:
                 wait = fault.retry_after
                 if attempt >= self._retries or (wait is not None and wait > _PATIENT):
@@ -337,6 +342,10 @@ class Client:
             # With jitter, so that many clients do not come back together.
             await asyncio.sleep(wait if wait is not None else 0.1 * 4**attempt * (0.5 + random.random()))
             attempt += 1
+
+    async def _admitted(self, work: Callable[[], Awaitable[T]]) -> T:
+        """A person who logs in for one request is waited for by all."""
+        return await admitted(work, self._link.authorizer, lambda: held(self._waits))
 
     async def _send(self, out: Outbound) -> Mapping[str, Json]:
         if out.method != "tools/call" or not self._link.mirrors:
@@ -373,9 +382,10 @@ class Client:
 
     async def _hear(self, params: Mapping[str, Json], ear: Listener, kinds: Sequence[Change]) -> None:
         failures = 0
+        listen = Outbound(method="subscriptions/listen", params=params, channel=ear)
         while True:
             try:
-                await self._link.request(Outbound(method="subscriptions/listen", params=params, channel=ear))
+                await self._admitted(lambda: self._link.request(listen))
             except (LinkLost, Unreachable):
                 failures = 1 if ear.acknowledged else failures + 1
                 if not ear.acknowledged and (failures == 1 or failures > _RECONNECTS):

@@ -36,6 +36,7 @@ class DirectLink:
 
     name = "the board"
     transport = "direct"
+    authorizer = None
     version = MODERN
     mirrors = False
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from pegboard.call import Change, Json, Notice, Question
@@ -63,6 +64,19 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
+@contextmanager
+def held(waits: Collection[Patience]) -> Iterator[None]:
+    """Deadlines that stand still meanwhile."""
+    stopped = list(waits)
+    for patience in stopped:
+        patience.hold()
+    try:
+        yield
+    finally:
+        for patience in stopped:
+            patience.release()
+
+
 class Ear:
     """The channel of a client's requests: notices and questions become calls of its user's functions.
 
@@ -86,14 +100,8 @@ class Ear:
         self.waits = waits
 
     async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
-        held = list(self.waits)
-        for patience in held:
-            patience.hold()
-        try:
+        with held(self.waits):
             told = await asyncio.gather(*(self._answers.answer(question) for question in asks.values()))
-        finally:
-            for patience in held:
-                patience.release()
         return dict(zip(asks, told, strict=True))
 
     async def close_stream(self, retry_ms: int) -> None:

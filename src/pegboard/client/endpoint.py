@@ -11,6 +11,7 @@ from msgspec import Raw
 from pegboard import __version__
 from pegboard.call import RequestId
 from pegboard.client.address import Address
+from pegboard.client.admission import Authorizer
 from pegboard.client.connection import Response
 from pegboard.client.incoming import Incoming, WireError, read_incoming, refusal_of
 from pegboard.client.web import Request, Web, header_lines
@@ -29,12 +30,15 @@ _split = msgspec.json.Decoder(list[Raw]).decode
 
 
 class Endpoint:
-    """Where the messages of one server go; `headers` are its user's own, and go nowhere else."""
+    """Where the messages of one server go; `headers` are its user's own, and go nowhere else, as do an authorizer's."""
 
-    def __init__(self, web: Web, address: Address, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, web: Web, address: Address, headers: Mapping[str, str], authorizer: Authorizer | None = None
+    ) -> None:
         self.address = address
         self._web = web
         self._headers = headers
+        self._authorizer = authorizer
         self._own = header_lines(headers, str(address))
         agent = (
             {} if any(name.lower() == "user-agent" for name in headers) else {"User-Agent": f"pegboard/{__version__}"}
@@ -47,24 +51,28 @@ class Endpoint:
 
     def at(self, address: Address) -> Endpoint:
         """The same server at another address of its own."""
-        return Endpoint(self._web, address, self._headers)
+        return Endpoint(self._web, address, self._headers, self._authorizer)
 
     async def post(
         self, message: bytes, fields: bytes = b"", secrets: bytes = b"", *, urgent: bool = False
     ) -> Response:
         """Send a message."""
-        request = Request("POST", self.address, self._post + fields, self._own + secrets, message)
-        return await self._web.send(request, urgent=urgent)
+        secrets += self._own if self._authorizer is None else await self._proof(self._authorizer)
+        return await self._web.send(Request("POST", self.address, self._post + fields, secrets, message), urgent=urgent)
 
     async def get(self, fields: bytes = b"", secrets: bytes = b"") -> Response:
         """Ask for a stream; it is held open, so it takes nobody's place."""
-        request = Request("GET", self.address, self._get + fields, self._own + secrets)
-        return await self._web.send(request, urgent=True)
+        secrets += self._own if self._authorizer is None else await self._proof(self._authorizer)
+        return await self._web.send(Request("GET", self.address, self._get + fields, secrets), urgent=True)
 
     async def delete(self, fields: bytes, secrets: bytes) -> None:
         """End a session; whatever the server says to it."""
-        response = await self._web.send(Request("DELETE", self.address, fields, self._own + secrets), urgent=True)
+        secrets += self._own if self._authorizer is None else await self._proof(self._authorizer)
+        response = await self._web.send(Request("DELETE", self.address, fields, secrets), urgent=True)
         response.close()
+
+    async def _proof(self, authorizer: Authorizer) -> bytes:
+        return self._own + await authorizer.lines()
 
 
 class Rejection(Exception):
@@ -84,7 +92,8 @@ class Rejection(Exception):
         said = self.error.message if self.error is not None else self._text
         told = f"{name}: answered {self.status}" + (f", {said[:200]!r}" if said else "")
         if self.status in (401, 403):
-            return NotAdmitted(f"{told}. It wants credentials: send them as a header.", self.status, self._challenge)
+            fix = "It wants credentials: send them as a header, or let somebody log in with auth=OAuth()."
+            return NotAdmitted(f"{told}. {fix}", self.status, self._challenge)
         if self.error is not None:
             return refusal_of(self.error)
         if self.status in _BUSY:

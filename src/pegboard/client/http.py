@@ -10,6 +10,7 @@ from typing import Protocol
 
 from pegboard.call import NOBODY, Channel, Json
 from pegboard.client.address import read_address
+from pegboard.client.admission import Auth, Authorizer
 from pegboard.client.duplex import Duplex
 from pegboard.client.endpoint import Endpoint, Rejection
 from pegboard.client.eras import forget, recall, remember
@@ -19,7 +20,7 @@ from pegboard.client.link import Identity, Outbound
 from pegboard.client.modern_http import ModernHttp
 from pegboard.client.sse import SsePipe
 from pegboard.client.web import Web
-from pegboard.errors import Garbled, NoAnswer, PegboardError, Refusal, ServerFault, UnsupportedVersion
+from pegboard.errors import Garbled, NoAnswer, NotAdmitted, PegboardError, Refusal, ServerFault, UnsupportedVersion
 from pegboard.protocol.versions import LEGACY, MODERN, NEWEST_LEGACY, SUPPORTED
 
 _log = logging.getLogger("pegboard.client")
@@ -59,6 +60,7 @@ class HttpLink:
         version: str | None = None,
         ca: str | Path | None = None,
         connect_timeout: float = 10.0,
+        auth: Auth | None = None,
     ) -> None:
         address = read_address(url)
         self.name = str(address)
@@ -67,7 +69,8 @@ class HttpLink:
         self._pinned = version
         self._timeout = connect_timeout
         self._web = Web(ca=ca, connect_timeout=connect_timeout)
-        self._endpoint = Endpoint(self._web, address, headers or {})
+        self.authorizer: Authorizer | None = None if auth is None else auth.authorizer(address, self._web)
+        self._endpoint = Endpoint(self._web, address, headers or {}, self.authorizer)
         self._talk: Talk | None = None
         self._opening = asyncio.Lock()
 
@@ -201,6 +204,9 @@ class HttpLink:
         try:
             async with asyncio.timeout(self._timeout):
                 await duplex.open()
+        except NotAdmitted:
+            await duplex.close()
+            raise
         except (ServerFault, Refusal, TimeoutError) as problem:
             _log.debug("%s: no HTTP+SSE either: %s", self.name, problem)
             await duplex.close()

@@ -257,10 +257,11 @@ class LegacyHttp:
                 finally:
                     opened.set()
                 try:
-                    if not is_stream(response):
+                    if is_stream(response):
+                        await stream.read(response, None, self._overhear)
+                    elif response.status != 401:
                         # By 405 a server says that it offers no such stream; by 404 that the session is over.
                         return
-                    await stream.read(response, None, self._overhear)
                 finally:
                     response.close()
             except ServerFault as problem:

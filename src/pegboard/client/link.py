@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from pegboard.call import Channel, Json, Notice
+from pegboard.client.admission import Authorizer
 from pegboard.errors import ServerFault
 from pegboard.protocol.params import PREFIX
 
@@ -85,6 +86,10 @@ class Link(Protocol):
     @property
     def mirrors(self) -> bool:
         """Whether arguments have to be repeated in headers."""
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        """Who gets credentials where the server wants some."""
 
     async def open(self) -> None:
         """Find out which era the server is of, and shake hands where that is the custom."""

@@ -32,6 +32,8 @@ class SsePipe:
 
     async def open(self, receive: Callable[[bytes], None], lost: Callable[[ServerFault], None]) -> None:
         response = await self._endpoint.get()
+        if response.status in (401, 403):
+            await self._judge(response)
         if not is_stream(response):
             response.close()
             raise Garbled(f"{self.name}: answered {response.status} to GET and no stream of events")
@@ -42,13 +44,7 @@ class SsePipe:
     async def send(self, message: bytes) -> None:
         if self._door is None:
             raise LinkLost(f"{self.name}: is not open")
-        response = await self._door.post(message, urgent=True)
-        try:
-            await check(response)
-        except Rejection as rejection:
-            raise rejection.explain(self.name) from None
-        finally:
-            response.close()
+        await self._judge(await self._door.post(message, urgent=True))
 
     def send_now(self, message: bytes) -> None:
         task = asyncio.create_task(self._try_to_send(message))
@@ -61,6 +57,14 @@ class SsePipe:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    async def _judge(self, response: Response) -> None:
+        try:
+            await check(response)
+        except Rejection as rejection:
+            raise rejection.explain(self.name) from None
+        finally:
+            response.close()
 
     async def _try_to_send(self, message: bytes) -> None:
         try:

@@ -28,6 +28,7 @@ class StdioLink:
     """A link to a command; a child that died is started anew for the next request, a few times a minute."""
 
     transport = "stdio"
+    authorizer = None
     mirrors = False
 
     def __init__(

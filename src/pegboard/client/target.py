@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct, field
 
 from pegboard.call import Channel
+from pegboard.client.admission import Auth
 from pegboard.client.direct import DirectLink, Served
 from pegboard.client.http import HttpLink
 from pegboard.client.link import Identity, Link
@@ -29,6 +30,7 @@ class Options(Struct, frozen=True, kw_only=True):
     version: str | None = None
     ca: str | Path | None = None
     connect_timeout: float = 10.0
+    auth: Auth | None = None
 
 
 class _Entry(Struct):
@@ -61,6 +63,8 @@ def open_link(target: Target, identity: Identity, lobby: Channel, options: Optio
 def _to_url(url: str, identity: Identity, lobby: Channel, options: Options) -> Link:
     if not url.startswith(("http://", "https://")):
         raise SetupError(f"{url!r} is no URL; a command is given as a list of words, as in ['python', 'server.py']")
+    if options.auth is not None and any(name.lower() == "authorization" for name in options.headers or ()):
+        raise SetupError(f"{url}: has both auth and a header Authorization; give one of them")
     return HttpLink(
         url,
         identity,
@@ -69,6 +73,7 @@ def _to_url(url: str, identity: Identity, lobby: Channel, options: Options) -> L
         version=options.version,
         ca=options.ca,
         connect_timeout=options.connect_timeout,
+        auth=options.auth,
     )
 
 
@@ -100,6 +105,7 @@ def _to_entry(entry: Mapping[str, Any], identity: Identity, lobby: Channel, opti
         version=options.version,
         ca=options.ca,
         connect_timeout=read.connect_timeout or options.connect_timeout,
+        auth=options.auth,
     )
     if read.url is not None:
         return _to_url(read.url, identity, lobby, options)

@@ -27,13 +27,20 @@ _MOVED: Final = frozenset({301, 302, 303, *_KEPT})
 
 
 class Request(Struct, frozen=True):
-    """A request; `fields` and `secrets` are header lines as they are sent, the secrets to its own origin alone."""
+    """A request; `fields` and `secrets` are header lines as they are sent, the secrets to its own origin alone.
+
+    Where it does not follow, a redirect is an answer like any other.
+    """
 
     method: str
     address: Address
     fields: bytes = b""
     secrets: bytes = b""
     body: bytes = b""
+    follows: bool = True
+
+    def __repr__(self) -> str:
+        return f"Request({self.method} {self.address})"
 
     def written(self, *, through_proxy: bytes | None) -> bytes:
         """As the wire has it; a plain request through a proxy names its address whole."""
@@ -92,7 +99,7 @@ class Web:
         for _ in range(REDIRECTS + 1):
             response = await self._send_once(request, urgent)
             location = response.header(b"location")
-            if response.status not in _MOVED or not location:
+            if response.status not in _MOVED or not location or not request.follows:
                 return response
             response.close()
             request = _redirected(request, response.status, location)

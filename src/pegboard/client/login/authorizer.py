@@ -1,0 +1,265 @@
+"""Holds the token for one server, and gets the next one when that is refused.
+
+The way of a refused request: a 401 leads to the token that another request or process has got meanwhile, else to a
+refresh, else to a new grant; a 403 for want of scopes leads to a grant with more of them, each set once. Where the
+tokens of a server come from is looked up each time: the authorization server may have changed. One request seeks at a
+time, and the others take what it finds, a failure too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.client.address import Address
+from pegboard.client.login.challenge import Challenge, read_bearer
+from pegboard.client.login.discovery import discover
+from pegboard.client.login.grants import Grant, recall
+from pegboard.client.login.inquiry import Inquiry
+from pegboard.client.login.metadata import Site
+from pegboard.client.login.storage import Storage
+from pegboard.client.login.tokens import Token
+from pegboard.errors import LoginFailed, NotAdmitted, ServerFault
+
+STEPS: Final = 2
+"""How often the scopes are widened for one request."""
+TRIES: Final = 4
+"""How often one request tries in all."""
+
+_log = logging.getLogger("pegboard.client")
+
+
+class _Pointer(Struct):
+    """Where the token of a server is kept."""
+
+    issuer: str
+    resource: str
+
+
+class _Bond(Struct):
+    """The issuer that a client id belongs to."""
+
+    issuer: str
+
+
+class TokenEntry:
+    """What one request has tried so far."""
+
+    __slots__ = ("_authorizer", "attempt", "granted", "refreshed", "steps", "token", "tries")
+
+    def __init__(self, authorizer: TokenAuthorizer, token: Token | None, attempt: int) -> None:
+        self._authorizer = authorizer
+        self.token = token
+        self.attempt = attempt
+        self.tries = 0
+        self.steps = 0
+        self.refreshed = False
+        self.granted = False
+
+    async def renew(self, status: int, challenge: str) -> bool:
+        return await self._authorizer.renew(self, status, challenge)
+
+
+class TokenAuthorizer:
+    """The token for one server, and the way to the next."""
+
+    def __init__(
+        self,
+        server: Address,
+        grant: Grant,
+        storage: Storage,
+        inquiry: Inquiry,
+        *,
+        scopes: Sequence[str] = (),
+        issuer: str | None = None,
+    ) -> None:
+        self._server = server
+        self._grant = grant
+        self._storage = storage
+        self._inquiry = inquiry
+        self._wanted = list(scopes)
+        self._issuer = issuer
+        self._token: Token | None = None
+        self._site: Site | None = None
+        self._loaded = False
+        self._granted: set[frozenset[str]] = set()
+        self._failure: ServerFault | None = None
+        self._attempts = 0
+        self._lock = asyncio.Lock()
+
+    async def lines(self) -> bytes:
+        token = self._token
+        if not self._loaded or (token is not None and token.is_stale):
+            async with self._lock:
+                token = await self._freshened()
+        return b"" if token is None else b"Authorization: Bearer %b\r\n" % token.access_token.encode()
+
+    def entry(self) -> TokenEntry:
+        return TokenEntry(self, self._token, self._attempts)
+
+    async def renew(self, entry: TokenEntry, status: int, told: str) -> bool:
+        """Seek a better token for a request that was refused."""
+        challenge = read_bearer(told)
+        if status == 403 and challenge.error != "insufficient_scope":
+            return False
+        entry.tries += 1
+        if entry.tries > TRIES:
+            raise LoginFailed(f"{self._server}: refuses every token it is shown", status, told)
+        async with self._lock:
+            if self._failure is not None and self._attempts > entry.attempt:
+                raise LoginFailed(str(self._failure), status, told)
+            try:
+                if status == 403:
+                    await self._widen(entry, challenge)
+                else:
+                    await self._replace(entry, challenge)
+            except ServerFault as fault:
+                self._attempts += 1
+                self._failure = fault
+                if isinstance(fault, NotAdmitted):
+                    raise
+                raise LoginFailed(f"{self._server} wants a login, which failed: {fault}", status, told) from None
+            self._failure = None
+            entry.token = self._token
+        return True
+
+    # The rungs.
+
+    async def _replace(self, entry: TokenEntry, challenge: Challenge) -> None:
+        """Another token for one that was refused, or the first."""
+        refused = entry.token
+        if self._token is not None and self._token is not refused:
+            return
+        kept = await self._recalled()
+        if kept is not None and (refused is None or kept.access_token != refused.access_token):
+            self._token = kept
+            return
+        if entry.granted:
+            raise LoginFailed(f"{self._server}: refuses the token that was got for it just now")
+        site = await self._discovered(challenge)
+        if refused is not None and not entry.refreshed and _belongs(refused, site):
+            entry.refreshed = True
+            if await self._refreshed(site, refused):
+                return
+        before = refused.scopes if refused is not None and _belongs(refused, site) else []
+        entry.granted = True
+        await self._obtain(site, _union(before, challenge.scopes or self._wanted or site.scopes or [], self._wanted))
+
+    async def _widen(self, entry: TokenEntry, challenge: Challenge) -> None:
+        """A token with the scopes that were missing as well."""
+        token = self._token
+        held = [] if token is None else token.scopes
+        if token is not entry.token and set(challenge.scopes) <= set(held):
+            return
+        scopes = _union(held, challenge.scopes)
+        if not challenge.scopes or entry.steps >= STEPS or frozenset(scopes) in self._granted:
+            # "track scope upgrade attempts to avoid repeated failures"
+            missing = " ".join(challenge.scopes)[:200] or "more than this token has"
+            raise LoginFailed(f"{self._server}: wants the scopes {missing!r}, and asking for them did not help", 403)
+        entry.steps += 1
+        _log.info("%s: more scopes are asked for: %s", self._server, " ".join(challenge.scopes)[:200])
+        await self._obtain(await self._discovered(challenge), scopes)
+
+    async def _obtain(self, site: Site, scopes: Sequence[str]) -> None:
+        await self._check_bond(site.server.issuer)
+        token = await self._grant.obtain(site, scopes)
+        self._granted.add(frozenset(scopes))
+        await self._keep(token)
+
+    async def _refreshed(self, site: Site, token: Token) -> bool:
+        """Whether there is a token from a refresh; where it was refused, perhaps because another process was first."""
+        try:
+            fresh = await self._grant.refresh(site, token)
+        except LoginFailed as problem:
+            _log.info("%s", problem)
+            kept = await self._recalled()
+            if kept is None or kept.access_token == token.access_token:
+                return False
+            self._token = kept
+            return True
+        if fresh is None:
+            return False
+        await self._keep(fresh)
+        return True
+
+    async def _freshened(self) -> Token | None:
+        """The token as it should be sent: loaded, and renewed before its end where nobody has to be asked."""
+        if not self._loaded:
+            self._token = await self._recalled(stale=True)
+            self._loaded = True
+        token = self._token
+        if token is None or not token.is_stale:
+            return token
+        try:
+            site = self._site
+            if site is None or not _belongs(token, site):
+                site = await self._discovered(Challenge())
+            if _belongs(token, site) and await self._refreshed(site, token):
+                return self._token
+            if self._grant.silent:
+                await self._obtain(site, token.scopes)
+                return self._token
+        except ServerFault as fault:
+            # The server has the word: it may take the token a little longer, or says how to get another.
+            _log.info("%s: the token could not be renewed: %s", self._server, fault)
+        return token
+
+    # What is known, and kept.
+
+    async def _discovered(self, challenge: Challenge) -> Site:
+        known = [] if self._token is None else [self._token.issuer]
+        self._site = await discover(self._inquiry, self._server, challenge, issuer=self._issuer, known=known)
+        return self._site
+
+    async def _check_bond(self, issuer: str) -> None:
+        """Credentials that were registered with one authorization server are not shown to another."""
+        client_id = self._grant.bound_id
+        if client_id is None or self._issuer is not None:
+            return
+        key = f"bond {client_id} {self._server}"
+        bond = await recall(self._storage, key, _Bond)
+        if bond is None:
+            await self._storage.save(key, msgspec.json.encode(_Bond(issuer)))
+        elif bond.issuer != issuer:
+            raise LoginFailed(
+                f"{self._server}: its tokens are given out by {issuer} now, and the client {client_id} was registered "
+                f"with {bond.issuer}. Register a client there and give its client_id."
+            )
+
+    async def _recalled(self, *, stale: bool = False) -> Token | None:
+        pointer = await recall(self._storage, self._pointer_key, _Pointer)
+        if pointer is None:
+            return None
+        token = await recall(self._storage, self._token_key(pointer.issuer, pointer.resource), Token)
+        if token is None or (token.is_stale and not stale):
+            return None
+        fits = self._grant.bound_id in (None, token.client_id) and self._issuer in (None, token.issuer)
+        return token if fits else None
+
+    async def _keep(self, token: Token) -> None:
+        old, self._token = self._token, token
+        if old is not None and (old.issuer, old.resource) != (token.issuer, token.resource):
+            await self._storage.delete(self._token_key(old.issuer, old.resource))
+        await self._storage.save(self._token_key(token.issuer, token.resource), msgspec.json.encode(token))
+        pointer = _Pointer(token.issuer, token.resource)
+        await self._storage.save(self._pointer_key, msgspec.json.encode(pointer))
+
+    @property
+    def _pointer_key(self) -> str:
+        return f"server {self._grant.kind} {self._server}"
+
+    def _token_key(self, issuer: str, resource: str) -> str:
+        return f"token {self._grant.kind} {issuer} {resource}"
+
+
+def _belongs(token: Token, site: Site) -> bool:
+    return (token.issuer, token.resource) == (site.server.issuer, site.resource)
+
+
+def _union(*lists: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(scope for scopes in lists for scope in scopes))

@@ -1,0 +1,166 @@
+"""Takes a person to an authorization server, and waits on this machine for what it sends back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import webbrowser
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final, Protocol
+from urllib.parse import parse_qs, urlsplit
+
+from pegboard.client.address import read_address
+from pegboard.errors import NoAnswer, SetupError
+
+SECONDS: Final = 300.0
+_PATH: Final = "/callback"
+_HEAD_BYTES: Final = 16 * 1024
+_HEAD_SECONDS: Final = 5.0
+_DONE: Final = "<h1>Done</h1><p>You can close this page and go back to where you came from.</p>"
+_NOT_HERE: Final = "<h1>Nothing here</h1><p>This page waits for a login, and this is not its answer.</p>"
+
+
+class Redirect(Protocol):
+    """A place that an authorization server can send a person back to."""
+
+    @property
+    def uri(self) -> str: ...
+
+    async def visit(self, url: str) -> str:
+        """Take the person there; the whole address that they are sent back to."""
+
+
+class Login(Protocol):
+    """A way to get a person to say yes; a program without a screen has one of its own."""
+
+    def opened(self, registered: str | None) -> AbstractAsyncContextManager[Redirect]:
+        """A place to be sent back to: if it can, the one that is registered already."""
+
+
+class BrowserLogin:
+    """Opens the browser of this machine, and shows the link for those where there is none.
+
+    A `port` of 0 takes any that is free. `show` is told what a person should read; it is written to stderr otherwise.
+    """
+
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        browser: bool = True,
+        seconds: float = SECONDS,
+        show: Callable[[str], None] | None = None,
+    ) -> None:
+        self._port = port
+        self._browser = browser
+        self._seconds = seconds
+        self._show = show or _write
+
+    @asynccontextmanager
+    async def opened(self, registered: str | None) -> AsyncIterator[Redirect]:
+        waiting = _Waiting(self._seconds, self._browser, self._show)
+        ports = [self._port] if self._port else [*_port_of(registered), 0]
+        for port in ports:
+            try:
+                server = await asyncio.start_server(waiting.serve, "127.0.0.1", port, limit=_HEAD_BYTES)
+                break
+            except OSError as problem:
+                if port == ports[-1]:
+                    raise SetupError(f"Nothing can wait for a login at port {port}: {problem.strerror}") from None
+        else:
+            raise AssertionError("one port at least is tried")
+        # A person reads this address, and a port is all that differs between the native clients of one machine (RFC 8252).
+        waiting.uri = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{_PATH}"
+        try:
+            yield waiting
+        finally:
+            server.close()
+            await waiting.close()
+
+
+class _Waiting:
+    """Waits for one redirect; whoever comes with another state is turned away, and the wait goes on."""
+
+    def __init__(self, seconds: float, browser: bool, show: Callable[[str], None]) -> None:
+        self.uri = ""
+        self._seconds = seconds
+        self._browser = browser
+        self._show = show
+        self._state = ""
+        self._came: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._guests: set[asyncio.Task[None]] = set()
+
+    async def visit(self, url: str) -> str:
+        self._state = parse_qs(urlsplit(url).query).get("state", [""])[0]
+        self._show(f"Log in here to go on:\n{url}")
+        if self._browser:
+            # Its address is known to be http(s), and is handed over as one argument, never through a shell.
+            await asyncio.to_thread(_open, url)
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._came
+        except TimeoutError:
+            raise NoAnswer(f"Nobody logged in within {self._seconds:g} s") from None
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._guests.add(task)
+            task.add_done_callback(self._guests.discard)
+        try:
+            async with asyncio.timeout(_HEAD_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+                target = _target_of(head)
+                expected = self._state != "" and urlsplit(target).path == _PATH
+                expected = expected and parse_qs(urlsplit(target).query).get("state") == [self._state]
+                writer.write(_page("200 OK", _DONE) if expected else _page("404 Not Found", _NOT_HERE))
+                await writer.drain()
+            if expected and not self._came.done():
+                self._came.set_result(self.uri.removesuffix(_PATH) + target)
+        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, ValueError):
+            pass
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def close(self) -> None:
+        self._came.cancel()
+        if self._guests:
+            _, late = await asyncio.wait(self._guests, timeout=1.0)
+            for task in late:
+                task.cancel()
+
+
+def _target_of(head: bytes) -> str:
+    words = head.partition(b"\r\n")[0].decode("ascii").split(" ")
+    return words[1] if len(words) == 3 and words[0] == "GET" and words[1].startswith("/") else ""
+
+
+def _page(status: str, text: str) -> bytes:
+    body = f"<!doctype html><meta charset=utf-8><title>Pegboard</title>{text}".encode()
+    return (
+        f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+        "Content-Security-Policy: default-src 'none'\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-store\r\n"
+        "Connection: close\r\n\r\n"
+    ).encode() + body
+
+
+def _port_of(registered: str | None) -> list[int]:
+    try:
+        address = read_address(registered or "")
+    except SetupError:
+        return []
+    return [address.port] if address.host == "127.0.0.1" and address.target == _PATH else []
+
+
+def _open(url: str) -> None:
+    with contextlib.suppress(webbrowser.Error, OSError):
+        webbrowser.open(url)
+
+
+def _write(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()

@@ -1,0 +1,226 @@
+"""The ways to a token: a person says yes, a client speaks for itself, or somebody else vouches for it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.client.login.authentication import Credentials
+from pegboard.client.login.browser import Login
+from pegboard.client.login.inquiry import Inquiry, plain
+from pegboard.client.login.metadata import ServerMetadata, Site
+from pegboard.client.login.registration import Registration, register
+from pegboard.client.login.storage import Storage
+from pegboard.client.login.tokens import Token, request_token
+from pegboard.errors import LoginFailed
+
+JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+OFFLINE = "offline_access"
+
+T = TypeVar("T", bound=Struct)
+
+Vouch = Callable[[str, str], Awaitable[str]]
+"""Makes the assertion for an issuer and a resource."""
+
+
+class Grant(Protocol):
+    """One way to a token; a `silent` one asks no person. `bound_id` is a client id that belongs to one issuer."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def silent(self) -> bool: ...
+
+    @property
+    def bound_id(self) -> str | None: ...
+
+    async def obtain(self, site: Site, scopes: Sequence[str]) -> Token: ...
+
+    async def refresh(self, site: Site, token: Token) -> Token | None:
+        """The next token; None where only another grant leads to one."""
+
+
+async def recall(storage: Storage, key: str, kind: type[T]) -> T | None:
+    """What is kept under a key, if it can be read."""
+    kept = await storage.load(key)
+    try:
+        return None if kept is None else msgspec.json.decode(kept, type=kind)
+    except msgspec.DecodeError:
+        return None
+
+
+class CodeGrant:
+    """A person logs in and agrees (authorization code with PKCE)."""
+
+    kind = "person"
+    silent = False
+
+    def __init__(
+        self,
+        inquiry: Inquiry,
+        storage: Storage,
+        login: Login,
+        name: str,
+        credentials: Credentials | None,
+        document_url: str | None,
+    ) -> None:
+        self.bound_id = None if credentials is None else credentials.client_id
+        self._inquiry = inquiry
+        self._storage = storage
+        self._login = login
+        self._name = name
+        self._credentials = credentials
+        self._document_url = document_url
+
+    async def obtain(self, site: Site, scopes: Sequence[str]) -> Token:
+        server = site.server
+        if server.authorization_endpoint is None or "S256" not in (server.code_challenge_methods_supported or ()):
+            # "If `code_challenge_methods_supported` is absent, … MCP clients MUST refuse to proceed."
+            raise LoginFailed(f"{server.issuer}: offers no login that is safe against stolen codes (PKCE with S256)")
+        known = await self._known(server)
+        registered = await recall(self._storage, _client_key(server.issuer), Registration) if known is None else None
+        if registered is not None and not registered.holds(server.issuer):
+            registered = None
+        async with self._login.opened(None if registered is None else registered.redirect_uri) as redirect:
+            if known is None:
+                if registered is None or registered.redirect_uri != redirect.uri:
+                    registered = await register(self._inquiry, server, self._name, redirect.uri)
+                    await self._storage.save(_client_key(server.issuer), msgspec.json.encode(registered))
+                known = registered.credentials
+            verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(32)
+            asked = _with_offline(scopes, server)
+            url = _authorization_url(server.authorization_endpoint, [
+                ("response_type", "code"),
+                ("client_id", known.client_id),
+                ("redirect_uri", redirect.uri),
+                ("code_challenge", challenge_of(verifier)),
+                ("code_challenge_method", "S256"),
+                ("state", state),
+                ("resource", site.resource),
+                *([("scope", " ".join(asked))] if asked else []),
+                # OpenID gives offline access only to who agrees to it there and then.
+                *([("prompt", "consent")] if OFFLINE in asked else []),
+            ])  # fmt: skip
+            self._inquiry.permit(url)
+            code = read_callback(await redirect.visit(url), state, server)
+        form = [
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("redirect_uri", redirect.uri),
+            ("code_verifier", verifier),
+        ]
+        return await request_token(self._inquiry, site, known, form, scopes)
+
+    async def refresh(self, site: Site, token: Token) -> Token | None:
+        issuer = site.server.issuer
+        known = await self._known(site.server)
+        if known is None:
+            registered = await recall(self._storage, _client_key(issuer), Registration)
+            known = None if registered is None or not registered.holds(issuer) else registered.credentials
+        if token.refresh_token is None or known is None or known.client_id != token.client_id:
+            return None
+        form = [("grant_type", "refresh_token"), ("refresh_token", token.refresh_token)]
+        return await request_token(self._inquiry, site, known, form, token.scopes, previous=token.refresh_token)
+
+    async def _known(self, server: ServerMetadata) -> Credentials | None:
+        """The client that needs no registering; "Use pre-registered client information … if the client has it"."""
+        if self._credentials is not None:
+            return self._credentials
+        if self._document_url is not None and server.client_id_metadata_document_supported:
+            return Credentials(self._document_url)
+        return None
+
+
+class CredentialsGrant:
+    """A client speaks for itself (client credentials)."""
+
+    kind = "client"
+    silent = True
+
+    def __init__(self, inquiry: Inquiry, credentials: Credentials) -> None:
+        self.bound_id = credentials.client_id
+        self._inquiry = inquiry
+        self._credentials = credentials
+
+    async def obtain(self, site: Site, scopes: Sequence[str]) -> Token:
+        form = [("grant_type", "client_credentials"), *_scope(scopes)]
+        return await request_token(self._inquiry, site, self._credentials, form, scopes)
+
+    async def refresh(self, site: Site, token: Token) -> Token | None:
+        return None
+
+
+class AssertionGrant:
+    """Somebody whom the authorization server trusts vouches for a client (RFC 7523)."""
+
+    kind = "assertion"
+    silent = True
+
+    def __init__(self, inquiry: Inquiry, credentials: Credentials, vouch: Vouch) -> None:
+        self.bound_id = credentials.client_id
+        self._inquiry = inquiry
+        self._credentials = credentials
+        self._vouch = vouch
+
+    async def obtain(self, site: Site, scopes: Sequence[str]) -> Token:
+        assertion = await self._vouch(site.server.issuer, site.resource)
+        form = [("grant_type", JWT_BEARER), ("assertion", assertion), *_scope(scopes)]
+        return await request_token(self._inquiry, site, self._credentials, form, scopes)
+
+    async def refresh(self, site: Site, token: Token) -> Token | None:
+        return None
+
+
+def challenge_of(verifier: str) -> str:
+    """The S256 challenge of a verifier (RFC 7636)."""
+    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+
+
+def read_callback(url: str, state: str, server: ServerMetadata) -> str:
+    """The code that a person came back with; LoginFailed unless it is from this login and this authorization server."""
+    pairs = parse_qsl(urlsplit(url).query, keep_blank_values=True)
+    answer = dict(pairs)
+    if len(answer) != len(pairs):
+        raise LoginFailed("The login came back with a parameter given twice; it is not used")
+    if not hmac.compare_digest(answer.get("state", "").encode(), state.encode()):
+        raise LoginFailed("The login came back with the state of another one; it is not used")
+    issuer = answer.get("iss")
+    if issuer is None and server.authorization_response_iss_parameter_supported:
+        raise LoginFailed(f"The login came back without saying that it is from {server.issuer}; it is not used")
+    # Letter by letter: "clients MUST NOT apply … normalization"
+    if issuer is not None and issuer != server.issuer:
+        raise LoginFailed(f"The login came back from another authorization server than {server.issuer}; it is not used")
+    if "error" in answer:
+        told = ", ".join(plain(answer[name]) for name in ("error", "error_description") if answer.get(name))
+        raise LoginFailed(f"{server.issuer}: gave no consent: {told}", reason=plain(answer["error"]))
+    if not answer.get("code"):
+        raise LoginFailed(f"{server.issuer}: the login came back without a code")
+    return answer["code"]
+
+
+def _authorization_url(endpoint: str, parameters: Sequence[tuple[str, str]]) -> str:
+    return f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(parameters)}"
+
+
+def _with_offline(scopes: Sequence[str], server: ServerMetadata) -> list[str]:
+    """With the scope for refresh tokens, if the server has it; never that scope alone, which would leave out the default."""
+    wanted = [scope for scope in scopes if scope != OFFLINE]
+    offered = OFFLINE in (server.scopes_supported or ())
+    return [*wanted, OFFLINE] if wanted and offered else wanted
+
+
+def _scope(scopes: Sequence[str]) -> list[tuple[str, str]]:
+    return [("scope", " ".join(scopes))] if scopes else []
+
+
+def _client_key(issuer: str) -> str:
+    return f"client {issuer}"

@@ -1,0 +1,143 @@
+"""Requests for a login: JSON comes back, every answer is bounded, and nothing secret leaves in the clear."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec import Struct
+
+from pegboard import __version__
+from pegboard.client.address import Address, read_address
+from pegboard.client.connection import Response
+from pegboard.client.web import Request, Web
+from pegboard.errors import Garbled, NoAnswer, SetupError, Unreachable
+
+SECONDS: Final = 15.0
+DOCUMENT_BYTES: Final = 256 * 1024
+REDIRECTS: Final = 3
+_MOVED: Final = frozenset({301, 302, 303, 307, 308})
+_FIELDS: Final = f"User-Agent: pegboard/{__version__}\r\nAccept: application/json\r\n".encode()
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Reply(Struct, frozen=True):
+    """An answer; `document` is None where it holds no JSON object."""
+
+    status: int
+    document: Mapping[str, Any] | None
+
+    def __repr__(self) -> str:
+        # What it holds may be a token.
+        return f"Reply({self.status})"
+
+    @property
+    def reason(self) -> str:
+        """The error code of OAuth."""
+        code = None if self.document is None else self.document.get("error")
+        return code if isinstance(code, str) else ""
+
+    def told(self, hidden: Sequence[str] = ()) -> str:
+        """What went wrong, for people; what was secret in the request is not repeated."""
+        said = None if self.document is None else self.document.get("error_description")
+        parts = [self.reason or f"status {self.status}", said if isinstance(said, str) else ""]
+        text = ", ".join(part for part in parts if part)
+        for secret in hidden:
+            if secret:
+                text = text.replace(secret, "…")
+        return plain(text)
+
+
+class Inquiry:
+    """Asks on behalf of a client of one server, which names the addresses: so not every address is asked."""
+
+    def __init__(self, web: Web, server: Address, seconds: float = SECONDS) -> None:
+        self._web = web
+        self._inside = _is_inside(server)
+        self._seconds = seconds
+
+    def permit(self, url: str) -> Address:
+        """The address, if it may be asked: encrypted, and none of this machine or network unless the server is."""
+        try:
+            address = read_address(url)
+        except SetupError:
+            raise Garbled(f"{url[:200]!r} is named for a login, and is no address") from None
+        if not address.secure and not address.is_loopback:
+            raise Garbled(f"{address} is named for a login, and is not encrypted; only https is used")
+        if not self._inside and _is_inside(address):
+            raise Garbled(f"{address} is named for a login, and is inside this machine or network; it is not asked")
+        return address
+
+    async def get(self, url: str) -> Reply:
+        """A document; redirects are followed to where it may be asked."""
+        address = self.permit(url)
+        for _ in range(REDIRECTS + 1):
+            reply, location = await self._send(Request("GET", address, _FIELDS, follows=False))
+            if not location:
+                return reply
+            try:
+                address = self.permit(str(address.join(location)))
+            except SetupError:
+                raise Garbled(f"{address}: redirected to no address, {location[:200]!r}") from None
+        raise Garbled(f"{url}: redirected more than {REDIRECTS} times")
+
+    async def post_form(self, url: str, form: Sequence[tuple[str, str]], secrets: bytes = b"") -> Reply:
+        """The answer to a form, which holds secrets: it goes to this address and no other."""
+        fields = _FIELDS + b"Content-Type: application/x-www-form-urlencoded\r\n"
+        return await self._post(url, fields, secrets, urlencode(form).encode())
+
+    async def post_json(self, url: str, value: Mapping[str, Any]) -> Reply:
+        return await self._post(url, _FIELDS + b"Content-Type: application/json\r\n", b"", _encode(value))
+
+    async def _post(self, url: str, fields: bytes, secrets: bytes, body: bytes) -> Reply:
+        request = Request("POST", self.permit(url), fields, secrets, body, follows=False)
+        reply, location = await self._send(request)
+        if location:
+            raise Garbled(f"{request.address}: has moved (status {reply.status}); what is secret is not sent after it")
+        return reply
+
+    async def _send(self, request: Request) -> tuple[Reply, str]:
+        try:
+            async with asyncio.timeout(self._seconds):
+                response = await self._web.send(request, urgent=True)
+                try:
+                    return await _read(response, request.address)
+                finally:
+                    response.close()
+        except TimeoutError:
+            raise NoAnswer(f"{request.address}: no answer within {self._seconds:g} s") from None
+
+
+def plain(text: str) -> str:
+    """A stranger's words, fit for one line of a log."""
+    return "".join(char if char.isprintable() else "?" for char in text[:300])
+
+
+async def _read(response: Response, address: Address) -> tuple[Reply, str]:
+    if response.status >= 500 or response.status == 429:
+        raise Unreachable(f"{address}: answered {response.status}. It cannot serve this now.")
+    if response.status in _MOVED and response.header(b"location"):
+        return Reply(response.status, None), response.header(b"location")
+    try:
+        body = await response.whole(DOCUMENT_BYTES)
+    except Garbled as problem:
+        raise Garbled(f"{address}: {problem}") from None
+    try:
+        return Reply(response.status, _decode(body)), ""
+    except msgspec.DecodeError:
+        return Reply(response.status, None), ""
+
+
+def _is_inside(address: Address) -> bool:
+    if address.is_loopback:
+        return True
+    try:
+        return not ipaddress.ip_address(address.host).is_global
+    except ValueError:
+        return False

@@ -1,0 +1,113 @@
+"""The documents in which servers say who gives out tokens for them, and authorization servers how: read and checked, not fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.client.address import Address, read_address
+from pegboard.errors import Garbled, SetupError
+
+_RESOURCE = "/.well-known/oauth-protected-resource"
+_SERVER = "/.well-known/oauth-authorization-server"
+_OPENID = "/.well-known/openid-configuration"
+
+T = TypeVar("T", bound=Struct)
+
+
+class ResourceMetadata(Struct, frozen=True):
+    """What a protected server says of itself (RFC 9728)."""
+
+    resource: str
+    authorization_servers: list[str] | None = None
+    scopes_supported: list[str] | None = None
+
+
+class ServerMetadata(Struct, frozen=True):
+    """What an authorization server says of itself (RFC 8414, OpenID Connect Discovery)."""
+
+    issuer: str
+    token_endpoint: str
+    authorization_endpoint: str | None = None
+    registration_endpoint: str | None = None
+    scopes_supported: list[str] | None = None
+    code_challenge_methods_supported: list[str] | None = None
+    token_endpoint_auth_methods_supported: list[str] | None = None
+    client_id_metadata_document_supported: bool | None = None
+    authorization_response_iss_parameter_supported: bool | None = None
+
+
+class Site(Struct, frozen=True):
+    """A server and who gives out its tokens; `resource` is what it calls itself, to the byte."""
+
+    resource: str
+    scopes: list[str] | None
+    server: ServerMetadata
+
+
+def resource_locations(server: Address) -> list[str]:
+    """Where a server's metadata are when it does not say: below its path, then at the root."""
+    root = f"{server.scheme}://{server.authority}{_RESOURCE}"
+    return [root] if server.target == "/" else [root + server.target, root]
+
+
+def server_locations(issuer: str) -> list[str]:
+    """Where the metadata of an authorization server are, in the order in which they are tried."""
+    address = read_address(issuer)
+    root = f"{address.scheme}://{address.authority}"
+    # "any terminating "/" MUST be removed" (RFC 8414, 3.1)
+    path = urlsplit(issuer).path.rstrip("/")
+    if not path:
+        return [root + _SERVER, root + _OPENID]
+    return [root + _SERVER + path, root + _OPENID + path, root + path + _OPENID]
+
+
+def read_resource(document: Mapping[str, Any], server: Address, source: str) -> ResourceMetadata:
+    """A server's metadata; refused where they are those of another."""
+    read = _convert(document, ResourceMetadata, source)
+    if not covers(read.resource, server):
+        raise Garbled(f"{source}: these are the metadata of {read.resource[:200]!r}, which is not {server}")
+    return read
+
+
+def read_server(document: Mapping[str, Any], issuer: str, source: str) -> ServerMetadata:
+    """The metadata of an authorization server.
+
+    "the `issuer` value in the document MUST be identical to the issuer identifier used to construct the well-known URL"
+    """
+    read = _convert(document, ServerMetadata, source)
+    if read.issuer != issuer:
+        raise Garbled(
+            f"{source}: these are the metadata of {read.issuer[:200]!r}, which is not {issuer!r} to the letter"
+        )
+    return read
+
+
+def covers(resource: str, server: Address) -> bool:
+    """Whether a resource is this server, or the part of its site that it is in."""
+    try:
+        named = read_address(resource)
+    except SetupError:
+        return False
+    if "#" in resource or named.origin != server.origin:
+        return False
+    if "?" in named.target:
+        return named.target == server.target
+    here, there = server.target.partition("?")[0], named.target.rstrip("/")
+    return here.rstrip("/") == there or here.startswith(there + "/")
+
+
+def canonical(server: Address) -> str:
+    """A server's URI where it does not say itself what it is; "without the trailing slash"."""
+    return str(server).removesuffix("/") if server.target == "/" else str(server)
+
+
+def _convert(document: Mapping[str, Any], kind: type[T], source: str) -> T:
+    try:
+        return msgspec.convert(document, kind)
+    except msgspec.ValidationError as problem:
+        raise Garbled(f"{source}: {problem}") from None

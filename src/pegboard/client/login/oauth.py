@@ -1,0 +1,133 @@
+"""What a client is given as `auth`: how it gets its tokens, in a line."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from pegboard.client.address import Address
+from pegboard.client.login.authentication import Credentials
+from pegboard.client.login.authorizer import TokenAuthorizer
+from pegboard.client.login.browser import BrowserLogin, Login
+from pegboard.client.login.grants import AssertionGrant, CodeGrant, CredentialsGrant
+from pegboard.client.login.inquiry import Inquiry
+from pegboard.client.login.registration import check_document_url
+from pegboard.client.login.storage import MemoryStorage, Storage
+from pegboard.client.web import Web
+from pegboard.errors import SetupError
+
+
+class OAuth:
+    """A person logs in with a browser, once; later the token is refreshed while that is possible.
+
+    The client is known to the authorization server by `client_id` (and `client_secret`) if it was registered there, by
+    `client_metadata_url`, the address of a document about it, where the server takes these, or it registers itself.
+    `issuer` is the only authorization server that the credentials are for. `scopes` are asked for besides what the server
+    asks for. What is got is kept in `storage`.
+    """
+
+    def __init__(
+        self,
+        *,
+        login: Login | None = None,
+        storage: Storage | None = None,
+        client_id: str | None = None,
+        client_secret: str | None = None,
+        client_metadata_url: str | None = None,
+        client_name: str = "Pegboard",
+        issuer: str | None = None,
+        scopes: Sequence[str] = (),
+    ) -> None:
+        if client_secret is not None and client_id is None:
+            raise SetupError("A client_secret is of no use without its client_id")
+        self._login: Login = login or BrowserLogin()
+        self._storage: Storage = storage or MemoryStorage()
+        self._credentials = None if client_id is None else Credentials(client_id, client_secret)
+        self._document_url = None if client_metadata_url is None else check_document_url(client_metadata_url)
+        self._name = client_name
+        self._issuer = issuer
+        self._scopes = _listed(scopes)
+
+    def authorizer(self, server: Address, web: Web) -> TokenAuthorizer:
+        inquiry = Inquiry(web, server)
+        grant = CodeGrant(inquiry, self._storage, self._login, self._name, self._credentials, self._document_url)
+        return TokenAuthorizer(server, grant, self._storage, inquiry, scopes=self._scopes, issuer=self._issuer)
+
+
+class ClientCredentials:
+    """A client speaks for itself and nobody is asked: with a secret, or with a private key in PEM (a path or its text)."""
+
+    def __init__(
+        self,
+        client_id: str,
+        client_secret: str | None = None,
+        *,
+        private_key: str | Path | None = None,
+        algorithm: str = "ES256",
+        issuer: str | None = None,
+        scopes: Sequence[str] = (),
+        storage: Storage | None = None,
+    ) -> None:
+        if (client_secret is None) == (private_key is None):
+            raise SetupError(f"The client {client_id} proves itself by a client_secret or by a private_key: give one")
+        self._credentials = Credentials(
+            client_id, client_secret, private_key=_read_key(private_key), algorithm=algorithm
+        )
+        self._issuer = issuer
+        self._scopes = _listed(scopes)
+        self._storage: Storage = storage or MemoryStorage()
+
+    def authorizer(self, server: Address, web: Web) -> TokenAuthorizer:
+        inquiry = Inquiry(web, server)
+        grant = CredentialsGrant(inquiry, self._credentials)
+        return TokenAuthorizer(server, grant, self._storage, inquiry, scopes=self._scopes, issuer=self._issuer)
+
+
+class Assertion:
+    """Somebody vouches for a client, such as a company's identity provider or the platform that a workload runs on.
+
+    `vouch` is a JWT, or a function of the issuer and the resource that makes one.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        vouch: str | Callable[[str, str], str | Awaitable[str]],
+        *,
+        client_secret: str | None = None,
+        issuer: str | None = None,
+        scopes: Sequence[str] = (),
+        storage: Storage | None = None,
+    ) -> None:
+        self._credentials = Credentials(client_id, client_secret)
+        self._told = vouch
+        self._issuer = issuer
+        self._scopes = _listed(scopes)
+        self._storage: Storage = storage or MemoryStorage()
+
+    def authorizer(self, server: Address, web: Web) -> TokenAuthorizer:
+        inquiry = Inquiry(web, server)
+        grant = AssertionGrant(inquiry, self._credentials, self._vouch)
+        return TokenAuthorizer(server, grant, self._storage, inquiry, scopes=self._scopes, issuer=self._issuer)
+
+    async def _vouch(self, issuer: str, resource: str) -> str:
+        if isinstance(self._told, str):
+            return self._told
+        made = self._told(issuer, resource)
+        return await made if inspect.isawaitable(made) else made
+
+
+def _listed(scopes: Sequence[str]) -> list[str]:
+    if isinstance(scopes, str):
+        raise SetupError(f"The scopes are a list, as in {scopes.split()!r}")
+    return list(scopes)
+
+
+def _read_key(key: str | Path | None) -> str | None:
+    if key is None or (isinstance(key, str) and key.lstrip().startswith("-----")):
+        return key if isinstance(key, str) else None
+    try:
+        return Path(key).read_text("utf-8")
+    except (OSError, ValueError):
+        raise SetupError("The private_key is no PEM and no file with one") from None

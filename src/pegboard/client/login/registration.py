@@ -1,0 +1,95 @@
+"""How a client becomes known to an authorization server: registered before, by a document of its own, or on the spot."""
+
+from __future__ import annotations
+
+import time
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.client.address import read_address
+from pegboard.client.login.authentication import METHODS, Credentials
+from pegboard.client.login.inquiry import Inquiry
+from pegboard.client.login.metadata import ServerMetadata
+from pegboard.errors import Garbled, LoginFailed, SetupError
+
+
+class Registration(Struct, frozen=True):
+    """A client that registered itself, as it is kept; of use with its issuer and its redirect only."""
+
+    issuer: str
+    redirect_uri: str
+    client_id: str
+    client_secret: str | None = None
+    method: str | None = None
+    expires_at: float | None = None
+
+    def __repr__(self) -> str:
+        return f"Registration({self.client_id!r} with {self.issuer!r})"
+
+    @property
+    def credentials(self) -> Credentials:
+        return Credentials(self.client_id, self.client_secret, self.method)
+
+    def holds(self, issuer: str) -> bool:
+        return self.issuer == issuer and (self.expires_at is None or time.time() < self.expires_at)
+
+
+class _Registered(Struct):
+    client_id: str
+    client_secret: str | None = None
+    token_endpoint_auth_method: str | None = None
+    client_secret_expires_at: float | None = None
+
+
+async def register(inquiry: Inquiry, server: ServerMetadata, name: str, redirect_uri: str) -> Registration:
+    """Register a client on the spot (RFC 7591); LoginFailed with the reason where that is refused."""
+    if server.registration_endpoint is None:
+        raise LoginFailed(
+            f"{server.issuer}: registers no clients by itself. Register one there with the redirect {redirect_uri}, and "
+            "give its client_id.",
+            401,
+        )
+    taken = server.token_endpoint_auth_methods_supported
+    wanted = {
+        "client_name": name,
+        "redirect_uris": [redirect_uri],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": next((one for one in METHODS if taken is None or one in taken), "none"),
+        "application_type": application_type(redirect_uri),
+    }
+    reply = await inquiry.post_json(server.registration_endpoint, wanted)
+    if reply.status not in (200, 201) or reply.document is None:
+        raise LoginFailed(
+            f"{server.issuer}: registers no client with the redirect {redirect_uri}: {reply.told()}. Register one there "
+            "and give its client_id.",
+            401,
+        )
+    try:
+        made = msgspec.convert(reply.document, _Registered)
+    except msgspec.ValidationError as problem:
+        raise Garbled(f"{server.registration_endpoint}: its answer is no registration: {problem}") from None
+    # "Zero indicates that it will not expire"
+    expires = made.client_secret_expires_at or None
+    method = made.token_endpoint_auth_method
+    return Registration(server.issuer, redirect_uri, made.client_id, made.client_secret, method, expires)
+
+
+def application_type(redirect_uri: str) -> str:
+    """What a redirect tells about a client: one that waits on this machine is native."""
+    try:
+        address = read_address(redirect_uri)
+    except SetupError:
+        return "native"
+    return "native" if address.is_loopback else "web"
+
+
+def check_document_url(url: str) -> str:
+    """The URL of a client's own document, if it can be one."""
+    parts = urlsplit(url)
+    # "MUST use the "https" scheme and contain a path component"
+    if parts.scheme != "https" or not parts.hostname or parts.path in ("", "/") or parts.fragment:
+        raise SetupError(f"{url!r} is no place for a client's document; write it like https://example.com/client.json")
+    return url

@@ -1,0 +1,138 @@
+"""Where what was got at a login is kept: in memory, or in files that only their owner can read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import os
+import secrets
+import stat
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.errors import InvalidParams, SetupError
+from pegboard.seal import Seal, read_keys
+
+_log = logging.getLogger("pegboard.client")
+_LARGEST = 256 * 1024
+
+
+class Storage(Protocol):
+    """Keeps values under keys; the keys name issuers and servers, the values are secret."""
+
+    async def load(self, key: str) -> bytes | None: ...
+
+    async def save(self, key: str, value: bytes) -> None: ...
+
+    async def delete(self, key: str) -> None: ...
+
+
+class MemoryStorage:
+    """Forgets with the process."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, bytes] = {}
+
+    async def load(self, key: str) -> bytes | None:
+        return self._values.get(key)
+
+    async def save(self, key: str, value: bytes) -> None:
+        self._values[key] = value
+
+    async def delete(self, key: str) -> None:
+        self._values.pop(key, None)
+
+
+class _Kept(Struct):
+    """A file: `value` is JSON as text, `sealed` the same behind a key."""
+
+    key: str
+    value: str | None = None
+    sealed: str | None = None
+
+
+class FileStorage:
+    """A folder with one file a key: mode 0600 from its first byte, replaced whole, and encrypted where a secret is given.
+
+    Several processes can share a folder. `secret` is a text of 16 characters or more; of several with commas between,
+    the first encrypts and all of them decrypt. Encryption takes the `auth` extra.
+    """
+
+    def __init__(self, folder: str | Path, secret: str | None = None) -> None:
+        self._folder = Path(folder)
+        self._seal: Seal | None = None
+        if secret is not None:
+            if find_spec("cryptography") is None:
+                raise SetupError(
+                    "To encrypt the tokens of a login install the auth extra: pip install 'pegboard[auth]'"
+                )
+            self._seal = Seal("stored login", read_keys(secret), secret=True)
+
+    async def load(self, key: str) -> bytes | None:
+        return await asyncio.to_thread(self._load, key)
+
+    async def save(self, key: str, value: bytes) -> None:
+        await asyncio.to_thread(self._save, key, value)
+
+    async def delete(self, key: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            await asyncio.to_thread(self._path(key).unlink)
+
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.json"
+
+    def _load(self, key: str) -> bytes | None:
+        path = self._path(key)
+        try:
+            with path.open("rb") as file:
+                _check_owner(os.fstat(file.fileno()), path)
+                kept = msgspec.json.decode(file.read(_LARGEST), type=_Kept)
+        except FileNotFoundError:
+            return None
+        except OSError as problem:
+            raise SetupError(f"{path} cannot be read: {problem.strerror}") from None
+        except msgspec.DecodeError:
+            _log.warning("%s is no file of a login; it is passed over", path)
+            return None
+        if kept.key != key:
+            return None
+        if kept.sealed is None:
+            return None if kept.value is None else kept.value.encode()
+        if self._seal is None:
+            _log.warning("%s is encrypted, and no secret is given to read it; it is passed over", path)
+            return None
+        try:
+            opened = self._seal.open(kept.sealed, now=0.0, bearer=key)
+        except InvalidParams:
+            _log.warning("%s is encrypted with another secret; it is passed over", path)
+            return None
+        return opened if isinstance(opened, bytes) else None
+
+    def _save(self, key: str, value: bytes) -> None:
+        if self._seal is None:
+            kept = _Kept(key, value=value.decode())
+        else:
+            kept = _Kept(key, sealed=self._seal.close(value, bearer=key))
+        path = self._path(key)
+        fresh = path.with_name(f"{path.stem}.{secrets.token_hex(8)}.new")
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(msgspec.json.encode(kept))
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(path)
+        except OSError as problem:
+            fresh.unlink(missing_ok=True)
+            raise SetupError(f"{path} cannot be written: {problem.strerror}") from None
+
+
+def _check_owner(found: os.stat_result, path: Path) -> None:
+    if os.name == "posix" and (stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid != os.geteuid()):
+        raise SetupError(f"{path} holds a login, and others can read it or own it; make it yours alone: chmod 600")
