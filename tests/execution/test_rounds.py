@@ -276,6 +276,12 @@ def questions() -> dict[str, Question]:
     }
 
 
+@pytest.mark.parametrize("said", [Accepted(True), Accepted(False), Declined(), Cancelled()])
+def test_no_answer_of_a_user_passes_for_a_yes(said: Accepted | Declined | Cancelled) -> None:
+    with pytest.raises(TypeError, match=r"look at answer\.content"):
+        bool(said)
+
+
 def test_a_question_without_its_text_in_front_is_refused_by_name() -> None:
     with pytest.raises(DeclarationError, match="the text of the question first"):
         Elicit(bool, "Sure?")  # type: ignore[arg-type]  # as careless authors do

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, NoReturn, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -26,21 +26,30 @@ class Unreadable(Exception):
         self.malformed = malformed
 
 
-class Accepted(Struct, frozen=True):
+class _Said(Struct, frozen=True):
+    """What a user said; neither a refusal nor a form with False in it may pass for a yes because it is an object."""
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            "The answer of a user is neither true nor false: ask isinstance(answer, Accepted), then look at answer.content"
+        )
+
+
+class Accepted(_Said, frozen=True):
     """The user filled the form in; `content` is a value of the type that was asked for."""
 
     content: Any = None
     action: ClassVar[str] = "accept"
 
 
-class Declined(Struct, frozen=True):
+class Declined(_Said, frozen=True):
     """The user said no."""
 
     content: ClassVar[None] = None
     action: ClassVar[str] = "decline"
 
 
-class Cancelled(Struct, frozen=True):
+class Cancelled(_Said, frozen=True):
     """The user closed the form without a choice."""
 
     content: ClassVar[None] = None
