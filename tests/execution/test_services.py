@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from pegboard import Board, Client
+from pegboard import Board, Client, Context
 from pegboard.client.client import CallResult
 from pegboard.errors import DeclarationError, ToolError
 from tests.waiting import SOON, until
@@ -271,6 +271,14 @@ async def test_a_logger_can_be_asked_for() -> None:
 def test_a_factory_whose_parameter_nothing_explains_is_refused_with_the_fix() -> None:
     with pytest.raises(DeclarationError, match="'dsn' that nothing tells how to supply"):
         Board().services.factory(Store, lambda dsn: Store(dsn))
+
+
+def test_a_factory_that_takes_what_belongs_to_a_call_is_refused_where_it_is_registered() -> None:
+    def settings_of(ctx: Context) -> Settings:
+        return Settings(str(ctx.client["name"]))
+
+    with pytest.raises(DeclarationError, match="takes a Context, which is given to tools alone"):
+        Board().services.factory(Settings, settings_of)
 
 
 def test_a_factory_must_be_callable_and_live_with_the_call_or_the_application() -> None:

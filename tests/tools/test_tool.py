@@ -235,6 +235,12 @@ def test_a_timeout_is_a_number_of_seconds(seconds: Any) -> None:
         tool_from_function(lambda: None, "x", timeout=seconds)
 
 
+@pytest.mark.parametrize("requires", [["samplng"], ["sampling", "url"], "sampling"])
+def test_what_is_required_of_clients_is_a_list_of_capabilities_that_there_are(requires: Any) -> None:
+    with pytest.raises(DeclarationError, match="capabilit"):
+        tool_from_function(lambda: None, "x", requires=requires)
+
+
 def test_an_option_nobody_knows_is_refused() -> None:
     with pytest.raises(DeclarationError, match="a tool has no option 'titel'; did you mean 'title'"):
         tool_from_function(lambda: None, "x", titel="X")  # type: ignore[call-arg]

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_type_hints
 
 from msgspec import Struct
 
+from pegboard.call import OfTheCall
 from pegboard.errors import DeclarationError
 
 _log = logging.getLogger("pegboard.tools")
@@ -204,7 +205,12 @@ def _needs(kind: object, make: Callable[..., Any]) -> Mapping[str, Any]:
                 f"The factory for {_name(kind)} has a parameter {parameter.name!r} that nothing tells how to supply; "
                 "annotate it with a registered type or give it a default"
             )
-        needs[parameter.name] = hints[parameter.name]
+        need = needs[parameter.name] = hints[parameter.name]
+        if isinstance(need, type) and issubclass(need, OfTheCall):
+            raise DeclarationError(
+                f"The factory for {_name(kind)} takes a {_name(need)}, which is given to tools alone; take it in the tool "
+                "and hand it on"
+            )
     return needs
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
 
 from msgspec import Raw
 
@@ -28,6 +28,8 @@ OnParseError: TypeAlias = Literal["refuse", "pass"]
 TaskSupport: TypeAlias = Literal["optional", "required"]
 Detach: TypeAlias = Literal["start", "manual"]
 Icons: TypeAlias = str | Mapping[str, Json] | Sequence[str | Mapping[str, Json]]
+
+_CLIENT_CAPABILITIES: Final = ("elicitation", "experimental", "extensions", "roots", "sampling", "tasks")
 
 
 class ToolOptions(TypedDict, total=False):
@@ -236,5 +238,11 @@ def _check_options(options: ToolOptions, inferred: Inferred) -> None:
     requires: Any = options.get("requires", ())
     if isinstance(requires, str):
         raise DeclarationError(f"{inferred.source}: requires is a list of client capabilities, as in ['sampling']")
+    for name in requires:
+        if name not in _CLIENT_CAPABILITIES:
+            listed = ", ".join(_CLIENT_CAPABILITIES)
+            raise DeclarationError(
+                f"{inferred.source}: requires={name!r}, a capability that no client has; there are {listed}"
+            )
     if options.get("arguments", "lenient") not in {"lenient", "strict"}:
         raise DeclarationError(f"{inferred.source}: arguments={options['arguments']!r}; use 'lenient' or 'strict'")
