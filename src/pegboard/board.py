@@ -23,6 +23,7 @@ from pegboard.catalog.catalog import ToolCatalog
 from pegboard.catalog.prompt import Prompt, PromptCatalog
 from pegboard.catalog.resource import Resource, ResourceCatalog, read_folder
 from pegboard.errors import DeclarationError, SetupError
+from pegboard.execution.change_feed import ChangeFeed
 from pegboard.execution.desk import Desk
 from pegboard.execution.dispatch import Dispatcher
 from pegboard.execution.entry import enter
@@ -39,6 +40,7 @@ from pegboard.execution.threads import Threads
 from pegboard.limits import Limits
 from pegboard.seal import Seal, read_keys
 from pegboard.serve import PORT, Settings, run
+from pegboard.stores.crew import Shared
 from pegboard.stores.memory import MemoryRecords
 from pegboard.tools.mark import find_marked
 from pegboard.tools.naming import check_name, snake_case
@@ -128,7 +130,9 @@ class Board(Hanger):
         )
         records = MemoryRecords()
         self._tasks = Tasks(self.tools, Shelf(records, self.limits), self.limits)
-        self._enter = partial(enter, tickets=desk.tickets, spent=Spent(records, self.limits.spent_tickets))
+        self._spent = Spent(records, self.limits.spent_tickets)
+        self._enter = partial(enter, tickets=desk.tickets, spent=self._spent)
+        self._feed: ChangeFeed | None = None
         self._dispatcher = Dispatcher(
             self.tools, self._runner.handler, self._surround, instructions, self._reading, listen, self._tasks
         )
@@ -313,13 +317,24 @@ class Board(Hanger):
 
     # -- serving -----------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Be ready for calls; there is nothing to wire, and starting twice does no harm."""
+    async def start(self, shared: Shared | None = None) -> None:
+        """Be ready for calls; there is nothing to wire, and starting twice does no harm.
+
+        Tasks, used tickets and changes are kept where other processes have theirs, if there is such a place.
+        """
+        if shared is not None:
+            self._tasks.share(shared)
+            self._spent.keep_in(shared.store.records)
+            self._feed = ChangeFeed(self.changes, shared.store.changes(self.name), self.limits.changes)
+            await self._feed.start()
 
     async def stop(self) -> None:
         """Interrupt the tasks that still run, and clean up what lived with the application."""
         await self._tasks.close()
         await self.services.close()
+        feed, self._feed = self._feed, None
+        if feed is not None:
+            await feed.stop()
 
     def run(
         self,
@@ -336,6 +351,9 @@ class Board(Hanger):
         cors: str | Sequence[str] = (),
         allow_host: str | Sequence[str] = (),
         legacy_doors: str | Sequence[str] = "all",
+        store: str = "memory",
+        workers: int = 1,
+        sessions: Literal["on", "off"] = "on",
         log_level: str = "info",
     ) -> None:
         """Serve until stopped: stdio where a client holds our stdin, HTTP on a terminal or without one."""
@@ -357,6 +375,9 @@ class Board(Hanger):
                     cors=_several(cors),
                     allow_hosts=_several(allow_host),
                     legacy_doors=read_doors(legacy_doors),
+                    store=store,
+                    workers=workers,
+                    sessions=sessions,
                 ),
             )
         except SetupError as error:

@@ -8,12 +8,13 @@ import gc
 import logging
 import os
 import signal
+import socket
 import ssl
 import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, Self
 
 from msgspec import Struct
@@ -21,10 +22,14 @@ from msgspec import Struct
 from pegboard.call import Handler, Json
 from pegboard.errors import SetupError
 from pegboard.limits import Limits
+from pegboard.overseer import Leash, Overseer
+from pegboard.stores.address import open_store
+from pegboard.stores.crew import Crew, Shared
+from pegboard.stores.memory import MemoryStore
 from pegboard.transports.guard import Guard, is_loopback
-from pegboard.transports.http import HttpEndpoint
+from pegboard.transports.http import HttpEndpoint, LegacyMode
 from pegboard.transports.legacy_doors import LEGACY_DOORS
-from pegboard.transports.listener import listen
+from pegboard.transports.listener import Http1Server, bind_tcp, bind_unix, port_of, unlink
 from pegboard.transports.stdio import claim_pipes, open_door
 
 _log = logging.getLogger("pegboard")
@@ -47,7 +52,8 @@ class Served(Protocol):
     @property
     def limits(self) -> Limits: ...
 
-    async def start(self) -> None: ...
+    async def start(self, shared: Shared | None = None) -> None:
+        """Be ready for calls; what is shared with other processes is kept there."""
 
     async def stop(self) -> None: ...
 
@@ -67,6 +73,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     allow_hosts: tuple[str, ...] = ()
     public: bool = False
     legacy_doors: tuple[str, ...] = LEGACY_DOORS
+    store: str = "memory"
+    workers: int = 1
+    sessions: Literal["on", "off"] = "on"
     announce: Callable[[str], None] | None = None
 
 
@@ -80,14 +89,22 @@ def run(served: Served, settings: Settings | None = None) -> None:
             _tell("stdin is a pipe: serving stdio (use --http to serve HTTP)")
     if transport not in ("http", "stdio"):
         raise SetupError(f"The transport {transport!r} does not exist; use auto, http or stdio")
-    watchdog = Watchdog(served.limits.drain_seconds + _GRACE_SECONDS)
+    if settings.workers < 1:
+        raise SetupError(f"--workers {settings.workers}: at least one process has to serve")
     if transport == "stdio":
-        main = _serve_stdio(served, *claim_pipes(), watchdog)
+        if settings.workers > 1 and settings.transport == "stdio":
+            raise SetupError("--workers is for HTTP: one process serves the one client of --stdio")
+        source, target = claim_pipes()
+        _run_watched(served, lambda watchdog: _serve_stdio(served, settings, source, target, watchdog))
     else:
         _check(settings)
-        main = _serve_http(served, settings, watchdog)
+        _run_http(served, settings)
+
+
+def _run_watched(served: Served, main: Callable[[Watchdog], Coroutine[Any, Any, None]]) -> None:
+    watchdog = Watchdog(served.limits.drain_seconds + _GRACE_SECONDS)
     try:
-        _run(main)
+        _run(main(watchdog))
     finally:
         watchdog.returned = True
 
@@ -137,37 +154,91 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
     return context
 
 
-async def _serve_http(served: Served, settings: Settings, watchdog: Watchdog) -> None:
-    guard = Guard(hosts=settings.allow_hosts, origins=settings.cors, proxies=settings.trusted_proxies)
-    endpoint = HttpEndpoint(
-        served.handler,
-        served.info,
-        limits=served.limits,
-        guard=guard,
-        prefix=settings.path_prefix.rstrip("/"),
-        legacy_doors=settings.legacy_doors,
-    )
-    server = await listen(
-        endpoint,
-        served.limits,
-        host=settings.host,
-        port=settings.port,
-        uds=settings.uds,
-        ssl=_tls(settings),
-    )
-    with Stop(watchdog) as stop:
-        await served.start()
-        url = address(settings, server.port)
+def _run_http(served: Served, settings: Settings) -> None:
+    """Serve in this process, or in so many that it forks and oversees."""
+    # What is wrong is said before anything is started.
+    _tls(settings)
+    open_store(settings.store, served.limits)
+    sockets = bind_tcp(settings.host, settings.port) if settings.uds is None else bind_unix(settings.uds)
+    url = address(settings, port_of(sockets))
+
+    def announce() -> None:
         if settings.announce is None:
             _tell(f"{served.info['name']}: serving HTTP at {url}")
         else:
             settings.announce(url)
-        await stop.asked.wait()
-        # The listener stays open meanwhile: cancels come on new connections, and new calls are refused with a reason.
-        await endpoint.drain(served.limits.drain_seconds, stop.hurried)
-        await server.drain(_LAST_WORDS_SECONDS)
-        await server.close()
-        await _clean_up(served)
+
+    if settings.workers == 1:
+        _run_watched(served, lambda watchdog: _serve_http(served, settings, watchdog, sockets, announce))
+        return
+
+    def work(leash: Leash) -> None:
+        _run_watched(served, lambda watchdog: _serve_http(served, settings, watchdog, sockets, leash.ready, leash))
+
+    try:
+        end_seconds = served.limits.drain_seconds + _GRACE_SECONDS + _LAST_WORDS_SECONDS
+        Overseer(settings.workers, work, end_seconds=end_seconds, on_ready=announce).run()
+    finally:
+        for one in sockets:
+            unlink(one)
+            one.close()
+
+
+async def _serve_http(
+    served: Served,
+    settings: Settings,
+    watchdog: Watchdog,
+    sockets: Sequence[socket.socket],
+    announce: Callable[[], object],
+    leash: Leash | None = None,
+) -> None:
+    guard = Guard(hosts=settings.allow_hosts, origins=settings.cors, proxies=settings.trusted_proxies)
+    async with _keeping(settings, served) as shared:
+        endpoint = HttpEndpoint(
+            served.handler,
+            served.info,
+            limits=served.limits,
+            guard=guard,
+            prefix=settings.path_prefix.rstrip("/"),
+            legacy_doors=settings.legacy_doors,
+            legacy=_legacy_mode(settings, shared),
+            shared=shared,
+        )
+        server = Http1Server(endpoint, served.limits, sockets, ssl=_tls(settings), shared=leash is not None)
+        await server.start()
+        with Stop(watchdog, leash) as stop:
+            announce()
+            await stop.asked.wait()
+            # The listener stays open meanwhile: cancels come on new connections, and new calls are refused with a reason.
+            await endpoint.drain(served.limits.drain_seconds, stop.hurried)
+            await server.drain(_LAST_WORDS_SECONDS)
+            await server.close()
+            await _clean_up(served)
+
+
+def _legacy_mode(settings: Settings, shared: Shared | None) -> LegacyMode:
+    if settings.sessions == "off":
+        return "sessionless"
+    return "refused" if settings.workers > 1 and shared is None else "sessions"
+
+
+@contextlib.asynccontextmanager
+async def _keeping(settings: Settings, served: Served) -> AsyncIterator[Shared | None]:
+    """Open the store where it is one that outlives us, and have all that is to be kept kept there."""
+    store = open_store(settings.store, served.limits)
+    if isinstance(store, MemoryStore):
+        await served.start()
+        yield None
+        return
+    await store.start()
+    shared = Shared(store, Crew(store.workers, served.limits.worker_seconds))
+    try:
+        await shared.crew.start()
+        await served.start(shared)
+        yield shared
+    finally:
+        await shared.crew.close()
+        await store.close()
 
 
 async def _clean_up(served: Served) -> None:
@@ -189,9 +260,13 @@ def address(settings: Settings, port: int) -> str:
 # -- stdio -----------------------------------------------------------------------------------------------------------
 
 
-async def _serve_stdio(served: Served, source: int, target: int, watchdog: Watchdog) -> None:
+async def _serve_stdio(served: Served, settings: Settings, source: int, target: int, watchdog: Watchdog) -> None:
+    async with _keeping(settings, served):
+        await _serve_pipes(served, source, target, watchdog)
+
+
+async def _serve_pipes(served: Served, source: int, target: int, watchdog: Watchdog) -> None:
     with Stop(watchdog) as stop:
-        await served.start()
         door = await open_door(served.handler, served.info, served.limits, source, target)
         door.closed.add_done_callback(lambda _: stop.ask())
         await stop.asked.wait()
@@ -229,17 +304,23 @@ class Watchdog:
 
 
 class Stop:
-    """SIGTERM and Ctrl+C: the first asks for an end, the second for a quick one."""
+    """SIGTERM and Ctrl+C: the first asks for an end, the second for a quick one.
 
-    def __init__(self, watchdog: Watchdog) -> None:
+    A worker leaves it to its overseer to count.
+    """
+
+    def __init__(self, watchdog: Watchdog, leash: Leash | None = None) -> None:
         self.asked = asyncio.Event()
         self.hurried = asyncio.Event()
         self._watchdog = watchdog
+        self._leash = leash
         self._loop = asyncio.get_running_loop()
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        if self._leash is not None:
+            self._leash.obey(self._end, self.hurried.set)
+        for number in (signal.SIGTERM, signal.SIGINT) if self._leash is None else (signal.SIGTERM,):
             # Only the main thread can take signals; elsewhere we are ended from outside.
             with contextlib.suppress(ValueError):
                 self._before[number] = signal.signal(number, self._signal)
@@ -251,9 +332,12 @@ class Stop:
 
     def ask(self) -> None:
         """Ask for an end; again, for a quick one."""
-        self._watchdog.arm()
-        if self.asked.is_set():
+        if self.asked.is_set() and self._leash is None:
             self.hurried.set()
+        self._end()
+
+    def _end(self) -> None:
+        self._watchdog.arm()
         self.asked.set()
 
     def _signal(self, _number: int, _frame: object) -> None:

@@ -62,6 +62,26 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     place.add_argument(
         "--no-legacy-doors", action="store_const", dest="legacy_doors", const="none", help="open none of them"
     )
+    keep = parser.add_argument_group("several workers, restarts")
+    keep.add_argument(
+        "--store",
+        default=_env("store", "memory"),
+        metavar="ADDRESS",
+        help="where sessions, events and tasks are kept: memory, sqlite:PATH or redis://HOST:6379/0 (memory)",
+    )
+    keep.add_argument(
+        "--workers",
+        type=int,
+        default=_env_int("workers", 1),
+        metavar="N",
+        help="serve by so many processes; more than one needs a shared --store for clients before 2026-07-28 (1)",
+    )
+    keep.add_argument(
+        "--sessions",
+        default=_env_choice("sessions", ("on", "off")),
+        choices=("on", "off"),
+        help="off: serve clients before 2026-07-28 without a session, and so without questions or streams to come back to",
+    )
     log = parser.add_argument_group("logging")
     log.add_argument("--log-level", default=_env_choice("log_level", _LEVELS), choices=_LEVELS)
     log.add_argument("--log-format", default=_env_choice("log_format", _FORMATS), choices=_FORMATS)
@@ -82,6 +102,9 @@ def read_settings(chosen: argparse.Namespace, **more: Any) -> Settings:
         cors=tuple(chosen.cors),
         allow_hosts=tuple(chosen.allow_host),
         legacy_doors=read_doors(chosen.legacy_doors),
+        store=chosen.store,
+        workers=chosen.workers,
+        sessions=chosen.sessions,
         **more,
     )
 

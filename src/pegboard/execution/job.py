@@ -221,9 +221,13 @@ class Job:
     async def _save(self) -> None:
         # One after the other, each as the record is then: a later state is never overwritten by an earlier one.
         async with self._saving:
-            if self.record is not None:
-                self._saved = self.record.updated
-                await self._shelf.save(self.id, self.record)
+            if self.record is None:
+                return
+            self._saved = self.record.updated
+            if not await self._shelf.save(self.id, self.record):
+                _log.warning("a task of %s was ended by another process, which took this one for dead", self._name)
+                self._fail(InternalFailure("The task was ended by another process of the server"))
+                self.task.cancel()
 
     def _tell_ready(self) -> None:
         if not self.ready.done():

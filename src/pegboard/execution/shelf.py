@@ -32,6 +32,8 @@ class TaskRecord(Struct, kw_only=True):
     created: float
     updated: float
     seconds: float
+    # The process that works on it, where there are several.
+    owner: str = ""
     status: Status = "working"
     message: str | None = None
     outcome: Json = None
@@ -63,6 +65,7 @@ class _Place(Struct):
     principal: str
     until: float
     size: int = 0
+    version: int = 0
 
 
 _encode = msgspec.json.Encoder().encode
@@ -78,6 +81,7 @@ class Shelf:
     def __init__(self, records: Records, limits: Limits, clock: Callable[[], float] = time.time) -> None:
         self._records = records
         self._limits = limits
+        self._owner = ""
         self.clock = clock
         # All are kept equally long, so the order of creation is the order of leaving.
         self._places: dict[str, _Place] = {}
@@ -86,6 +90,11 @@ class Shelf:
 
     def __len__(self) -> int:
         return len(self._places)
+
+    def keep_in(self, records: Records, owner: str) -> None:
+        """Keep them there from now on, where other processes see them too; `owner` is this one."""
+        self._records = records
+        self._owner = owner
 
     async def create(self, task_id: str, principal: str) -> TaskRecord:
         """Begin the record of a task; LimitReached where there is no room for one more."""
@@ -102,7 +111,9 @@ class Shelf:
                 "tasks",
                 retry_after=next((max(1.0, place.until - now) for place in self._places.values()), None),
             )
-        record = TaskRecord(principal=principal, created=now, updated=now, seconds=limits.task_seconds)
+        record = TaskRecord(
+            principal=principal, created=now, updated=now, seconds=limits.task_seconds, owner=self._owner
+        )
         self._places[task_id] = _Place(principal, now + limits.task_seconds)
         self._counts[principal] += 1
         try:
@@ -116,22 +127,41 @@ class Shelf:
         """Whether so many bytes more can be kept for a principal."""
         return size <= self._room(principal)
 
-    async def save(self, task_id: str, record: TaskRecord) -> None:
-        """Write the record as it is now."""
+    async def save(self, task_id: str, record: TaskRecord) -> bool:
+        """Write the record as it is now; False where somebody else has, who took this process for dead."""
         place = self._places.get(task_id)
         left = record.created + record.seconds - self.clock()
         if place is None or left <= 0:
-            return
+            return True
         written = _encode(record)
         self._sizes[place.principal] += len(written) - place.size
         place.size = len(written)
-        await self._records.put(_key(task_id), written, ttl=left)
+        version = await self._records.put(key_of(task_id), written, ttl=left, if_version=place.version)
+        if version is None:
+            return False
+        place.version = version
+        return True
 
     async def read(self, task_id: str) -> TaskRecord | None:
         """What is known of a task; None where it is unknown or forgotten."""
         self._sweep(self.clock())
-        found = await self._records.get(_key(task_id))
+        found = await self._records.get(key_of(task_id))
         return None if found is None else _decode(found.value)
+
+    async def orphan(self, task_id: str, error: Json) -> TaskRecord | None:
+        """End a task that nobody works on any more, unless it has come to an end; what is known of it then."""
+        found = await self._records.get(key_of(task_id))
+        if found is None:
+            return None
+        record = _decode(found.value)
+        if record.status in ENDED:
+            return record
+        now = self.clock()
+        record.status, record.message, record.outcome, record.updated = "failed", error["message"], error, now
+        left = record.created + record.seconds - now
+        if await self._records.put(key_of(task_id), _encode(record), ttl=max(1.0, left), if_version=found.version):
+            return record
+        return await self.read(task_id)
 
     def _room(self, principal: str) -> int:
         limits = self._limits
@@ -153,7 +183,8 @@ class Shelf:
             del self._counts[principal], self._sizes[principal]
 
 
-def _key(task_id: str) -> str:
+def key_of(task_id: str) -> str:
+    """What stands for a task wherever it is kept or told of."""
     # Whoever reads the store must not be able to take a task over.
     return "task:" + hashlib.sha256(task_id.encode("utf-8", "replace")).hexdigest()[:32]
 

@@ -21,6 +21,10 @@ class Spent:
         self._clock = clock
         self._until: deque[float] = deque()
 
+    def keep_in(self, records: Records) -> None:
+        """Remember them there from now on, where other processes see them too."""
+        self._records = records
+
     async def spend(self, ticket: str) -> None:
         """Use a ticket; InvalidParams if it has been used before."""
         now = self._clock()

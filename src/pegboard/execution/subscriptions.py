@@ -37,6 +37,7 @@ class ChangeLog:
         self._forgotten = 0
         self._newest: OrderedDict[Change, int] = OrderedDict()
         self._watches: tuple[_Watch, ...] = ()
+        self._diverted: Callable[[Change], object] | None = None
         self._lock = threading.Lock()
 
     @property
@@ -45,19 +46,45 @@ class ChangeLog:
         return self._last
 
     def publish(self, change: Change) -> int:
-        """Number a change and tell whoever follows."""
+        """Number a change and tell whoever follows; the newest number, where another log gives them."""
+        if self._diverted is not None:
+            self._diverted(change)
+            return self._last
+        return self._add(None, change)
+
+    def divert(self, diverted: Callable[[Change], object] | None) -> None:
+        """Have what is published brought there from now on, from any thread; it comes back by `take`."""
+        self._diverted = diverted
+
+    def restart(self, forgotten: int) -> None:
+        """Forget all changes, and go on after that number: who has not come so far may have missed anything."""
+        with self._lock:
+            self._newest.clear()
+            self._last = forgotten
+            self._forgotten = max(0, forgotten)
+            watches = self._watches
+        self._wake(watches)
+
+    def take(self, number: int, change: Change) -> None:
+        """Add a change that has its number, which is greater than all before."""
+        self._add(number, change)
+
+    def _add(self, given: int | None, change: Change) -> int:
         newest = self._newest
         with self._lock:
-            self._last = number = self._last + 1
+            self._last = number = self._last + 1 if given is None else given
             newest[change] = number
             newest.move_to_end(change)
             if len(newest) > self._keep:
                 self._forgotten = newest.popitem(last=False)[1]
             watches = self._watches
+        self._wake(watches)
+        return number
+
+    def _wake(self, watches: tuple[_Watch, ...]) -> None:
         for watch in watches:
             if not watch.wake():
                 self._end(watch)
-        return number
 
     def read(self, after: int) -> Sequence[tuple[int, Change]]:
         """The changes after that number, each kind and URI once, under the newest number it had.

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from pegboard.call import Call, Done, Handler, Json, Reply
 from pegboard.catalog.catalog import ToolCatalog
-from pegboard.errors import InternalFailure, InvalidParams, MethodNotFound
+from pegboard.errors import Busy, InternalFailure, InvalidParams, MethodNotFound
 from pegboard.execution.job import Job
-from pegboard.execution.shelf import ENDED, Shelf, TaskRecord
+from pegboard.execution.shelf import ENDED, Shelf, TaskRecord, key_of
 from pegboard.limits import Limits
 from pegboard.protocol.extensions import TASKS, has_extension, missing_extension
+from pegboard.stores.crew import Crew, Shared
 from pegboard.tools.tool import Tool
 
 _LAST_WORDS_SECONDS: Final = 2.0
+_PATIENCE_SECONDS: Final = 2.0
+_TASK: Final = "task"
+
+
+class _Order(Struct, array_like=True):
+    """What is to be done to a task in the process that works on it: answers to bring, or without any to cancel it."""
+
+    key: str
+    answers: Json
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Order).decode
 
 
 class Tasks:
@@ -29,11 +44,18 @@ class Tasks:
         self._limits = limits
         # Until their work has ended; a record may say so before.
         self._jobs: dict[str, Job] = {}
+        self._crew: Crew | None = None
         self.methods: Mapping[str, Handler] = {
             "tasks/get": self._get,
             "tasks/update": self._update,
             "tasks/cancel": self._cancel,
         }
+
+    def share(self, shared: Shared) -> None:
+        """Keep tasks where other processes can be asked after them."""
+        self._crew = shared.crew
+        self._shelf.keep_in(shared.store.records, shared.crew.me)
+        shared.crew.hear(_TASK, self._hear)
 
     def capabilities(self) -> Mapping[str, Json]:
         """What there is to declare: nothing for a board whose tools all answer at once."""
@@ -82,13 +104,13 @@ class Tasks:
         if not isinstance(answers, dict):
             raise InvalidParams("params.inputResponses must be an object: the answer to each question under its key")
         if record.status not in ENDED:
-            await _reached(job).take(answers)
+            await (job.take(answers) if job is not None else self._order(call.name, record, answers))
         return Done({})
 
     async def _cancel(self, call: Call) -> Reply:
         record, job = await self._find(call)
         if record.status not in ENDED:
-            await _reached(job).cancel()
+            await (job.cancel() if job is not None else self._order(call.name, record, None))
         return Done({})
 
     async def _find(self, call: Call) -> tuple[TaskRecord, Job | None]:
@@ -98,7 +120,7 @@ class Tasks:
         if not has_extension(TASKS, call.caller.capabilities, call.caller.version):
             raise missing_extension(call.method, TASKS)
         job = self._jobs.get(call.name)
-        record = await self._shelf.read(call.name) if job is None else job.record
+        record = await self._read(call.name) if job is None else job.record
         if record is None or record.principal != call.caller.principal:
             raise InvalidParams(
                 "Unknown task: there is none with this taskId, or it was forgotten when its time was over"
@@ -108,8 +130,31 @@ class Tasks:
     def _offered(self) -> bool:
         return len(self._shelf) > 0 or any(tool.task is not None for tool in self._catalog)
 
+    # -- tasks of other processes ------------------------------------------------------------------------------------
 
-def _reached(job: Job | None) -> Job:
-    if job is None:
-        raise InternalFailure("The server that ran this task is gone, or cannot be reached from here")
-    return job
+    async def _read(self, task_id: str) -> TaskRecord | None:
+        """The record of a task that does not run here; one that runs nowhere has failed."""
+        record = await self._shelf.read(task_id)
+        if record is None or record.status in ENDED or self._crew is None:
+            return record
+        if record.owner != self._crew.me and await self._crew.is_alive(record.owner):
+            return record
+        lost = InternalFailure("The server process that ran this task has ended before the task had")
+        return await self._shelf.orphan(task_id, {"code": lost.code, "message": lost.message})
+
+    async def _order(self, task_id: str, record: TaskRecord, answers: Json) -> None:
+        if self._crew is None:
+            raise InternalFailure("The server that ran this task is gone, or cannot be reached from here")
+        order = _encode(_Order(key_of(task_id), answers))
+        if await self._crew.ask(record.owner, _TASK, order, _PATIENCE_SECONDS) is None:
+            raise Busy("The server process that runs this task does not answer; try again", retry_after=1)
+
+    def _hear(self, said: bytes) -> Awaitable[bytes] | None:
+        order = _decode(said)
+        job = next((job for task_id, job in self._jobs.items() if key_of(task_id) == order.key), None)
+        # One that is not here any more has just ended.
+        return None if job is None else self._obey(job, order)
+
+    async def _obey(self, job: Job, order: _Order) -> bytes:
+        await (job.cancel() if order.answers is None else job.take(order.answers))
+        return b""

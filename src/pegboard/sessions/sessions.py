@@ -22,10 +22,10 @@ from pegboard.errors import Busy, SessionNotFound, StoreDown
 from pegboard.limits import Limits
 from pegboard.sessions.register import TOUCH_SECONDS, Register
 from pegboard.sessions.session import Session
-from pegboard.stores.crew import Crew
+from pegboard.stores.crew import Crew, Shared
 from pegboard.stores.memory import MemoryLogs
 from pegboard.stores.naming import digest
-from pegboard.stores.store import Logs, Store
+from pegboard.stores.store import Logs
 
 _log = logging.getLogger("pegboard.sessions")
 
@@ -57,10 +57,10 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._open)
 
-    def share(self, store: Store, crew: Crew) -> None:
+    def share(self, shared: Shared) -> None:
         """Keep sessions in a store from now on, where the others of the crew find them."""
-        self._logs = store.logs
-        self._crew = crew
+        store, crew = shared.store, shared.crew
+        self._logs, self._crew = store.logs, crew
         self._register = Register(store.records, store.logs, self._limits)
         crew.hear(_CHANGED, self._hear_change)
         crew.on_lapse(self._distrust)

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from pegboard.errors import StoreDown
-from pegboard.stores.store import Delivery, Workers
+from pegboard.stores.store import Delivery, Store, Workers
 
 _log = logging.getLogger("pegboard.stores")
 
@@ -186,3 +186,10 @@ class Crew:
             _log.warning("this process was taken for dead for %.1f seconds", late)
             for callback in self._lapsed:
                 callback()
+
+
+class Shared(Struct, frozen=True):
+    """A store that other processes use too, or will, and this one among them."""
+
+    store: Store
+    crew: Crew

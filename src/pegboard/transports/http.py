@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from typing import Final, Literal, TypeAlias
 
 from msgspec import UNSET
 
@@ -23,7 +24,7 @@ from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.versions import MODERN, SUPPORTED
 from pegboard.sessions.relay import Relay
 from pegboard.sessions.sessions import Sessions
-from pegboard.stores.crew import Crew
+from pegboard.stores.crew import Shared
 from pegboard.stores.store import Store
 from pegboard.transports.calls import Calls
 from pegboard.transports.channels import HttpExchange, conduct
@@ -36,7 +37,17 @@ from pegboard.transports.legacy_doors import LegacyDoors
 from pegboard.transports.legacy_http import LegacyHttp
 from pegboard.transports.posts import Post, read_post
 from pegboard.transports.refusals import not_allowed, refused, said
+from pegboard.transports.sessionless import LegacyHalf, Refused, Sessionless
 from pegboard.transports.shortcut import CALL, PlainCall, Shortcut
+from pegboard.transports.stateless import Stateless
+
+LegacyMode: TypeAlias = Literal["sessions", "sessionless", "refused"]
+"""How clients of the older revisions are served: in sessions, without, or not at all."""
+
+_APART: Final = (
+    "This server runs as several processes that share no store, so that it cannot keep sessions, which revisions before "
+    "2026-07-28 need. Start it with --store sqlite:PATH or --store redis://HOST, with --workers 1, or with --sessions off"
+)
 
 
 class HttpEndpoint:
@@ -52,7 +63,8 @@ class HttpEndpoint:
         paths: tuple[str, ...] = ("/mcp", "/mcp/"),
         prefix: str = "",
         store: Store | None = None,
-        crew: Crew | None = None,
+        shared: Shared | None = None,
+        legacy: LegacyMode = "sessions",
         loop: asyncio.AbstractEventLoop | None = None,
         legacy_doors: Collection[str] = (),
     ) -> None:
@@ -64,13 +76,9 @@ class HttpEndpoint:
         self._calls = Calls(limits, self.sessions.reap, loop)
         self.calls = self._calls.running
         self.followers = Followers(limits.followers, self._calls)
-        relay: Relay | None = None
-        if store is not None and crew is not None:
-            self.sessions.share(store, crew)
-            relay = Relay(crew, self.sessions, self.followers.wake)
-        self._legacy = LegacyHttp(handler, info, limits, self.sessions, self._calls, self.followers, relay)
         self._callers = ModernCallers("http")
         self._read_plain = Shortcut(limits, self._callers).read
+        self._legacy = self._make_legacy(legacy, info, shared)
         doors = LegacyDoors(
             handler, info, limits, guard, self._calls, self.followers, self._callers, prefix=prefix, which=legacy_doors
         )
@@ -81,6 +89,18 @@ class HttpEndpoint:
             (prefix + "/ready").encode(): self._ready,
         }
         self._where = ", ".join(prefix + path for path in paths[:1])
+
+    def _make_legacy(self, mode: LegacyMode, info: Mapping[str, Json], shared: Shared | None) -> LegacyHalf:
+        handler, limits, calls = self._handler, self._limits, self._calls
+        if mode == "refused":
+            return Refused(_APART)
+        if mode == "sessionless":
+            return Sessionless(Stateless(handler, info, limits, calls, self._callers), limits, calls)
+        relay: Relay | None = None
+        if shared is not None:
+            self.sessions.share(shared)
+            relay = Relay(shared.crew, self.sessions, self.followers.wake)
+        return LegacyHttp(handler, info, limits, self.sessions, calls, self.followers, relay)
 
     def accept(self, head: Head, body: bytes, sink: Sink) -> Served:
         """Route a request by its path; one whose head is known goes straight to its message."""

@@ -88,11 +88,23 @@ def bind_unix(path: str) -> list[socket.socket]:
     return [one]
 
 
+def port_of(sockets: Sequence[socket.socket]) -> int:
+    """The port of the first; 0 for a socket file."""
+    name = sockets[0].getsockname()
+    return int(name[1]) if isinstance(name, tuple) else 0
+
+
+def unlink(one: socket.socket) -> None:
+    """Remove the file of a socket, if it has one."""
+    if one.family == socket.AF_UNIX:
+        Path(one.getsockname()).unlink(missing_ok=True)
+
+
 class Http1Server:
     """A listening server: its sockets, its connections, and the sweep that keeps time for them.
 
     At the limit of connections it stops accepting: the listening sockets stay open, so that newcomers wait in the
-    kernel's queue, and are taken up again when one leaves.
+    kernel's queue, and are taken up again when one leaves. Sockets that are `shared` with other processes go on after it.
     """
 
     def __init__(
@@ -104,8 +116,10 @@ class Http1Server:
         ssl: tls.SSLContext | None = None,
         backlog: int = BACKLOG,
         clock: Callable[[], float] = time.monotonic,
+        shared: bool = False,
     ) -> None:
         self.sockets = tuple(sockets)
+        self._shared = shared
         self.connections = Connections(limits, clock=clock, changed=self._count)
         self._endpoint = endpoint
         self._limits = limits
@@ -122,8 +136,7 @@ class Http1Server:
     @property
     def port(self) -> int:
         """The port of the first socket; 0 for a socket file."""
-        name = self.sockets[0].getsockname()
-        return int(name[1]) if isinstance(name, tuple) else 0
+        return port_of(self.sockets)
 
     @property
     def busy(self) -> int:
@@ -217,8 +230,8 @@ class Http1Server:
             self._empty.set()
 
     def _unlink(self, one: socket.socket) -> None:
-        if one.family == socket.AF_UNIX:
-            Path(one.getsockname()).unlink(missing_ok=True)
+        if not self._shared:
+            unlink(one)
 
 
 async def listen(

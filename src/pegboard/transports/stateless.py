@@ -63,7 +63,7 @@ class StatelessExchange(LineExchange):
     def __init__(self, line: Line, wanted: Wanted) -> None:
         super().__init__(line, wanted.tongue, wanted.id)
         self._ask: Callable[[Mapping[str, Question]], Awaitable[NoReturn]] = (
-            ask_by_answer if wanted.tongue.version == MODERN else _ask_nobody
+            ask_by_answer if wanted.tongue.version == MODERN else ask_nobody
         )
 
     async def ask(self, asks: Mapping[str, Question]) -> NoReturn:
@@ -139,7 +139,7 @@ class Stateless:
     def _want(self, body: bytes, message: Message, method: str, request_id: RequestId, stated: str | None) -> Wanted:
         params = read_params(body, message)
         if stated != MODERN and not is_modern(params):
-            return self._want_legacy(message, params, method, request_id, UNSTATED if stated is None else stated)
+            return self.want_legacy(message, params, method, request_id, UNSTATED if stated is None else stated)
         caller, token = self._callers.read(params, stated)
         check_method(method, MODERN)
         if method == LISTEN:
@@ -147,9 +147,8 @@ class Stateless:
         about = subject(method, params)
         return Wanted(request_id, method, about, message, params, caller, token, self._modern, self._handler)
 
-    def _want_legacy(
-        self, message: Message, params: Params, method: str, request_id: RequestId, version: str
-    ) -> Wanted:
+    def want_legacy(self, message: Message, params: Params, method: str, request_id: RequestId, version: str) -> Wanted:
+        """A request of one of the older revisions."""
         caller, about, handler = self._strangers[version], "", self._handler
         if method == "initialize":
             handshake = read_handshake(bytes(message.params))
@@ -169,6 +168,10 @@ class Stateless:
             about = subject(method, params)
         tongue = self._tongues[caller.version]
         return Wanted(request_id, method, about, message, params, caller, read_token(params), tongue, handler)
+
+    def stranger(self, version: str) -> tuple[Caller, Tongue, Handler]:
+        """Who sends requests of that revision, how it is answered, and by whom."""
+        return self._strangers[version], self._tongues[version], self._handler
 
     async def _introduce(self, call: Call) -> Reply:
         """The answer to `initialize`, without the capabilities that only a session could make use of."""
@@ -204,5 +207,6 @@ async def _pong(call: Call) -> Reply:
     return Done({})
 
 
-async def _ask_nobody(asks: Mapping[str, Question]) -> NoReturn:
+async def ask_nobody(asks: Mapping[str, Question]) -> NoReturn:
+    """What becomes of a question to a client that has no session to answer in."""
     raise AskFailed("The client cannot be asked: the door it came by carries no questions, /mcp does")
