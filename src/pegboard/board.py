@@ -354,6 +354,7 @@ class Board(Hanger):
         store: str = "memory",
         workers: int = 1,
         sessions: Literal["on", "off"] = "on",
+        websocket: bool = True,
         log_level: str = "info",
     ) -> None:
         """Serve until stopped: stdio where a client holds our stdin, HTTP on a terminal or without one."""
@@ -378,6 +379,7 @@ class Board(Hanger):
                     store=store,
                     workers=workers,
                     sessions=sessions,
+                    websocket=websocket,
                 ),
             )
         except SetupError as error:
@@ -385,10 +387,18 @@ class Board(Hanger):
             print(f"{self.name}: {error}", file=sys.stderr)  # noqa: T201
             sys.exit(2)
 
-    def asgi(self, *, path: str = "/mcp", hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> AsgiApp:
+    def asgi(
+        self,
+        *,
+        path: str = "/mcp",
+        ws: str | None = "/ws",
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
+    ) -> AsgiApp:
         """The board as an ASGI application: `app.routes.append(board.asgi())`, or mounted, or served by itself.
 
-        `hosts` and `origins` name those it answers to beside this machine.
+        `ws` is where WebSockets are let in, None for nowhere. `hosts` and `origins` name those it answers to beside
+        this machine.
         """
         guard = Guard(hosts=hosts, origins=origins)
         endpoint = HttpEndpoint(self.handler, self.info, limits=self.limits, guard=guard)
@@ -397,7 +407,7 @@ class Board(Hanger):
             endpoint.followers.end()
             await self.stop()
 
-        return AsgiApp(endpoint, self.limits, path=path, stop=stop)
+        return AsgiApp(endpoint, self.limits, path=path, socket_path=ws, stop=stop)
 
 
 def _several(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -90,10 +90,17 @@ class Outflow(Protocol):
 class Duplex(Protocol):
     """The streams between a call and its caller, where it was the caller's stream that began it."""
 
-    id: str
-    binary: bool
-    meta: Mapping[str, Json]
-    summary: Json
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def binary(self) -> bool: ...
+
+    @property
+    def meta(self) -> Mapping[str, Json]: ...
+
+    @property
+    def summary(self) -> Json: ...
 
     async def read(self) -> Json:
         """The next chunk of the caller's stream, UNSET at its end."""

@@ -76,6 +76,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     store: str = "memory"
     workers: int = 1
     sessions: Literal["on", "off"] = "on"
+    websocket: bool = True
     announce: Callable[[str], None] | None = None
 
 
@@ -201,6 +202,7 @@ async def _serve_http(
             guard=guard,
             prefix=settings.path_prefix.rstrip("/"),
             legacy_doors=settings.legacy_doors,
+            websocket=settings.websocket,
             legacy=_legacy_mode(settings, shared),
             shared=shared,
         )

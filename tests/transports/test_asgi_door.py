@@ -396,7 +396,7 @@ async def test_a_websocket_is_turned_away_and_anything_else_is_an_error() -> Non
     async def send(event: Any) -> None:
         sent.append((event["type"], event["code"]))
 
-    await application()({"type": "websocket"}, receive, send)
+    await application()({"type": "websocket", "path": "/mcp"}, receive, send)
     assert sent == [("websocket.close", 4404)]
     with pytest.raises(RuntimeError, match="carrier pigeon"):
         await application()({"type": "carrier pigeon"}, receive, send)

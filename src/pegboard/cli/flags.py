@@ -82,6 +82,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         choices=("on", "off"),
         help="off: serve clients before 2026-07-28 without a session, and so without questions or streams to come back to",
     )
+    place.add_argument(
+        "--no-websocket",
+        action="store_false",
+        dest="websocket",
+        default=_env_choice("websocket", ("yes", "no", "1", "0", "true", "false", "")) not in ("no", "0", "false"),
+        help="do not serve WebSockets at /ws",
+    )
     log = parser.add_argument_group("logging")
     log.add_argument("--log-level", default=_env_choice("log_level", _LEVELS), choices=_LEVELS)
     log.add_argument("--log-format", default=_env_choice("log_format", _FORMATS), choices=_FORMATS)
@@ -105,6 +112,7 @@ def read_settings(chosen: argparse.Namespace, **more: Any) -> Settings:
         store=chosen.store,
         workers=chosen.workers,
         sessions=chosen.sessions,
+        websocket=chosen.websocket,
         **more,
     )
 

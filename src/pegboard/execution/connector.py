@@ -18,8 +18,8 @@ Chunk: TypeAlias = Any
 """Bytes on a binary stream, any JSON on one of text."""
 
 _NOTHING: Mapping[str, Json] = {}
-_NO_INPUT = "this tool reads a stream, which this connection does not carry: call it over /ws"
-_NO_BYTES = "This connection carries text only, and the tool streams bytes: call it over /ws"
+_NO_INPUT = "this tool reads a stream, and the call has none: begin it with a stream over /ws"
+_NO_BYTES = "This call carries text only, and the tool streams bytes: begin it with a stream over /ws"
 
 
 class ToolConnector(OfTheCall):

@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from pegboard.limits import Limits
 from pegboard.transports.answers import apologize, encode_headers, refuse_large_body
+from pegboard.transports.asgi_socket import Receive, meet_socket, refuse_socket
 from pegboard.transports.courier import Courier, Event, Send
-from pegboard.transports.door import Answer, Endpoint
+from pegboard.transports.door import Answer, Endpoint, Upgrade
 from pegboard.transports.scopes import Heads, Scope, strip_root
 from pegboard.transports.turns import start
 
-Receive: TypeAlias = Callable[[], Awaitable[Event]]
-
-# RFC 6455 leaves 4000 to 4999 to applications; this one reads as HTTP's 404.
-NO_WEBSOCKET: Final = 4404
+NO_WEBSOCKET: Final = Answer(404, b"There is no WebSocket here.\n", b"text/plain; charset=utf-8")
 
 
 class AsgiApp:
     """One endpoint as an ASGI application, and as a route of Starlette and FastAPI.
 
     It answers at `path`, and where a framework has cut its mounting point off, there; with and without a trailing slash.
-    `route` is what the endpoint calls that place. A framework that redirects to add a slash does so before a mounted
+    `route` is what the endpoint calls that place. `socket_path` is where WebSockets are let in, in the same ways. A framework that redirects to add a slash does so before a mounted
     application is asked, so add it to the list of routes instead of mounting it: it is one.
     """
 
@@ -38,6 +36,7 @@ class AsgiApp:
         *,
         path: str = "/mcp",
         route: bytes = b"/mcp",
+        socket_path: str | None = None,
         stop: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._stop = stop
@@ -45,11 +44,16 @@ class AsgiApp:
         self._accept = endpoint.accept
         self._limits = limits
         self._places = {self.path: route, self.path.rstrip("/") + "/": route}
+        self._sockets: dict[str, str] = {}
+        if socket_path is not None:
+            bare = "/" + socket_path.strip("/")
+            self._sockets = {bare: "/ws", bare.rstrip("/") + "/": "/ws"}
+        self._all_places = {"http": frozenset(self._places), "websocket": frozenset(self._sockets)}
         self._heads = Heads(self._places, {**self._places, "": route, "/": route}, limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._meet(scope["type"], receive, send)
+            await self._meet(scope, receive, send)
             return
         head = self._heads.find(scope)
         if isinstance(head, Answer):
@@ -66,6 +70,8 @@ class AsgiApp:
         courier = Courier(self._limits, head.method == b"HEAD")
         try:
             answer = self._accept(head, body, courier)
+            if isinstance(answer, Upgrade):
+                raise RuntimeError("only a WebSocket can be upgraded to")
             if not isinstance(answer, Answer):
                 answer = await see_through(answer, courier, receive, send)
             elif answer.headers:
@@ -78,15 +84,28 @@ class AsgiApp:
             await send(write_start(answer))
             await send({"type": "http.response.body", "body": b"" if courier.bodyless else answer.body})
 
-    async def _meet(self, kind: str, receive: Receive, send: Send) -> None:
+    async def _meet(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take part in what is no request."""
+        kind = scope["type"]
         if kind == "lifespan":
             await live(receive, send, self._stop)
         elif kind == "websocket":
-            await receive()
-            await send({"type": "websocket.close", "code": NO_WEBSOCKET, "reason": "There is no WebSocket here."})
+            await self._meet_socket(scope, receive, send)
         else:
-            raise RuntimeError(f"this application serves http, not {kind}")
+            raise RuntimeError(f"this application serves http and WebSockets, not {kind}")
+
+    async def _meet_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        answer: Answer | Upgrade = NO_WEBSOCKET
+        place = self._sockets.get(strip_root(scope))
+        if place is not None:
+            head = self._heads.find(as_request(scope, place))
+            served = head if isinstance(head, Answer) else self._accept(head, b"", Courier(self._limits))
+            answer = served if isinstance(served, Answer | Upgrade) else NO_WEBSOCKET
+        if isinstance(answer, Upgrade):
+            await meet_socket(answer, scope, receive, send, self._limits)
+        else:
+            await refuse_socket(scope, send, answer)
 
     # What Starlette asks of a route.
 
@@ -94,7 +113,7 @@ class AsgiApp:
         """Whether a request is for this application, in Starlette's terms."""
         from starlette.routing import Match  # noqa: PLC0415 - only Starlette asks, and then it is there
 
-        ours = scope["type"] == "http" and strip_root(scope) in self._places
+        ours = strip_root(scope) in self._all_places.get(scope["type"], ())
         return (Match.FULL if ours else Match.NONE), {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,6 +124,15 @@ class AsgiApp:
         from starlette.routing import NoMatchFound  # noqa: PLC0415 - only Starlette asks, and then it is there
 
         raise NoMatchFound(name, path_params)
+
+
+def as_request(scope: Scope, path: str) -> Scope:
+    """The request by which a WebSocket began, as HTTP/1.1 has it."""
+    headers = [*scope["headers"]]
+    if all(name != b"upgrade" for name, _ in headers):
+        headers.append((b"upgrade", b"websocket"))
+    scheme = "https" if scope.get("scheme") == "wss" else "http"
+    return {**scope, "method": "GET", "path": path, "root_path": "", "scheme": scheme, "headers": headers}
 
 
 async def read_body(event: Event, receive: Receive, limit: int) -> bytes | Answer | None:

@@ -74,7 +74,7 @@ class Conversation:
         self._loop = loop
         self._peer = line
         self._legacy: Session | None = None
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[bytes | memoryview] = deque()
         self._serving = False
         self._paused = False
         self._draining = False
@@ -132,9 +132,9 @@ class Conversation:
 
     # -- serving -----------------------------------------------------------------------------------------------------
 
-    def take(self, line: bytes) -> None:
+    def take(self, message: bytes | memoryview) -> None:
         """Serve one message; whatever is wrong with it is answered, and the next is read."""
-        line = line.strip()
+        line = bytes(message).strip()
         if line:
             self._try(self._take, line)
 

@@ -1,7 +1,7 @@
 """What a door and an endpoint say to each other: a Head comes in, an Answer or a stream through a Sink goes out.
 
 A door owns bytes and connections and knows nothing of the protocol; an endpoint knows the protocol and nothing of
-connections. Both HTTP doors (our own HTTP/1.1 and ASGI) speak to the same endpoint through these four types.
+connections. Both HTTP doors (our own HTTP/1.1 and ASGI) speak to the same endpoint through these types.
 """
 
 from __future__ import annotations
@@ -61,6 +61,47 @@ class Sink(Protocol):
         """Call back once if the client goes away before the response has ended."""
 
 
+class Socket(Protocol):
+    """A WebSocket as an endpoint sees it: whole messages out, in the order in which they are written."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the peer is behind with reading."""
+
+    def write(self, message: bytes) -> None:
+        """Send a message of text soon; nothing is sent once the peer is gone."""
+
+    def write_bytes(self, message: bytes) -> None: ...
+
+    async def drain(self) -> None:
+        """Wait until the peer has caught up, or is gone."""
+
+    def hold(self, paused: bool) -> None:
+        """Read nothing more for now, or read on."""
+
+    def close(self, code: int, reason: str) -> None: ...
+
+
+class Visitor(Protocol):
+    """Whoever an endpoint sets to serve a WebSocket."""
+
+    def take_text(self, message: bytes) -> None: ...
+
+    def take_bytes(self, message: bytes) -> None: ...
+
+    def balance(self) -> None:
+        """The peer is behind with reading, or has caught up."""
+
+    def leave(self) -> None:
+        """The peer is gone, or is about to be."""
+
+
+class Upgrade(Struct, frozen=True, gc=False):
+    """The answer to a request that is to become a WebSocket; `open` is called once it is one."""
+
+    open: Callable[[Socket], Visitor]
+
+
 Served: TypeAlias = Answer | asyncio.Task[Answer | None] | Coroutine[Any, Any, Answer | None] | None
 """An answer at once, or None once it has been streamed; else a task that ends in one of these, or a coroutine to make one of."""
 
@@ -68,4 +109,4 @@ Served: TypeAlias = Answer | asyncio.Task[Answer | None] | Coroutine[Any, Any, A
 class Endpoint(Protocol):
     """Takes a whole request."""
 
-    def accept(self, head: Head, body: bytes, sink: Sink) -> Served: ...
+    def accept(self, head: Head, body: bytes, sink: Sink) -> Served | Upgrade: ...

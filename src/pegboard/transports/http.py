@@ -28,7 +28,7 @@ from pegboard.stores.crew import Shared
 from pegboard.stores.store import Store
 from pegboard.transports.calls import Calls
 from pegboard.transports.channels import HttpExchange, conduct
-from pegboard.transports.door import Answer, Head, Served, Sink
+from pegboard.transports.door import Answer, Head, Served, Sink, Upgrade
 from pegboard.transports.followers import Followers
 from pegboard.transports.following import LISTEN, HttpListen
 from pegboard.transports.guard import Guard
@@ -39,6 +39,7 @@ from pegboard.transports.posts import Post, read_post
 from pegboard.transports.refusals import not_allowed, refused, said
 from pegboard.transports.sessionless import LegacyHalf, Refused, Sessionless
 from pegboard.transports.shortcut import CALL, PlainCall, Shortcut
+from pegboard.transports.sockets import SocketDoor
 from pegboard.transports.stateless import Stateless
 
 LegacyMode: TypeAlias = Literal["sessions", "sessionless", "refused"]
@@ -67,6 +68,7 @@ class HttpEndpoint:
         legacy: LegacyMode = "sessions",
         loop: asyncio.AbstractEventLoop | None = None,
         legacy_doors: Collection[str] = (),
+        websocket: bool = True,
     ) -> None:
         self._handler = handler
         self._limits = limits
@@ -82,8 +84,10 @@ class HttpEndpoint:
         doors = LegacyDoors(
             handler, info, limits, guard, self._calls, self.followers, self._callers, prefix=prefix, which=legacy_doors
         )
-        self._paths: dict[bytes, Callable[[Head, bytes, Sink], Served]] = {
+        sockets = SocketDoor(handler, info, limits, guard, self._calls, self.followers)
+        self._paths: dict[bytes, Callable[[Head, bytes, Sink], Served | Upgrade]] = {
             **doors.routes,
+            **({(prefix + path).encode(): sockets.accept for path in ("/ws", "/ws/")} if websocket else {}),
             **{(prefix + path).encode(): self._mcp for path in paths},
             (prefix + "/health").encode(): self._health,
             (prefix + "/ready").encode(): self._ready,
@@ -102,7 +106,7 @@ class HttpEndpoint:
             relay = Relay(shared.crew, self.sessions, self.followers.wake)
         return LegacyHttp(handler, info, limits, self.sessions, calls, self.followers, relay)
 
-    def accept(self, head: Head, body: bytes, sink: Sink) -> Served:
+    def accept(self, head: Head, body: bytes, sink: Sink) -> Served | Upgrade:
         """Route a request by its path; one whose head is known goes straight to its message."""
         post: Post | None = head.verdict
         if post is not None:

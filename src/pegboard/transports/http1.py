@@ -21,16 +21,20 @@ import logging
 from collections.abc import Callable
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from msgspec import Struct
 
 from pegboard.limits import Limits
 from pegboard.transports.answers import apologize, encode_headers, refuse
 from pegboard.transports.connections import Connections
-from pegboard.transports.door import Answer, Endpoint, Headers
-from pegboard.transports.requests import BODY, ENDED, HEAD, NO_HEAD, Reader, Request
+from pegboard.transports.door import Answer, Endpoint, Headers, Upgrade
+from pegboard.transports.requests import BODY, ENDED, HEAD, IDLE, NO_HEAD, Reader, Request
 from pegboard.transports.turns import start
+from pegboard.transports.websocket import WebSocket, shake_hands
+
+if TYPE_CHECKING:
+    from websockets.server import ServerProtocol
 
 log = logging.getLogger("pegboard.http")
 
@@ -301,6 +305,9 @@ class Http1(asyncio.Protocol):
             try:
                 outcome = self._accept(request.head, request.body, stream)
                 if outcome is not None and not isinstance(outcome, Answer):
+                    if isinstance(outcome, Upgrade):
+                        self._switch(stream, outcome)
+                        continue
                     task = outcome if isinstance(outcome, asyncio.Task) else start(outcome, loop=self.loop)
                     if not task.done():
                         # The loop holds tasks weakly; this one lives as long as its connection at least.
@@ -316,6 +323,27 @@ class Http1(asyncio.Protocol):
         self.serving = False
         if not ready and self._stream is None and (self._paused or self._reader.stage):
             self._go_on()
+
+    def _switch(self, stream: Stream, upgrade: Upgrade) -> None:
+        """Hand the connection over to a WebSocket."""
+        reader, connections = self._reader, self._connections
+        if reader.stage != IDLE or self._ready:
+            # RFC 6455, 4.1: "the client MUST wait for a response from the server before sending any further data".
+            made: tuple[ServerProtocol, bytes] | Answer = refuse(400, "Send nothing before the WebSocket is open.")
+        else:
+            made = shake_hands(stream.request.head, self._limits)
+        if isinstance(made, Answer):
+            self.respond(stream, made)
+            return
+        protocol, welcome = made
+        self.send(welcome)
+        if self._paused:
+            self._transport.resume_reading()
+        self._stream = None
+        self._lost = self._leaving = True
+        connections.live.discard(self)
+        reader.close()
+        WebSocket(protocol, self._transport, self._limits, connections).begin(upgrade)
 
     def respond(self, stream: Stream, answer: Answer | None) -> None:
         """Write a whole response, or see that there is a stream where there is none."""

@@ -1,0 +1,370 @@
+"""`/ws`: JSON-RPC in both directions at once, in both eras, and streams beside it.
+
+Theory of operation. A message of text is JSON-RPC, served as on any line, or belongs to a stream; a message of bytes is
+a chunk of one. A stream that a client starts is a call of the tool that it names, with all hooks around it, and any
+number of them share the socket. What a tool has not read yet is kept up to a bound for the whole socket; beyond it
+nothing more is read from the peer, so that the peer's own writes wait. A tool that leaves it at that for too long loses
+its stream, for the others on the socket wait too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from contextvars import copy_context
+from typing import Any, Final
+
+from msgspec import UNSET
+
+from pegboard.call import EMPTY_OBJECT, Call, Caller, Handler, Json, RequestId
+from pegboard.errors import Busy, InvalidRequest, MethodNotFound, Refusal, StreamFault
+from pegboard.execution.connector import ToolConnector
+from pegboard.limits import Limits
+from pegboard.protocol import frames, jsonrpc
+from pegboard.protocol.frames import Frame, Meta
+from pegboard.protocol.jsonrpc import NOTHING, Message
+from pegboard.protocol.tongue import Tongue
+from pegboard.protocol.versions import METHODS, MODERN
+from pegboard.sessions.session import Session
+from pegboard.transports.calls import Calls
+from pegboard.transports.channels import LineExchange, conduct, shutting_down
+from pegboard.transports.conversation import Conversation, LineService
+from pegboard.transports.door import Answer, Head, Served, Sink, Socket, Upgrade, Visitor
+from pegboard.transports.duplex import DirectExchange, StreamExchange, Streams, as_failure, stamp
+from pegboard.transports.followers import Followers
+from pegboard.transports.guard import Guard
+from pegboard.transports.legacy_exchange import LegacyLineExchange
+from pegboard.transports.refusals import not_allowed, refused, said
+from pegboard.transports.shortcut import CALL
+
+TRANSPORT: Final = "ws"
+_GENERATORS: Final = frozenset({"generator", "async_generator"})
+_REMEMBERED: Final = 256
+
+
+def asks_for_websocket(head: Head) -> bool:
+    """Whether a request is one that begins a WebSocket (RFC 6455, 4.2.1)."""
+    return head.headers.get(b"upgrade", b"").lower() == b"websocket"
+
+
+class SocketDoor:
+    """Serves one Handler to whoever opens a WebSocket."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        info: Mapping[str, Json],
+        limits: Limits,
+        guard: Guard,
+        calls: Calls,
+        followers: Followers,
+    ) -> None:
+        self._service = LineService(handler, info, limits, followers, TRANSPORT)
+        self._guard = guard
+        self._calls = calls
+
+    def accept(self, head: Head, body: bytes, sink: Sink) -> Served | Upgrade:
+        """Let a client in, guarded as all doors are."""
+        allowed = self._guard.check(head)
+        if isinstance(allowed, Answer):
+            return allowed
+        if head.method != b"GET":
+            return not_allowed(b"GET", allowed)
+        if not asks_for_websocket(head):
+            return said(
+                426, "This is a WebSocket: open it with a WebSocket client", (*allowed, (b"upgrade", b"websocket"))
+            )
+        if self._calls.draining:
+            return refused(shutting_down(), allowed)
+        return Upgrade(self._open)
+
+    def _open(self, socket: Socket) -> Visitor:
+        visitor = SocketConversation(self._service, socket, self._calls)
+        self._calls.follow(visitor)
+        return visitor
+
+
+class SocketConversation(Conversation):
+    """Serves one WebSocket."""
+
+    def __init__(self, service: LineService, socket: Socket, calls: Calls) -> None:
+        super().__init__(service, socket, asyncio.get_running_loop())
+        self.since = 0.0
+        self._socket = socket
+        self._calls = calls
+        self._gone = False
+        self._held = 0
+        self._context = copy_context()
+        self._stalled: asyncio.TimerHandle | None = None
+        # By the ids that their callers chose, and by what stands for these before chunks of bytes.
+        self.streams: dict[str, tuple[Streams, LineExchange]] = {}
+        self._keys: dict[bytes, str] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        # Those whose senders may not have heard yet that nobody reads on.
+        self._past: dict[str | bytes, None] = {}
+
+    # -- the socket --------------------------------------------------------------------------------------------------
+
+    def take_text(self, message: bytes) -> None:
+        self._waiting.append(message)
+        self.balance()
+
+    def take_bytes(self, message: bytes) -> None:
+        self._waiting.append(memoryview(message))
+        self.balance()
+
+    def leave(self) -> None:
+        """The peer is gone, and nobody can come for its answers: its calls end."""
+        if self._gone:
+            return
+        self._gone = True
+        self._waiting.clear()
+        self._calls.forget(self)
+        self.following.leave()
+        self._relax()
+        for task in (*(task for task, _ in self.calls.values()), *self._tasks.values()):
+            task.cancel()
+
+    def keep_alive(self) -> None:
+        """Nothing is to be done: the door sees to it that a peer that is gone is noticed."""
+
+    def end(self) -> None:
+        """We end: what is under way comes to its answer, and the door says goodbye."""
+        self._draining = True
+        self.following.end()
+
+    def _hold(self, paused: bool) -> None:
+        self._socket.hold(paused)
+
+    @property
+    def _full(self) -> bool:
+        return self._held > self._limits.unread_bytes or super()._full
+
+    def _run(self, exchange: LineExchange, walk: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+        task = self._calls.run(exchange, walk)
+        return task if isinstance(task, asyncio.Task) else None
+
+    def _weigh(self, size: int) -> None:
+        limit = self._limits.unread_bytes
+        over, self._held = self._held > limit, self._held + size
+        if size < 0:
+            self._relax()
+            if over and self._held <= limit and not self._gone:
+                # Not here, where a call runs: what is served next must not find itself in that call's context.
+                self._loop.call_soon(self.balance, context=self._context)
+        if self._held > limit and self._stalled is None and not self._gone:
+            self._stalled = self._loop.call_later(self._limits.unread_seconds, self._unblock, context=self._context)
+
+    def _relax(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def _unblock(self) -> None:
+        """Nothing has been read for too long: who has left most unread makes room for the others."""
+        self._stalled = None
+        if not self.streams:
+            return
+        stream_id, (streams, _) = max(self.streams.items(), key=lambda one: one[1][0].inflow.held)
+        unread, seconds = streams.inflow.held, self._limits.unread_seconds
+        self._break(stream_id, StreamFault("Stream timeout", {"timeout": seconds, "unread": unread}))
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    def take(self, message: bytes | memoryview) -> None:
+        """Serve one message, of text or of bytes."""
+        if isinstance(message, memoryview):
+            self._try(self._take_chunk, message)
+        else:
+            super().take(message)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            frame = frames.read(line, self._limits)
+        except Refusal as refusal:
+            self._refuse_stream(refusal.request_id, refusal)
+            return
+        if frame is None:
+            super()._take(line)
+            return
+        try:
+            self._take_frame(frame)
+        except StreamFault as fault:
+            self._break(frame.id, fault)
+        except Refusal as refusal:
+            self._refuse_stream(frame.id, refusal, frame.meta.method if isinstance(frame.meta, Meta) else "")
+
+    def _take_frame(self, frame: Frame) -> None:
+        if frame.type == "start":
+            self._start_stream(frame)
+            return
+        if frame.type == "cancel":
+            self._cancel(frame.id)
+            return
+        found = self.streams.get(frame.id)
+        if found is None:
+            self._check_known(frame.id)
+            return
+        inflow = found[0].inflow
+        if frame.type == "chunk":
+            index = -1 if frame.index is UNSET else frame.index
+            inflow.take(index, jsonrpc.decode_json(frame.data), len(frame.data), binary=False)
+        elif frame.type == "done":
+            inflow.finish(None if frame.summary is NOTHING else jsonrpc.decode_json(frame.summary))
+        else:
+            inflow.fail(frames.read_failure(frame.error))
+
+    def _take_chunk(self, message: memoryview) -> None:
+        try:
+            key, index, payload = frames.split(message)
+            stream_id = self._keys.get(key)
+            if stream_id is None:
+                self._check_known(key)
+                return
+        except Refusal as refusal:
+            self._refuse_stream(None, refusal)
+            return
+        try:
+            self.streams[stream_id][0].inflow.take(index, bytes(payload), len(payload), binary=True)
+        except StreamFault as fault:
+            self._break(stream_id, fault)
+
+    def _check_known(self, stream_id: str | bytes) -> None:
+        """Refuse what belongs to no stream; what comes late to one that has ended is dropped."""
+        if stream_id not in self._past:
+            told = stream_id if isinstance(stream_id, str) else f"with the bytes {stream_id.hex()}"
+            raise InvalidRequest(f"There is no stream {told[:80]}: begin one with start")
+
+    # -- streams -----------------------------------------------------------------------------------------------------
+
+    def _start_stream(self, frame: Frame) -> None:
+        meta, stream_id = frame.meta, frame.id
+        if meta is UNSET:
+            raise InvalidRequest("A start has meta")
+        if self._draining:
+            raise shutting_down()
+        streams = self._make_streams(stream_id, meta, meta.binary)
+        session, socket = self._legacy, self._socket
+        if session is None:
+            exchange = StreamExchange(socket, self._service.modern, streams, None)
+        else:
+            tongue = self._service.tongues[session.caller.version]
+            asker = LegacyLineExchange(socket, tongue, stream_id, session, self._limits, self.balance)
+            exchange = StreamExchange(socket, tongue, streams, asker)
+        call = Call(
+            method=CALL,
+            caller=self._caller(session),
+            channel=exchange,
+            id=stream_id,
+            name=meta.method,
+            raw=meta.arguments,
+            stream=streams,
+        )
+        if not self._reaches_streams(call, unknown=True):
+            raise MethodNotFound("Tool does not support streaming: call it by tools/call", {"method": meta.method})
+        self._walk(call, exchange, streams)
+
+    def _make_streams(self, stream_id: str, meta: Meta, binary: bool | None) -> Streams:
+        if stream_id in self.streams:
+            raise InvalidRequest(f"The stream {stream_id!r} is already open: use another id")
+        if len(self.streams) >= self._limits.calls_per_caller:
+            raise Busy(f"{self._limits.calls_per_caller} streams are already open on this socket", retry_after=1)
+        streams = Streams(self._socket, stream_id, meta, binary, self._limits, self._weigh)
+        if binary is not False and streams.key in self._keys:
+            raise InvalidRequest("Another stream of bytes is open whose id is no GUID either: give this one a GUID")
+        return streams
+
+    def _caller(self, session: Session | None) -> Caller:
+        return Caller(version=MODERN, transport=TRANSPORT) if session is None else session.caller
+
+    def _reaches_streams(self, call: Call, *, unknown: bool) -> bool:
+        """Whether a call is of a tool that has streams; `unknown` where nobody knows the tool."""
+        # The handler only chooses the way here, and says by which tool it leads: nothing is run.
+        self._handler(call).close()
+        tool = call.tool
+        return unknown if tool is None else tool.kind in _GENERATORS or ToolConnector in tool.injected.values()
+
+    def _walk(self, call: Call, exchange: StreamExchange | DirectExchange, streams: Streams) -> None:
+        stream_id = streams.id
+        self.streams[stream_id] = streams, exchange
+        if streams.inflow.binary is not False:
+            self._keys[streams.key] = stream_id
+        self._past.pop(stream_id, None)
+        self._past.pop(streams.key, None)
+        try:
+            task = self._run(exchange, conduct(self._handler, call, exchange))
+        except Refusal:
+            self._forget(streams)
+            raise
+        if task is None:
+            self._forget(streams)
+            return
+        self._tasks[stream_id] = task
+        task.add_done_callback(lambda _: self._forget(streams))
+
+    def _forget(self, streams: Streams) -> None:
+        if self.streams.get(streams.id, (None,))[0] is not streams:
+            return
+        del self.streams[streams.id]
+        self._tasks.pop(streams.id, None)
+        for past in (streams.id, streams.key):
+            self._past[past] = None
+        if self._keys.get(streams.key) == streams.id:
+            del self._keys[streams.key]
+        while len(self._past) > _REMEMBERED:
+            del self._past[next(iter(self._past))]
+        streams.forget()
+
+    def _break(self, stream_id: str, fault: StreamFault) -> None:
+        """End a stream whose sender breaks the rules, and its call with it."""
+        found = self.streams.get(stream_id)
+        if found is None:
+            return
+        streams, exchange = found
+        exchange.refuse(fault)
+        task = self._tasks.get(stream_id)
+        self._forget(streams)
+        if task is not None:
+            task.cancel()
+
+    def _cancel(self, request_id: RequestId) -> None:
+        super()._cancel(request_id)
+        for stream_id, (streams, _) in tuple(self.streams.items()):
+            if request_id == stream_id or (isinstance(request_id, str) and streams.owns(request_id)):
+                self._tasks[stream_id].cancel()
+
+    def _refuse_stream(self, stream_id: RequestId | None, refusal: Refusal, method: str = "") -> None:
+        about = stream_id if isinstance(stream_id, str) else None
+        self._socket.write(frames.error(about, stamp(), as_failure(refusal, method)))
+
+    # -- streams by JSON-RPC -----------------------------------------------------------------------------------------
+
+    def _make_call(
+        self, line: bytes, message: Message, method: str, request_id: RequestId
+    ) -> tuple[Call, LineExchange] | None:
+        # A method that is a tool's own name begins a stream of bytes, as clients of the first version may do it.
+        started = None if method in METHODS else self._start_by_name(message, method, request_id)
+        if started is None:
+            return super()._make_call(line, message, method, request_id)
+        self._walk(*started)
+        return None
+
+    def _start_by_name(
+        self, message: Message, method: str, request_id: RequestId
+    ) -> tuple[Call, DirectExchange, Streams] | None:
+        session, raw = self._legacy, EMPTY_OBJECT if message.params is NOTHING else message.params
+        tongue: Tongue = self._service.modern if session is None else self._service.tongues[session.caller.version]
+        meta = Meta(method=method, binary=True, arguments=raw, correlation_id=request_id)
+        streams = self._make_streams(str(request_id), meta, None)
+        streams.about = request_id
+        exchange = DirectExchange(self._socket, tongue, request_id, streams)
+        call = Call(
+            method=CALL,
+            caller=self._caller(session),
+            channel=exchange,
+            id=request_id,
+            name=method,
+            raw=raw,
+            stream=streams,
+        )
+        return (call, exchange, streams) if self._reaches_streams(call, unknown=False) else None
