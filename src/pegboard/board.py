@@ -113,7 +113,7 @@ class Board(Hanger):
         self.prompts = PromptCatalog()
         self.changes = ChangeLog(self.limits.changes)
         self._title = title
-        self._threads = Threads(self.limits.threads, self.limits.thread_queue)
+        self._threads = Threads(self.limits.threads, self.limits.thread_queue, self.limits.threads_asking)
         self._attached: list[Attachment] = []
         keys = read_keys(os.environ.get("PEGBOARD_SECRET"))
         desk = Desk(tickets=Seal("requestState", keys, secret=True), changes=self.changes)

@@ -31,6 +31,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     quiet_seconds: float = 5.0
     threads: int = 32
     thread_queue: int = 512
+    threads_asking: int = 256
     result_bytes: int = 16 * 1024 * 1024
 
     line_bytes: int = 16 * 1024 * 1024

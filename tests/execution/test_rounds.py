@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from pegboard import Accepted, Board, Cancelled, Client, Context, Declined, Elicit, Roots, Sample
+from pegboard import Accepted, Board, Cancelled, Client, Context, Declined, Elicit, Limits, Roots, Sample
 from pegboard.call import NOBODY, Call, Caller, Done, InputRequired, Json, Question, Reply
 from pegboard.client.answers import Answers, Elicitation
 from pegboard.errors import DeclarationError, InvalidParams, MissingCapability, ToolError
-from tests.waiting import until
+from tests.waiting import SOON, until
 
 ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 
@@ -614,6 +614,31 @@ def test_any_tool_comes_to_the_same_end_in_rounds_and_at_once(plan: list[Step]) 
         assert len(asked) <= len(plan)
 
     asyncio.run(compare())
+
+
+async def test_open_questions_of_plain_functions_stop_no_other_tool() -> None:
+    board, asked, answered = Board("asks", limits=Limits(threads=1)), list[str](), asyncio.Event()
+
+    @board.tool
+    def sure(ctx: Context) -> str:
+        return str(ctx.wait(ctx.elicit("Sure?", bool)).content)
+
+    @board.tool
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    async def think(question: Elicitation) -> Mapping[str, Json]:
+        asked.append(question.message)
+        await answered.wait()
+        return {"value": True}
+
+    async with Client(board, elicit=think) as client:
+        asking = [asyncio.ensure_future(client.call("sure")) for _ in range(3)]
+        await until(lambda: len(asked) == 3)
+        async with asyncio.timeout(SOON):
+            assert (await client.call("add", {"a": 1, "b": 2})).text == "3"
+        answered.set()
+        assert [result.text for result in await asyncio.gather(*asking)] == ["True"] * 3
 
 
 async def test_a_thread_that_waits_for_an_answer_goes_when_its_caller_does() -> None:

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 import pytest
 
 from pegboard.errors import ToolError
-from pegboard.execution.threads import Threads
+from pegboard.execution.threads import Threads, resting
 from tests.waiting import SOON, until
 
 
@@ -147,6 +147,54 @@ async def test_a_pool_held_by_callers_that_left_is_busy_at_once() -> None:
     await until(lambda: threads.abandoned == 1)
     assert await threads.run(lambda: "room") == "room"
     held[1].go.set()
+
+
+class Asking(Held):
+    """A function that waits for somebody outside."""
+
+    def __call__(self, value: object = None) -> object:
+        with resting():
+            return super().__call__(value)
+
+
+async def test_a_thread_that_waits_for_somebody_lends_its_place_and_one_goes_when_it_is_back() -> None:
+    threads, asking = Threads(1, 8, 2), [Asking(), Asking()]
+    # The second waits in the queue until the first lends its place.
+    waiting = [asyncio.ensure_future(threads.run(one, number)) for number, one in enumerate(asking)]
+    for one in asking:
+        await until(one.begun.is_set)
+    assert await threads.run(lambda: "meanwhile") == "meanwhile"
+    assert threads._started == 3
+    for one in asking:
+        one.go.set()
+    assert await asyncio.gather(*waiting) == [0, 1]
+    for _ in range(3):
+        assert await threads.run(lambda: "after it") == "after it"
+    await until(lambda: threads._started == 1)
+    assert threads.busy == 0
+
+
+async def test_where_too_many_wait_for_somebody_the_next_keeps_its_place() -> None:
+    threads, asking = Threads(1, 8, 1), [Asking(), Asking()]
+    waiting = [asyncio.ensure_future(threads.run(one, number)) for number, one in enumerate(asking)]
+    for one in asking:
+        await until(one.begun.is_set)
+    late = asyncio.ensure_future(threads.run(lambda: "late"))
+    await asyncio.sleep(0)
+    assert threads._started == 2
+    asking[1].go.set()
+    assert await late == "late"
+    assert not asking[0].ended.is_set()
+    asking[0].go.set()
+    assert await asyncio.gather(*waiting) == [0, 1]
+
+
+async def test_another_thread_than_the_pools_lends_nothing() -> None:
+    def wait() -> str:
+        with resting():
+            return "waited"
+
+    assert await asyncio.to_thread(wait) == "waited"
 
 
 async def test_no_more_threads_are_started_than_are_needed() -> None:

@@ -14,6 +14,7 @@ from pegboard.execution.desk import Desk
 from pegboard.execution.job import detach
 from pegboard.execution.questions import Answer, Ask, Elicit, Root, Roots, Sample, Sampled
 from pegboard.execution.rounds import Rounds
+from pegboard.execution.threads import resting
 from pegboard.protocol.versions import LOG_LEVELS
 from pegboard.tools.plain import as_plain
 
@@ -265,7 +266,8 @@ class Context(OfTheCall):
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         end = self._token.watch(future.cancel)
         try:
-            return future.result()  # type: ignore[return-value]  # see `wait`
+            with resting():
+                return future.result()  # type: ignore[return-value]  # see `wait`
         finally:
             end()
 

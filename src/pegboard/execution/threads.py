@@ -3,8 +3,10 @@
 Theory of operation. Jobs wait in one queue; a thread is started when a job comes and none is idle, up to the limit.
 A finished job goes into the tray of the loop it came from, and the first to put one there since that loop last looked
 wakes it: however many finish together, the loop is woken once. A caller that is cancelled leaves at once; its thread
-cannot be stopped and keeps its place until the function returns. The threads are daemons, so a function that never
-returns does not keep the process from ending.
+cannot be stopped and keeps its place until the function returns. A thread that waits for a person to answer lends its
+place to another meanwhile, or a few open questions would stop all synchronous tools; when it has its answer there is
+one too many, and the next to finish ends. The threads are daemons, so a function that never returns does not keep the
+process from ending.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import asyncio
 import contextvars
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
 
@@ -80,14 +83,16 @@ class Job:
 class Threads:
     """A pool of threads, started when first needed, for whichever event loop asks."""
 
-    def __init__(self, limit: int, waiting: int) -> None:
+    def __init__(self, limit: int, waiting: int, resting: int = 0) -> None:
         self._limit = limit
         self._waiting = waiting
+        self._most_resting = resting
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._lock = threading.Lock()
         self._started = 0
         self._unfinished = 0
         self._abandoned = 0
+        self._resting = 0
         self._tray: Tray | None = None
 
     @property
@@ -131,13 +136,35 @@ class Threads:
         if self._abandoned >= self._limit:
             raise ToolError(f"busy: all {self._limit} threads are held by calls nobody waits for; try again later")
         spare = self._started - self._unfinished
-        if spare <= 0 and self._started < self._limit:
-            threading.Thread(target=self._work, name=f"pegboard-{self._started + 1}", daemon=True).start()
-            self._started += 1
+        if spare <= 0 and self._has_place():
+            self._start()
         elif -spare >= self._waiting:
             raise ToolError(
                 f"busy: all {self._limit} threads are at work and {self._waiting} calls wait; try again later"
             )
+
+    def _has_place(self) -> bool:
+        return self._started - self._resting < self._limit
+
+    def _start(self) -> None:
+        self._started += 1
+        _Worker(self, self._started).start()
+
+    @contextmanager
+    def lend(self) -> Iterator[None]:
+        """Let another thread work in the place of this one, which waits; its own place where too many wait already."""
+        with self._lock:
+            lent = self._resting < self._most_resting
+            if lent:
+                self._resting += 1
+                if self._started < self._unfinished and self._has_place():
+                    self._start()
+        try:
+            yield
+        finally:
+            if lent:
+                with self._lock:
+                    self._resting -= 1
 
     def _leave(self, job: Job) -> asyncio.Future[None] | None:
         with self._lock:
@@ -147,7 +174,8 @@ class Threads:
             self._abandoned += 1
             return job.left
 
-    def _work(self) -> None:
+    def work(self) -> None:
+        """What each thread does until there are too many."""
         while True:
             job = self._jobs.get()
             with self._lock:
@@ -165,9 +193,33 @@ class Threads:
                 self._unfinished -= 1
                 if job.left is not None:
                     self._abandoned -= 1
+                surplus = self._started - self._resting > self._limit
+                if surplus:
+                    self._started -= 1
             if job.left is None:
                 job.tray.put(job.future, outcome)
             else:
                 job.tray.put(job.left, None)
+            if surplus:
+                return
             # Nothing of a call lives on in a thread that waits for the next.
             del job, outcome
+
+
+class _Worker(threading.Thread):
+    """A thread that knows its pool."""
+
+    def __init__(self, pool: Threads, number: int) -> None:
+        super().__init__(target=pool.work, name=f"pegboard-{number}", daemon=True)
+        self.pool = pool
+
+
+@contextmanager
+def resting() -> Iterator[None]:
+    """While this thread waits for somebody outside: one of a pool lends its place."""
+    thread = threading.current_thread()
+    if isinstance(thread, _Worker):
+        with thread.pool.lend():
+            yield
+    else:
+        yield
