@@ -29,6 +29,7 @@ from pegboard.errors import (
     HeaderMismatch,
     InvalidParams,
     LinkLost,
+    LoginFailed,
     NoAnswer,
     Refusal,
     ToolError,
@@ -106,6 +107,7 @@ class Client:
         self._retries = retries
         self._tools: Mapping[str, Mapping[str, Json]] | None = None
         self._learning = asyncio.Lock()
+        self._failed: LoginFailed | None = None
 
     async def __aenter__(self) -> Self:
         try:
@@ -365,13 +367,20 @@ class Client:
             return await self._link.request(out)
 
     async def _learn(self, known: Mapping[str, Mapping[str, Json]] | None) -> None:
-        """List the tools, once for all who need them now."""
+        """List the tools, once for all who need them now; a login that failed for one of them has failed for all."""
+        failed = self._failed
         async with self._learning:
-            if self._tools is known:
-                try:
-                    await self.list_tools()
-                except Refusal:
-                    self._tools = {}
+            if self._tools is not known:
+                return
+            if self._failed is not failed and self._failed is not None:
+                raise self._failed
+            try:
+                await self.list_tools()
+            except Refusal:
+                self._tools = {}
+            except LoginFailed as failure:
+                self._failed = failure
+                raise
 
     def _is_safe(self, out: Outbound) -> bool:
         if out.method in _SAFE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -22,6 +23,8 @@ DOCUMENT_BYTES: Final = 256 * 1024
 REDIRECTS: Final = 3
 _MOVED: Final = frozenset({301, 302, 303, 307, 308})
 _FIELDS: Final = f"User-Agent: pegboard/{__version__}\r\nAccept: application/json\r\n".encode()
+
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
@@ -135,9 +138,25 @@ async def _read(response: Response, address: Address) -> tuple[Reply, str]:
 
 
 def _is_inside(address: Address) -> bool:
+    """Whether an address is, as it is written, one of this machine or a private network; names are not looked up."""
     if address.is_loopback:
         return True
     try:
-        return not ipaddress.ip_address(address.host).is_global
+        found = ipaddress.ip_address(address.host)
     except ValueError:
-        return False
+        try:
+            # The short forms that connecting understands, such as 127.1.
+            found = ipaddress.ip_address(socket.inet_aton(address.host))
+        except (OSError, ValueError):
+            return False
+    return not all(one.is_global for one in [found, *_carried(found)])
+
+
+def _carried(found: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
+    """The addresses of the older kind that one of the newer stands for."""
+    if isinstance(found, ipaddress.IPv4Address):
+        return []
+    behind = [found.ipv4_mapped, found.sixtofour, *(found.teredo or ())]
+    if found in _NAT64:
+        behind.append(ipaddress.IPv4Address(found.packed[-4:]))
+    return [one for one in behind if one is not None]

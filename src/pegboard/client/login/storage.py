@@ -81,8 +81,7 @@ class FileStorage:
         await asyncio.to_thread(self._save, key, value)
 
     async def delete(self, key: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            await asyncio.to_thread(self._path(key).unlink)
+        await asyncio.to_thread(self._delete, key)
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.json"
@@ -129,8 +128,16 @@ class FileStorage:
                 os.fsync(file.fileno())
             fresh.replace(path)
         except OSError as problem:
-            fresh.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                fresh.unlink()
             raise SetupError(f"{path} cannot be written: {problem.strerror}") from None
+
+    def _delete(self, key: str) -> None:
+        path = self._path(key)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as problem:
+            raise SetupError(f"{path} cannot be deleted: {problem.strerror}") from None
 
 
 def _check_owner(found: os.stat_result, path: Path) -> None:
