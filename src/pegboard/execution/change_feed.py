@@ -24,6 +24,7 @@ _log = logging.getLogger("pegboard")
 _PAGE: Final = 500
 _LOOK_AGAIN_SECONDS: Final = 5.0
 _TRY_AGAIN_SECONDS: Final = 1.0
+_BEGINNING: Final = b""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Change).decode
@@ -48,6 +49,9 @@ class ChangeFeed:
         try:
             # Whatever was published before nobody can have followed.
             self._here.restart(-1)
+            if await self._everywhere.last() == 0:
+                # Else the first change would look like the first after a loss.
+                await self._everywhere.publish(_BEGINNING)
             await self._catch_up()
         except BaseException:
             end_watch()
@@ -122,5 +126,8 @@ class ChangeFeed:
             if page.lost:
                 self._here.restart(page.entries[0].seq - 1 if page.entries else page.last)
             for entry in page.entries:
-                self._here.take(entry.seq, _decode(entry.data))
+                if entry.data == _BEGINNING:
+                    self._here.skip(entry.seq)
+                else:
+                    self._here.take(entry.seq, _decode(entry.data))
             more = page.more

@@ -65,6 +65,10 @@ class ChangeLog:
             watches = self._watches
         self._wake(watches)
 
+    def skip(self, number: int) -> None:
+        """What has that number is no change."""
+        self._last = number
+
     def take(self, number: int, change: Change) -> None:
         """Add a change that has its number, which is greater than all before."""
         self._add(number, change)

@@ -149,7 +149,13 @@ class Streams:
     async def part(self, stream: str, retry_ms: int) -> None:
         """End the connection of a stream, wherever it is; its client is to come back."""
         if not self.let_go(stream, retry_ms) and self._crew is not None:
-            await self._crew.tell_others(PART, _encode(Part(digest(self._session), stream, retry_ms)))
+            await self._crew.ask_others(PART, _encode(Part(digest(self._session), stream, retry_ms)))
+
+    async def take_over(self, last: str) -> None:
+        """End the connection of the stream of that event, wherever it is, since another is about to send it."""
+        cursor = read_event_id(last)
+        if cursor is not None and not self.let_go(cursor.stream, None) and self._crew is not None:
+            await self._crew.ask_others(PART, _encode(Part(digest(self._session), cursor.stream, None)))
 
     def let_go(self, stream: str, retry_ms: int | None) -> bool:
         """End the connection of a stream if it is here; whether it was."""
@@ -181,10 +187,8 @@ class Streams:
             if page is None or after > page.last:
                 _log.info("a client came back for what follows event %s, which is not kept", last)
                 return
-            older = self.let_go(cursor.stream, None)
+            self.let_go(cursor.stream, None)
             self._holders[cursor.stream] = holder
-            if not older and self._crew is not None:
-                await self._crew.tell_others(PART, _encode(Part(digest(self._session), cursor.stream, None)))
             while page is not None:
                 after = await _send(page, cursor.stream, after, write)
                 if page.ended and not page.more:

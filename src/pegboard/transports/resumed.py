@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Final
 
+from pegboard.errors import StoreDown
 from pegboard.protocol import sse
 from pegboard.sessions.streams import Streams
 from pegboard.transports.channels import STREAM
 from pegboard.transports.door import Headers, Sink
 from pegboard.transports.legacy_exchange import RETRY_MS
+
+_log = logging.getLogger("pegboard.transports")
 
 _LAST_WORDS_SECONDS: Final = 0.5
 
@@ -21,6 +25,7 @@ class Resumed:
         self._sink = sink
         self._headers = headers
         self._task: asyncio.Task[object] | None = None
+        self._started = False
         self._gone = False
         self._last = ""
         self._retry_ms: int | None = None
@@ -33,24 +38,32 @@ class Resumed:
         self._task = asyncio.current_task()
         self._last = last
         self._sink.on_gone(self._leave)
-        self._sink.start(200, STREAM + self._headers)
         try:
+            # "The server MUST send each of its JSON-RPC messages on only one of the connected streams" (Multiple
+            # Connections): the one before has ended when this one begins.
+            await streams.take_over(last)
+            self._begin()
             await streams.follow(last, self, self._write)
         except ConnectionError:
             self._gone = True
+        except StoreDown as problem:
+            _log.warning("a stream could not be sent on: %s", problem)
+            self._retry_ms = RETRY_MS
         except asyncio.CancelledError:
             # The client has left, another connection carries the stream, or we end. It is this connection's end alone.
             if self.closing and not self._gone:
+                self._begin()
                 await self._last_words(streams)
         self._task = None
         if not self._gone:
+            self._begin()
             if self.closing or self._retry_ms is not None:
                 self._sink.write(sse.retry(RETRY_MS if self._retry_ms is None else self._retry_ms))
             self._sink.end()
 
     def keep_alive(self) -> None:
         """Show a waiting client, and the proxies between, that the stream lives."""
-        if self._task is not None and not self._gone:
+        if self._started and self._task is not None and not self._gone:
             self._sink.write(sse.KEEP_ALIVE)
 
     def let_go(self, retry_ms: int | None) -> None:
@@ -68,6 +81,11 @@ class Resumed:
             pass
         except ConnectionError:
             self._gone = True
+
+    def _begin(self) -> None:
+        if not self._started:
+            self._started = True
+            self._sink.start(200, STREAM + self._headers)
 
     def _leave(self) -> None:
         self._gone = True
