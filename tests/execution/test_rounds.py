@@ -428,7 +428,7 @@ async def test_an_answer_counts_only_for_the_question_it_was_given_to() -> None:
     assert again.asks["sure"].params["message"] == "Delete b?"
 
 
-async def test_a_question_that_never_repeats_itself_ends_after_sixteen_rounds() -> None:
+async def test_a_question_that_never_repeats_itself_ends_before_the_official_clients_give_up() -> None:
     board = Board("asks")
     count = iter(range(1000))
 
@@ -437,7 +437,7 @@ async def test_a_question_that_never_repeats_itself_ends_after_sixteen_rounds() 
         return str(await ctx.elicit(f"Number {next(count)}?", bool))
 
     reply, asked = await drive(board, "restless", Answers(elicit=lambda _: {"value": True}))
-    assert len(asked) == 16
+    assert len(asked) == 10
     assert isinstance(reply, Done)
     assert "key" in text_of(reply)
 
