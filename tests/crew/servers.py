@@ -81,8 +81,8 @@ class Guest(Peer):
 @asynccontextmanager
 async def guest(server: HttpChild, capabilities: dict[str, Any] | None = None) -> AsyncIterator[Guest]:
     found = Guest(server.port)
-    await found.initialize(capabilities)
     try:
+        await found.initialize(capabilities)
         yield found
     finally:
         found.close()
