@@ -244,6 +244,9 @@ async def test_nobody_is_asked_what_they_did_not_say_they_can_answer(
         await send(board, "curious", capabilities=capabilities)
     assert refused.value.data == {"requiredCapabilities": lacking}
     assert refused.value.code == -32021
+    # With the part that is lacking: who has declared the rest must not be told that it has not.
+    ((capability, parts),) = lacking.items()
+    assert str(refused.value).endswith(".".join((capability, *parts)))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct, field
 
 from pegboard.call import Json, Question
-from pegboard.errors import DeclarationError
+from pegboard.errors import DeclarationError, MissingCapability
 from pegboard.execution.dialogue import check_dialogue
 from pegboard.protocol.content import text_block
 from pegboard.tools.form import Form, form_of
@@ -86,7 +86,7 @@ class Ask(Struct, frozen=True):
     kind: ClassVar[str]
 
     @abstractmethod
-    def needs(self) -> Mapping[str, Json]:
+    def needs(self) -> Mapping[str, Mapping[str, Json]]:
         """The client capabilities without which it must not be asked."""
 
     @abstractmethod
@@ -124,7 +124,7 @@ class Elicit(Ask, frozen=True):
     def form(self) -> Form:
         return form_of(self.schema)
 
-    def needs(self) -> Mapping[str, Json]:
+    def needs(self) -> Mapping[str, Mapping[str, Json]]:
         return {"elicitation": {"form" if self.url is None else "url": {}}}
 
     def question(self) -> Question:
@@ -169,7 +169,7 @@ class Sample(Ask, frozen=True):
     tool_choice: Mapping[str, Json] | None = None
     metadata: Mapping[str, Json] | None = None
 
-    def needs(self) -> Mapping[str, Json]:
+    def needs(self) -> Mapping[str, Mapping[str, Json]]:
         return {"sampling": {"tools": {}} if self.tools or self.tool_choice else {}}
 
     def question(self) -> Question:
@@ -204,7 +204,7 @@ class Roots(Ask, frozen=True):
 
     kind: ClassVar[str] = "roots"
 
-    def needs(self) -> Mapping[str, Json]:
+    def needs(self) -> Mapping[str, Mapping[str, Json]]:
         return {"roots": {}}
 
     def question(self) -> Question:
@@ -215,13 +215,16 @@ class Roots(Ask, frozen=True):
         return told.roots
 
 
-def missing(needed: Mapping[str, Json], declared: Mapping[str, Json]) -> Mapping[str, Json]:
-    """What a client lacks of the capabilities that are needed."""
-    return {
+def check_capabilities(what: str, needed: Mapping[str, Mapping[str, Json]], declared: Mapping[str, Json]) -> None:
+    """Refuse a client that has not declared the capabilities that are needed, with those parts of them."""
+    lacking = {
         name: parts
         for name, parts in needed.items()
         if name not in declared or not all(_has_part(name, part, declared[name]) for part in parts)
     }
+    if lacking:
+        listed = ", ".join(".".join((name, *parts)) for name, parts in lacking.items())
+        raise MissingCapability(f"{what} needs a client with the capability {listed}", lacking)
 
 
 def _has_part(name: str, part: str, declared: Json) -> bool:

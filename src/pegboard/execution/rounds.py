@@ -22,8 +22,8 @@ import msgspec
 from msgspec import Struct
 
 from pegboard.call import Call, Handler, InputRequired, Json, NeedInput, Question, Reply
-from pegboard.errors import InvalidParams, MissingCapability, Refusal, ToolError
-from pegboard.execution.questions import Ask, Unreadable, missing
+from pegboard.errors import InvalidParams, Refusal, ToolError
+from pegboard.execution.questions import Ask, Unreadable, check_capabilities
 from pegboard.seal import Seal
 from pegboard.tools.plain import ResultProblem, as_plain
 
@@ -86,10 +86,7 @@ class Rounds:
         for name, ask in asks.items():
             if not isinstance(ask, Ask):
                 raise TypeError(f"ctx.ask takes Elicit, Sample and Roots, and {name} is {ask!r:.80}")
-            lacking = missing(ask.needs(), call.caller.capabilities)
-            if lacking:
-                listed = ", ".join(lacking)
-                raise MissingCapability(f"{call.name} needs a client with the capability {listed}", lacking)
+            check_capabilities(call.name, ask.needs(), call.caller.capabilities)
             question = ask.question()
             key = self._key(name, ask, question)
             found, value = self._find(key, ask, _digest(question))

@@ -9,12 +9,13 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapp
 from contextlib import aclosing, closing
 from typing import Any, TypeAlias
 
-from pegboard.call import Call, Done, Handler, Reply
-from pegboard.errors import InvalidArguments, LimitReached, MissingCapability, Refusal, ToolError
+from pegboard.call import Call, Done, Handler, Json, Reply
+from pegboard.errors import InvalidArguments, LimitReached, Refusal, ToolError
 from pegboard.execution.connector import ToolConnector, tell_step
 from pegboard.execution.context import CancellationToken, Context
 from pegboard.execution.desk import Desk
 from pegboard.execution.job import detach
+from pegboard.execution.questions import check_capabilities
 from pegboard.execution.rounds import asking
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
@@ -200,13 +201,10 @@ def _detached(perform: Perform) -> Perform:
 def _requiring(capabilities: Sequence[str], inner: Handler) -> Handler:
     """Refuse callers that have not declared what the tool will need of them."""
 
+    needed: Mapping[str, Mapping[str, Json]] = {name: {} for name in capabilities}
+
     async def require(call: Call) -> Reply:
-        missing = [name for name in capabilities if name not in call.caller.capabilities]
-        if missing:
-            listed = ", ".join(missing)
-            raise MissingCapability(
-                f"{call.name} needs a client with the capability {listed}", {name: {} for name in missing}
-            )
+        check_capabilities(call.name, needed, call.caller.capabilities)
         return await inner(call)
 
     return require
