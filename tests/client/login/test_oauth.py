@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from examples import logging_in
 
 from pegboard import Client, ClientCredentials, OAuth
 from pegboard.client.address import read_address
@@ -16,7 +17,7 @@ from pegboard.client.login.oauth import Assertion
 from pegboard.client.login.storage import FileStorage, MemoryStorage
 from pegboard.client.login.tokens import Token
 from pegboard.client.web import Request
-from pegboard.errors import LoginFailed, NotAdmitted, SetupError
+from pegboard.errors import LoginFailed, NoAnswer, NotAdmitted, SetupError
 from tests.client.fakes import Asked, faking, modern, reply, text
 from tests.client.leftovers import nothing_left
 from tests.client.login.authority import Authority, Locked, Person, challenge, locked
@@ -293,6 +294,35 @@ async def test_a_client_registers_once_with_an_issuer_and_again_for_another_redi
         ]
 
 
+async def test_a_client_that_was_forgotten_registers_again() -> None:
+    async with locked(granted=REFRESH) as server:
+        person = Person()
+        async with Client(server.url, auth=OAuth(login=person)) as client:
+            await call(client)
+            server.taken = {"a-token-2"}
+            server.authority.refusals = [{"error": "invalid_client"}]
+            assert await call(client) == "in"
+        assert [person.asked(visit)["client_id"] for visit in (0, 1)] == ["a-client-1", "a-client-2"]
+
+
+async def test_a_client_that_nobody_came_back_for_registers_again() -> None:
+    class Away(Person):
+        async def visit(self, url: str) -> str:
+            self.visits.append(url)
+            raise NoAnswer("Nobody logged in")
+
+    async with locked() as server:
+        storage = MemoryStorage()
+        for person in (Away(), Person()):
+            async with Client(server.url, version="2026-07-28", auth=OAuth(login=person, storage=storage)) as client:
+                if isinstance(person, Away):
+                    with pytest.raises(LoginFailed, match="Nobody logged in"):
+                        await call(client)
+                else:
+                    await call(client)
+        assert len(server.authority.registered) == 2
+
+
 async def test_a_person_and_a_program_do_not_take_each_others_tokens() -> None:
     async with locked() as server:
         storage = MemoryStorage()
@@ -497,6 +527,16 @@ async def test_without_auth_the_error_says_what_to_do() -> None:
             async with Client(server.url):
                 pass
         assert caught.value.status == 401
+
+
+async def test_the_example_logs_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging_in, "FOLDER", tmp_path / "logins")
+    async with locked() as server:
+        person = Person()
+        assert await logging_in.use(server.url, logging_in.as_a_person(person)) == []
+        assert await logging_in.use(server.url, logging_in.as_a_person(person)) == []
+        assert await logging_in.use(server.url, logging_in.as_a_program("nightly", "s")) == []
+        assert len(person.visits) == 1
 
 
 async def test_where_clients_are_registered_by_hand_the_error_says_so() -> None:

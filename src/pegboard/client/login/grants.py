@@ -20,7 +20,7 @@ from pegboard.client.login.metadata import ServerMetadata, Site
 from pegboard.client.login.registration import Registration, register
 from pegboard.client.login.storage import Storage
 from pegboard.client.login.tokens import Token, request_token
-from pegboard.errors import LoginFailed
+from pegboard.errors import LoginFailed, NoAnswer
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 OFFLINE = "offline_access"
@@ -111,14 +111,19 @@ class CodeGrant:
                 *([("prompt", "consent")] if OFFLINE in asked else []),
             ])  # fmt: skip
             self._inquiry.permit(url)
-            code = read_callback(await redirect.visit(url), state, server)
+            try:
+                code = read_callback(await redirect.visit(url), state, server)
+            except NoAnswer:
+                # Perhaps the person was shown that nobody knows this client: the next one is a new one.
+                await self._storage.delete(_client_key(server.issuer))
+                raise
         form = [
             ("grant_type", "authorization_code"),
             ("code", code),
             ("redirect_uri", redirect.uri),
             ("code_verifier", verifier),
         ]
-        return await request_token(self._inquiry, site, known, form, scopes)
+        return await self._request(site, known, form, scopes)
 
     async def refresh(self, site: Site, token: Token) -> Token | None:
         issuer = site.server.issuer
@@ -129,7 +134,23 @@ class CodeGrant:
         if token.refresh_token is None or known is None or known.client_id != token.client_id:
             return None
         form = [("grant_type", "refresh_token"), ("refresh_token", token.refresh_token)]
-        return await request_token(self._inquiry, site, known, form, token.scopes, previous=token.refresh_token)
+        return await self._request(site, known, form, token.scopes, previous=token.refresh_token)
+
+    async def _request(
+        self,
+        site: Site,
+        known: Credentials,
+        form: Sequence[tuple[str, str]],
+        scopes: Sequence[str],
+        previous: str | None = None,
+    ) -> Token:
+        try:
+            return await request_token(self._inquiry, site, known, form, scopes, previous=previous)
+        except LoginFailed as failure:
+            if failure.reason == "invalid_client":
+                # It has forgotten who registered there.
+                await self._storage.delete(_client_key(site.server.issuer))
+            raise
 
     async def _known(self, server: ServerMetadata) -> Credentials | None:
         """The client that needs no registering; "Use pre-registered client information … if the client has it"."""

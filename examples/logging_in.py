@@ -1,0 +1,31 @@
+"""Using servers that want to know who asks: as a person, or as a program of its own."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from pegboard import Client, ClientCredentials, OAuth
+from pegboard.client.admission import Auth
+from pegboard.client.login.browser import Login
+from pegboard.client.login.storage import FileStorage
+
+FOLDER = Path.home() / ".local" / "state" / "pegboard-example" / "logins"
+
+
+def as_a_person(login: Login | None = None) -> OAuth:
+    """A browser is opened when a server asks for it; whoever is logged in stays so."""
+    return OAuth(login=login, storage=FileStorage(FOLDER, os.environ.get("LOGIN_SECRET")), client_name="My agent")
+
+
+def as_a_program(client_id: str, secret: str) -> ClientCredentials:
+    return ClientCredentials(client_id, secret, scopes=["tools"])
+
+
+async def use(url: str, auth: Auth) -> list[str]:
+    async with Client(url, auth=auth) as client:
+        return [tool["name"] for tool in await client.list_tools()]
+
+
+if __name__ == "__main__":
+    print(asyncio.run(use(sys.argv[1], as_a_person())))
