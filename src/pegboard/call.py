@@ -163,6 +163,7 @@ class Call(Struct, kw_only=True):
     _origin: Call | None = None
     _task: asyncio.Task[Any] | None = None
     _rounds: Any = None
+    _reached: float | None = None
     _stopped: bool = False
 
     @property

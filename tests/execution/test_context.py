@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from pegboard import Board, CancellationToken, Client, Context
+from pegboard.call import Call, Handler, Reply
+from pegboard.middleware import Retry
 
 
 def boards() -> list[Board]:
@@ -43,6 +45,28 @@ async def test_progress_is_told_in_order_and_only_when_it_increases(board: Board
         result = await client.call("work", progress=lambda *step: told.append(step))
     assert result.text == "done"
     assert told == [(1, 4, None), (2, 4, "half"), (4, None, None)]
+
+
+async def test_progress_increases_also_where_a_call_is_tried_again_with_other_arguments() -> None:
+    board, told, runs = Board(), list[float](), list[int]()
+
+    async def anew(call: Call, proceed: Handler) -> Reply:
+        return await proceed(call.with_arguments({}))
+
+    board.use(Retry(2, tools=["work"], wait=0.001), anew)
+
+    @board.tool
+    async def work(ctx: Context) -> str:
+        runs.append(1)
+        for step in range(3 * len(runs)):
+            await ctx.progress(step)
+        if len(runs) == 1:
+            raise ConnectionError
+        return "done"
+
+    async with Client(board) as client:
+        assert (await client.call("work", progress=lambda done, *_: told.append(done))).text == "done"
+    assert told == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("board", boards(), ids=lambda board: board.name)

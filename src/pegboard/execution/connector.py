@@ -200,7 +200,7 @@ class OutputStream:
 
 def tell_step(context: Context, message: str) -> Awaitable[None]:
     """Tell the caller that the work has come one step further than it last heard, and what the step was."""
-    reached = context._reached
+    reached = context._call.origin._reached
     return context.progress(1 if reached is None else math.floor(reached) + 1, None, message)
 
 

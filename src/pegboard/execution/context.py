@@ -97,7 +97,7 @@ class Context(OfTheCall):
     they are done and return the value itself.
     """
 
-    __slots__ = ("_call", "_desk", "_loop", "_reached", "_thread", "_token")
+    __slots__ = ("_call", "_desk", "_loop", "_thread", "_token")
 
     def __init__(self, call: Call, token: CancellationToken, loop: asyncio.AbstractEventLoop, desk: Desk) -> None:
         self._call = call
@@ -105,7 +105,6 @@ class Context(OfTheCall):
         self._token = token
         self._loop = loop
         self._thread = get_ident()
-        self._reached: float | None = None
 
     @property
     def caller(self) -> Caller:
@@ -143,11 +142,15 @@ class Context(OfTheCall):
         await self._tell(done, total, message)
 
     def _tell(self, done: float, total: float | None, message: str | None) -> Awaitable[None]:
-        call, reached = self._call, self._reached
-        # "The progress value MUST increase with each notification" (Progress): one that does not is left out.
-        if call.token is None or (reached is not None and done <= reached):
+        call = self._call
+        if call.token is None:
             return _DONE
-        self._reached = done
+        # Of the call, not of this run of it: a middleware may try it again.
+        origin = call if call._origin is None else call.origin
+        # "The progress value MUST increase with each notification" (Progress): one that does not is left out.
+        if origin._reached is not None and done <= origin._reached:
+            return _DONE
+        origin._reached = done
         params: dict[str, Json] = {"progressToken": call.token, "progress": done}
         if total is not None:
             params["total"] = total
