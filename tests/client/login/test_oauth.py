@@ -17,8 +17,8 @@ from pegboard.client.login.oauth import Assertion
 from pegboard.client.login.storage import FileStorage, MemoryStorage
 from pegboard.client.login.tokens import Token
 from pegboard.client.web import Request
-from pegboard.errors import LoginFailed, NoAnswer, NotAdmitted, SetupError
-from tests.client.fakes import Asked, faking, modern, reply, text
+from pegboard.errors import Garbled, LoginFailed, NoAnswer, NotAdmitted, SetupError
+from tests.client.fakes import Asked, data, faking, initialized, modern, reply, stream, text
 from tests.client.leftovers import nothing_left
 from tests.client.login.authority import Authority, Locked, Person, challenge, locked
 from tests.waiting import until
@@ -109,6 +109,58 @@ async def test_the_time_that_a_person_takes_is_not_the_servers() -> None:
         person.may.set()
         assert await calling == "in"
         await client.__aexit__(None, None, None)
+
+
+async def test_who_comes_with_an_old_token_while_a_person_logs_in_waits_on_their_own_time() -> None:
+    async with locked(granted={"expires_in": 0}) as server:
+        person = Person()
+        async with Client(server.url, auth=OAuth(login=person), version="2026-07-28", timeout=0.3) as client:
+            await client.list_tools()
+            person.may, server.taken = asyncio.Event(), set()
+            first = asyncio.create_task(client.list_tools())
+            await until(lambda: len(person.visits) == 2, 5)
+            second = asyncio.create_task(client.list_prompts())
+            await asyncio.wait([first, second], timeout=0.6)
+            server.taken = None
+            person.may.set()
+            assert await first == []
+            with pytest.raises(Garbled, match="no list of prompts"):
+                await second
+        assert len(person.visits) == 2
+
+
+async def test_a_server_of_the_first_transport_can_be_locked_too() -> None:
+    async with locked() as server:
+        stream_of: list[asyncio.StreamWriter] = []
+        lock = server.answer
+
+        def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+            admitted = asked.headers.get("authorization", "") == "Bearer a-token-1"
+            match asked.method, asked.target:
+                case "POST", "/mcp":
+                    reply(writer, b"", "405 Method Not Allowed")
+                case "GET", "/mcp" if not admitted:
+                    where = f'resource_metadata="{server.origin}/.well-known/oauth-protected-resource/mcp"'
+                    reply(writer, b"", "401 Unauthorized", WWW_Authenticate=f"Bearer {where}")
+                case "GET", "/mcp":
+                    stream(writer, b"event: endpoint\ndata: /messages\n\n")
+                    stream_of.append(writer)
+                case "POST", "/messages":
+                    assert admitted
+                    reply(writer, b"", "202 Accepted")
+                    if asked.message.get("method") == "initialize":
+                        stream_of[0].write(data(initialized(asked)))
+                    elif "id" in asked.message:
+                        stream_of[0].write(data(text(asked, "in")))
+                case _:
+                    lock(asked, writer)
+
+        assert server.fake is not None
+        server.fake.answer = answer
+        person = Person()
+        async with Client(server.url, auth=OAuth(login=person)) as client:
+            assert await call(client) == "in"
+        assert len(person.visits) == 1
 
 
 # -- scopes --------------------------------------------------------------------------------------------------------
@@ -482,7 +534,7 @@ async def test_nothing_secret_is_logged_or_told(caplog: pytest.LogCaptureFixture
                 server.taken = set()
                 server.authority.refusals = [
                     {"error": "invalid_grant", "error_description": "r-1 is not known"},
-                    {"error": "invalid_grant", "error_description": "code-2 was used"},
+                    {"error": "invalid_grant", "error_description": "code-2 was used by a-secret"},
                 ]
                 with pytest.raises(LoginFailed) as caught:
                     await call(client)

@@ -90,11 +90,13 @@ class TokenAuthorizer:
         self._granted: set[frozenset[str]] = set()
         self._failure: ServerFault | None = None
         self._attempts = 0
+        self._asking = False
         self._lock = asyncio.Lock()
 
     async def lines(self) -> bytes:
         token = self._token
-        if not self._loaded or (token is not None and token.is_stale):
+        # Who would wait here for a person waits on the server's time: refused first, they wait on their own.
+        if not self._asking and (not self._loaded or (token is not None and token.is_stale)):
             async with self._lock:
                 token = await self._freshened()
         return b"" if token is None else b"Authorization: Bearer %b\r\n" % token.access_token.encode()
@@ -167,7 +169,11 @@ class TokenAuthorizer:
 
     async def _obtain(self, site: Site, scopes: Sequence[str]) -> None:
         await self._check_bond(site.server.issuer)
-        token = await self._grant.obtain(site, scopes)
+        self._asking = not self._grant.silent
+        try:
+            token = await self._grant.obtain(site, scopes)
+        finally:
+            self._asking = False
         self._granted.add(frozenset(scopes))
         await self._keep(token)
 

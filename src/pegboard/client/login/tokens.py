@@ -68,7 +68,7 @@ async def request_token(
     form = [*form, ("resource", site.resource), *proof]
     reply = await inquiry.post_form(server.token_endpoint, form, secrets)
     if reply.status != 200 or reply.document is None or "access_token" not in reply.document:
-        hidden = [value for name, value in form if name in _HIDDEN]
+        hidden = [credentials.client_secret or "", *(value for name, value in form if name in _HIDDEN)]
         raise LoginFailed(f"{server.issuer}: gave no token: {reply.told(hidden)}", 401, reason=reply.reason)
     return _read(reply.document, site, credentials.client_id, scopes, previous)
 
