@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import UNSET
 
@@ -45,11 +45,6 @@ from pegboard.transports.stateless import Stateless
 LegacyMode: TypeAlias = Literal["sessions", "sessionless", "refused"]
 """How clients of the older revisions are served: in sessions, without, or not at all."""
 
-_APART: Final = (
-    "This server runs as several processes that share no store, so that it cannot keep sessions, which revisions before "
-    "2026-07-28 need. Start it with --store sqlite:PATH or --store redis://HOST, with --workers 1, or with --sessions off"
-)
-
 
 class HttpEndpoint:
     """Serves one Handler at one path, in every revision we speak."""
@@ -82,7 +77,17 @@ class HttpEndpoint:
         self._read_plain = Shortcut(limits, self._callers).read
         self._legacy = self._make_legacy(legacy, info, shared)
         doors = LegacyDoors(
-            handler, info, limits, guard, self._calls, self.followers, self._callers, prefix=prefix, which=legacy_doors
+            handler,
+            info,
+            limits,
+            guard,
+            self._calls,
+            self.followers,
+            self._callers,
+            prefix=prefix,
+            which=legacy_doors,
+            crew=None if shared is None else shared.crew,
+            apart=legacy == "refused",
         )
         sockets = SocketDoor(handler, info, limits, guard, self._calls, self.followers)
         self._paths: dict[bytes, Callable[[Head, bytes, Sink], Served | Upgrade]] = {
@@ -97,7 +102,7 @@ class HttpEndpoint:
     def _make_legacy(self, mode: LegacyMode, info: Mapping[str, Json], shared: Shared | None) -> LegacyHalf:
         handler, limits, calls = self._handler, self._limits, self._calls
         if mode == "refused":
-            return Refused(_APART)
+            return Refused()
         if mode == "sessionless":
             return Sessionless(Stateless(handler, info, limits, calls, self._callers), limits, calls)
         relay: Relay | None = None

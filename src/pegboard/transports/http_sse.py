@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final
 
 from msgspec import UNSET, structs
 
@@ -38,12 +38,15 @@ from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.tongue import legacy_tongues
 from pegboard.protocol.versions import BATCHES, LEGACY, MODERN, REVISIONS, UNASKED_LOG_LEVEL
 from pegboard.sessions.session import Session
+from pegboard.stores.crew import Crew
+from pegboard.stores.naming import digest
 from pegboard.transports.calls import Calls
 from pegboard.transports.channels import STREAM, LineExchange, conduct
 from pegboard.transports.door import Answer, Head, Headers, Served, Sink
 from pegboard.transports.event_lines import EventLine
 from pegboard.transports.followers import Follower, Followers
 from pegboard.transports.following import LineOutlet, follow_lists
+from pegboard.transports.forwarding import Forwarding
 from pegboard.transports.incoming import cancelled_id, check_method, is_modern, make_call, read_token, subject
 from pegboard.transports.legacy_exchange import LegacyLineExchange
 from pegboard.transports.media import check_content_type, read_accept
@@ -118,7 +121,10 @@ class SseClient:
 
 
 class HttpSse:
-    """Serves one Handler to clients of this transport; `place` is where they POST to."""
+    """Serves one Handler to clients of this transport; `place` is where they POST to.
+
+    Where there is a crew, any process of it takes their POSTs.
+    """
 
     def __init__(
         self,
@@ -128,7 +134,9 @@ class HttpSse:
         calls: Calls,
         followers: Followers,
         place: str,
+        crew: Crew | None = None,
     ) -> None:
+        self._forwarding = None if crew is None else Forwarding(crew, self._take_forwarded)
         self._handler = handler
         self._limits = limits
         self._calls = calls
@@ -148,6 +156,8 @@ class HttpSse:
         if len(self._clients) >= self._limits.sessions:
             raise Busy(f"{self._limits.sessions} clients are already connected; try again later", retry_after=30)
         session_id = secrets.token_hex(16)
+        if self._forwarding is not None:
+            session_id = self._forwarding.name(session_id)
         line = EventLine(sink)
         caller = Caller(version=version or _UNSTATED, transport="http", session=session_id)
         client = SseClient(line, Session(caller), self._forget)
@@ -161,20 +171,37 @@ class HttpSse:
     def post(self, head: Head, body: bytes, sink: Sink, extra: Headers) -> Served:
         """Take what a client says."""
         check_content_type(head.headers.get(b"content-type"))
-        client = self._find(head)
-        version = _stated(head)
+        session_id, version = _named_session(head), _stated(head)
+        if self._forwarding is not None and self._forwarding.is_foreign(session_id):
+            return self._forward(self._forwarding, session_id, version, body, extra)
+        return self._begin_taking(self._find(session_id), version, body, extra)
+
+    async def _forward(
+        self, forwarding: Forwarding, session_id: str, version: str | None, body: bytes, extra: Headers
+    ) -> Answer:
+        try:
+            return await forwarding.bring(session_id, version, body, extra)
+        except Refusal as refusal:
+            return refused(refusal, extra)
+
+    async def _take_forwarded(self, hidden: str, version: str | None, body: bytes) -> Answer:
+        session_id = next((one for one in self._clients if digest(one) == hidden), "")
+        try:
+            return await self._begin_taking(self._find(session_id), version, body, ())
+        except Refusal as refusal:
+            return refused(refusal, ())
+
+    def _begin_taking(
+        self, client: SseClient, version: str | None, body: bytes, extra: Headers
+    ) -> Coroutine[Any, Any, Answer]:
         if version is not None and not client.greeted:
             client.session.caller = structs.replace(client.session.caller, version=version)
         if jsonrpc.is_batch(body) and client.version not in BATCHES:
             raise InvalidRequest(f"Revision {client.version} has no batches: send one message per request")
         return self._take(client, read_bodies(body, self._limits), extra)
 
-    def _find(self, head: Head) -> SseClient:
-        fields = (field.partition(b"=") for field in head.query.split(b"&"))
-        sent = [value for name, _, value in fields if name == _SESSION]
-        if len(sent) != 1:
-            raise SessionRequired("The session is not named once: POST to the place that the endpoint event names")
-        client = self._clients.get(sent[0].decode("latin-1"))
+    def _find(self, session_id: str) -> SseClient:
+        client = self._clients.get(session_id)
         if client is None or not client.line.open:
             raise _not_found()
         return client
@@ -301,6 +328,14 @@ class HttpSse:
             return
         client.follower = follower
         self._followers.begin(follower)
+
+
+def _named_session(head: Head) -> str:
+    fields = (field.partition(b"=") for field in head.query.split(b"&"))
+    sent = [value for name, _, value in fields if name == _SESSION]
+    if len(sent) != 1:
+        raise SessionRequired("The session is not named once: POST to the place that the endpoint event names")
+    return sent[0].decode("latin-1")
 
 
 def _not_found() -> SessionNotFound:

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from pegboard.call import Handler, Json
 from pegboard.errors import Refusal, SetupError
 from pegboard.limits import Limits
+from pegboard.stores.crew import Crew
 from pegboard.transports.calls import Calls
 from pegboard.transports.door import Answer, Head, Headers, Served, Sink
 from pegboard.transports.followers import Followers
@@ -18,6 +19,7 @@ from pegboard.transports.incoming import ModernCallers
 from pegboard.transports.oneshot import OneShotDoor
 from pegboard.transports.refusals import not_allowed, refused
 from pegboard.transports.rpc import RpcDoor
+from pegboard.transports.sessionless import refuse_apart
 from pegboard.transports.stateless import Stateless
 
 _log = logging.getLogger("pegboard.transports")
@@ -58,7 +60,10 @@ class LegacyDoors:
         *,
         prefix: str,
         which: Collection[str],
+        crew: Crew | None = None,
+        apart: bool = False,
     ) -> None:
+        """Of several processes that stand `apart`, none can have a session that the others know of."""
         self._guard = guard
         self._marks: Headers = (_SINCE, (b"link", f'<{prefix}/mcp>; rel="successor-version"'.encode()))
         self._used: set[tuple[str, bytes]] = set()
@@ -66,8 +71,8 @@ class LegacyDoors:
         stateless = Stateless(handler, info, limits, calls, callers)
         at_sse: dict[bytes, Serve] = {}
         if "sse" in which:
-            transport = HttpSse(handler, info, limits, calls, followers, prefix + "/messages")
-            at_sse[b"GET"] = transport.get
+            transport = HttpSse(handler, info, limits, calls, followers, prefix + "/messages", crew)
+            at_sse[b"GET"] = refuse_apart if apart else transport.get
             self._open(prefix, "/messages", {b"POST": transport.post})
         if "oneshot" in which:
             at_sse[b"POST"] = OneShotDoor(stateless, limits, calls).post

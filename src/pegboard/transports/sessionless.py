@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import NoReturn, Protocol
+from typing import Final, NoReturn, Protocol
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
 from pegboard.call import Call, Handler, Question
 from pegboard.errors import InvalidRequest, NoSessions, Refusal
@@ -128,22 +128,26 @@ class Sessionless:
         return said(501, "There are no sessions here, so there is none to end", extra)
 
 
-class Refused(Struct, frozen=True):
-    """Turns them away with the reason."""
+_APART: Final = (
+    "This server runs as several processes that share no store, so that it cannot keep sessions, which revisions before "
+    "2026-07-28 need. Start it with --store sqlite:PATH or --store redis://HOST, with --workers 1, or with --sessions off"
+)
 
-    reason: str
+
+class Refused:
+    """Turns them away with the reason."""
 
     def post(
         self, head: Head, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
     ) -> Served:
         hello = message.method == "initialize"
-        raise self._refusal(read_handshake(bytes(message.params)).version if hello else _version(head))
+        raise _refusal(read_handshake(bytes(message.params)).version if hello else _version(head))
 
     def call(self, post: Post, plain: PlainCall, sink: Sink) -> Served:
-        raise self._refusal(post.version)
+        raise _refusal(post.version)
 
     def batch(self, head: Head, body: bytes, sink: Sink, extra: Headers, accepts: Accepts) -> Served:
-        raise self._refusal(_version(head))
+        raise _refusal(_version(head))
 
     def get(self, head: Head, sink: Sink, extra: Headers) -> Served:
         return self._without_body(head, extra)
@@ -156,10 +160,16 @@ class Refused(Struct, frozen=True):
         check_stated(version)
         if version == MODERN:
             return not_allowed(b"POST, OPTIONS", extra)
-        return refused(self._refusal(version), extra)
+        return refused(_refusal(version), extra)
 
-    def _refusal(self, requested: str | None) -> Refusal:
-        return NoSessions(self.reason, UNSTATED if requested is None else requested, [MODERN])
+
+def refuse_apart(head: Head, body: bytes, sink: Sink, extra: Headers) -> Served:
+    """The same at another door."""
+    raise _refusal(_version(head))
+
+
+def _refusal(requested: str | None) -> Refusal:
+    return NoSessions(_APART, UNSTATED if requested is None else requested, [MODERN])
 
 
 def _version(head: Head) -> str | None:
