@@ -34,13 +34,15 @@ def stamp() -> str:
 class Inflow(Struct, eq=False):
     """What a caller sends on its stream, checked, and kept until the call reads it.
 
-    `binary` is None where the first chunk is to show it. `weigh` is told of each byte that is kept or let go.
+    `binary` is None where the first chunk is to show it. `weigh` is told of each byte that is kept or let go; `deaf` says
+    whether nothing is read from the caller at present, so that its silence is not its own.
     """
 
     meta: Meta
     binary: bool | None
     seconds: float
     weigh: Callable[[int], object]
+    deaf: Callable[[], bool]
     summary: Json = None
     held: int = 0
     ended: bool = False
@@ -116,6 +118,8 @@ class Inflow(Struct, eq=False):
             async with asyncio.timeout(self.seconds):
                 await self._reader
         except TimeoutError:
+            if self.deaf():
+                return
             raise StreamFault("Stream timeout", {"timeout": self.seconds}) from None
         finally:
             self._reader = None
@@ -189,12 +193,13 @@ class Streams:
         binary: bool | None,
         limits: Limits,
         weigh: Callable[[int], object],
+        deaf: Callable[[], bool],
     ) -> None:
         self.id = stream_id
         self.key = frames.key(stream_id)
         # What the streams that it opens say they belong to.
         self.about: str | int = stream_id
-        self.inflow = Inflow(meta, binary, limits.unread_seconds, weigh)
+        self.inflow = Inflow(meta, binary, limits.unread_seconds, weigh, deaf)
         self._socket = socket
         self._limits = limits
         self._opened: list[Outgoing] = []

@@ -136,6 +136,9 @@ class SocketConversation(Conversation):
     def _hold(self, paused: bool) -> None:
         self._socket.hold(paused)
 
+    def _is_held(self) -> bool:
+        return self._paused
+
     @property
     def _full(self) -> bool:
         return self._held > self._limits.unread_bytes or super()._full
@@ -269,7 +272,7 @@ class SocketConversation(Conversation):
             raise InvalidRequest(f"The stream {stream_id!r} is already open: use another id")
         if len(self.streams) >= self._limits.calls_per_caller:
             raise Busy(f"{self._limits.calls_per_caller} streams are already open on this socket", retry_after=1)
-        streams = Streams(self._socket, stream_id, meta, binary, self._limits, self._weigh)
+        streams = Streams(self._socket, stream_id, meta, binary, self._limits, self._weigh, self._is_held)
         if binary is not False and streams.key in self._keys:
             raise InvalidRequest("Another stream of bytes is open whose id is no GUID either: give this one a GUID")
         return streams
