@@ -19,7 +19,7 @@ from pegboard.client.legacy_http import LegacyHttp
 from pegboard.client.link import Identity, Outbound
 from pegboard.client.modern_http import ModernHttp
 from pegboard.client.sse import SsePipe
-from pegboard.client.web import Web
+from pegboard.client.web import CONNECTIONS, Web
 from pegboard.errors import Garbled, NoAnswer, NotAdmitted, PegboardError, Refusal, ServerFault, UnsupportedVersion
 from pegboard.protocol.versions import LEGACY, MODERN, NEWEST_LEGACY, SUPPORTED
 
@@ -60,6 +60,7 @@ class HttpLink:
         version: str | None = None,
         ca: str | Path | None = None,
         connect_timeout: float = 10.0,
+        connections: int = CONNECTIONS,
         auth: Auth | None = None,
     ) -> None:
         address = read_address(url)
@@ -68,7 +69,7 @@ class HttpLink:
         self._lobby = lobby
         self._pinned = version
         self._timeout = connect_timeout
-        self._web = Web(ca=ca, connect_timeout=connect_timeout)
+        self._web = Web(ca=ca, connections=connections, connect_timeout=connect_timeout)
         self.authorizer: Authorizer | None = None if auth is None else auth.authorizer(address, self._web)
         self._endpoint = Endpoint(self._web, address, headers or {}, self.authorizer)
         self._talk: Talk | None = None

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pegboard.call import Channel
 from pegboard.client.admission import Auth
@@ -15,6 +16,7 @@ from pegboard.client.direct import DirectLink, Served
 from pegboard.client.http import HttpLink
 from pegboard.client.link import Identity, Link
 from pegboard.client.stdio import StdioLink
+from pegboard.client.web import CONNECTIONS
 from pegboard.errors import SetupError
 from pegboard.protocol.versions import REVISIONS
 
@@ -30,6 +32,7 @@ class Options(Struct, frozen=True, kw_only=True):
     version: str | None = None
     ca: str | Path | None = None
     connect_timeout: float = 10.0
+    connections: int = CONNECTIONS
     auth: Auth | None = None
 
 
@@ -73,6 +76,7 @@ def _to_url(url: str, identity: Identity, lobby: Channel, options: Options) -> L
         version=options.version,
         ca=options.ca,
         connect_timeout=options.connect_timeout,
+        connections=options.connections,
         auth=options.auth,
     )
 
@@ -98,14 +102,12 @@ def _to_entry(entry: Mapping[str, Any], identity: Identity, lobby: Channel, opti
         raise SetupError(f"This is no entry of a server: {problem}") from None
     if (read.command is None) == (read.url is None):
         raise SetupError("An entry of a server has either a command or a url")
-    options = Options(
+    options = replace(
+        options,
         headers={**(options.headers or {}), **(read.headers or {})},
         env={**(options.env or {}), **(read.env or {})},
         cwd=read.cwd or options.cwd,
-        version=options.version,
-        ca=options.ca,
         connect_timeout=read.connect_timeout or options.connect_timeout,
-        auth=options.auth,
     )
     if read.url is not None:
         return _to_url(read.url, identity, lobby, options)

@@ -1,0 +1,66 @@
+"""What a client knows of a server's tools: the headers they want, and whether calling one twice does harm."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from pegboard.call import Json
+from pegboard.client.mirrors import mirrors_of
+from pegboard.errors import LoginFailed, Refusal
+
+
+class Tool(Struct, frozen=True):
+    """One tool; `mirrors` are the arguments it wants repeated in headers, name → path."""
+
+    mirrors: Mapping[str, Sequence[str]] = {}
+    repeatable: bool = False
+
+
+_STRANGER: Final = Tool()
+
+
+class KnownTools:
+    """The tools by name, as they were last listed; `edition` counts the lists."""
+
+    def __init__(self) -> None:
+        self.edition = 0
+        self._tools: Mapping[str, Tool] = {}
+        self._learning = asyncio.Lock()
+        self._failed: LoginFailed | None = None
+
+    def find(self, name: str) -> Tool:
+        """What is known of a tool; nothing of one that was not listed."""
+        return self._tools.get(name, _STRANGER)
+
+    def take(self, tools: Iterable[Mapping[str, Json]]) -> None:
+        """Keep what a list says."""
+        self._tools = {str(tool.get("name")): Tool(mirrors_of(tool), _is_repeatable(tool)) for tool in tools}
+        self.edition += 1
+
+    async def learn(self, edition: int, list_tools: Callable[[], Awaitable[object]]) -> None:
+        """List the tools where this edition is still the last, once for all who need them now.
+
+        A login that failed for one of them has failed for all: a person who said no is not asked once a call.
+        """
+        failed = self._failed
+        async with self._learning:
+            if self.edition != edition:
+                return
+            if self._failed is not None and self._failed is not failed:
+                raise self._failed
+            try:
+                await list_tools()
+            except Refusal:
+                self.take(())
+            except LoginFailed as failure:
+                self._failed = failure
+                raise
+
+
+def _is_repeatable(tool: Mapping[str, Json]) -> bool:
+    hints = tool.get("annotations")
+    return isinstance(hints, dict) and (hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True)

@@ -1,0 +1,118 @@
+"""The changes of a server as they come, told through restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Final, TypeAlias
+
+from pegboard.call import Change, Channel, Json, Notice, Question
+from pegboard.client.link import CHANGES
+from pegboard.client.lists import Lists
+from pegboard.errors import LinkLost, Unreachable
+
+_RECONNECTS: Final = 10
+
+Listen: TypeAlias = Callable[[Mapping[str, Json], Channel], Awaitable[object]]
+"""Sends `subscriptions/listen` with these params, and hands what comes to the channel until that ends."""
+
+
+class Listener:
+    """The channel of a subscription: changes wait here, each once, until they are taken."""
+
+    def __init__(self, lists: Lists) -> None:
+        self._lists = lists
+        self._changed = asyncio.Event()
+        self._waiting: dict[Change, None] = {}
+        self._ended = False
+        self.acknowledged = False
+
+    async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
+        """Nobody is asked on a subscription."""
+        return {}
+
+    async def close_stream(self, retry_ms: int) -> None:
+        """There is none."""
+
+    async def emit(self, notice: Notice) -> None:
+        if notice.method == "notifications/subscriptions/acknowledged":
+            self.acknowledged = True
+        elif notice.method in CHANGES:
+            uri = str(notice.params.get("uri", ""))
+            self._lists.drop(notice.method, uri)
+            self.put(_change(notice.method, uri))
+
+    def put(self, change: Change) -> None:
+        self._waiting[change] = None
+        self._changed.set()
+
+    def end(self) -> None:
+        """No more will come."""
+        self._ended = True
+        self._changed.set()
+
+    async def next(self) -> Change | None:
+        """The oldest change that waits; None once no more will come."""
+        while not self._waiting:
+            if self._ended:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+        change = next(iter(self._waiting))
+        del self._waiting[change]
+        return change
+
+
+async def subscribe(
+    listen: Listen, lists: Lists, *, tools: bool, prompts: bool, resources: bool, uris: Iterable[str]
+) -> AsyncIterator[Change]:
+    """The changes of these kinds from now on."""
+    listed = list(uris)
+    wanted = {
+        "toolsListChanged": tools,
+        "promptsListChanged": prompts,
+        "resourcesListChanged": resources,
+        "resourceSubscriptions": listed,
+    }
+    kinds = [Change("tools")] * tools + [Change("prompts")] * prompts + [Change("resources")] * resources
+    kinds += [Change("updated", uri) for uri in listed]
+    ear = Listener(lists)
+    hearing = asyncio.create_task(_hear(listen, {"notifications": wanted}, ear, kinds))
+    hearing.add_done_callback(lambda _: ear.end())
+    try:
+        while (change := await ear.next()) is not None:
+            yield change
+        hearing.result()
+    finally:
+        hearing.cancel()
+        await asyncio.wait([hearing])
+
+
+async def _hear(listen: Listen, params: Mapping[str, Json], ear: Listener, kinds: Iterable[Change]) -> None:
+    failures = 0
+    while True:
+        try:
+            await listen(params, ear)
+        except (LinkLost, Unreachable):
+            failures = 1 if ear.acknowledged else failures + 1
+            if not ear.acknowledged and (failures == 1 or failures > _RECONNECTS):
+                raise
+        else:
+            return
+        ear.acknowledged = False
+        await asyncio.sleep(min(0.1 * 2**failures, 30.0) * (0.5 + random.random()))
+        for kind in kinds:
+            ear.put(kind)
+
+
+def _change(method: str, uri: str) -> Change:
+    match method:
+        case "notifications/tools/list_changed":
+            return Change("tools")
+        case "notifications/prompts/list_changed":
+            return Change("prompts")
+        case "notifications/resources/list_changed":
+            return Change("resources")
+        case _:
+            return Change("updated", uri)
