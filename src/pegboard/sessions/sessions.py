@@ -57,13 +57,13 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._open)
 
-    def share(self, shared: Shared) -> None:
-        """Keep sessions in a store from now on, where the others of the crew find them."""
+    def share(self, shared: Shared, wall: Callable[[], float] = time.time) -> None:
+        """Keep sessions in a store from now on, where the others of the crew find them; `wall` is the clock of all."""
         store, crew = shared.store, shared.crew
         self._logs, self._crew = store.logs, crew
-        self._register = Register(store.records, store.logs, self._limits)
+        self._register = Register(store.records, store.logs, self._limits, wall)
         crew.hear(_CHANGED, self._hear_change)
-        crew.on_lapse(self._distrust)
+        crew.on_lapse(self.distrust)
 
     def open(self, make_caller: Callable[[str], Caller]) -> Session:
         """A new session; the longest idle one makes room when there are too many."""
@@ -248,7 +248,8 @@ class Sessions:
         await self._load(session.caller.session)
         return b""
 
-    def _distrust(self) -> None:
+    def distrust(self) -> None:
+        """Look anew at every session before it is served: what is kept here may not be true any more."""
         for session in list(self._open.values()):
             session.stale = True
             if not session.idle:
