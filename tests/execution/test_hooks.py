@@ -249,7 +249,7 @@ def test_watching_keeps_no_middleware_alive() -> None:
 # -- what `call` gives ----------------------------------------------------------------------------------------------
 
 
-async def test_call_gives_what_was_asked_and_what_was_found_out() -> None:
+async def test_call_gives_what_was_asked_and_what_was_found_out(road: str) -> None:
     board, seen = echo_board(), {}
 
     class Looking(Middleware):
@@ -266,7 +266,7 @@ async def test_call_gives_what_was_asked_and_what_was_found_out() -> None:
     assert seen["before"] == ("echo", {"value": "7"}, None, "data", {"users"})
     assert seen["after"][:2] == ({"value": "7"}, {"value": 7})
     assert len(seen["after"][2]) == 1
-    assert seen["who"] == ("", "pegboard", "", "direct", "2026-07-28")
+    assert seen["who"] == ("", "pegboard", "", "ws" if road == "ws" else "direct", "2026-07-28")
     assert 0 < seen["elapsed"] < 60_000
 
 

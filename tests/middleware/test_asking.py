@@ -50,13 +50,14 @@ async def no_wait(_seconds: float) -> None:
     return
 
 
-async def test_what_is_tried_again_keeps_the_answer_it_got() -> None:
+async def test_what_is_tried_again_keeps_the_answer_it_got(road: str) -> None:
     one = Asked()
     one.board.use(Retry(sleep=no_wait))
     one.failures = 2
     async with Client(one.board, elicit=one.answer) as client:
         assert (await client.call("confirm")).text == "it: True"
-    assert (one.runs, one.questions) == (3, 1)
+    # Over a wire the request comes again with the answer, and the tool begins again.
+    assert (one.runs, one.questions) == (4 if road == "ws" else 3, 1)
 
 
 async def test_a_question_is_an_answer_that_is_not_tried_again() -> None:

@@ -21,7 +21,7 @@ import pytest
 
 from pegboard import Board, Client, Middleware, ToolError, ToolResult
 from pegboard.call import Call
-from pegboard.errors import DeclarationError, LimitReached, SetupError, UnknownTool
+from pegboard.errors import DeclarationError, InvalidParams, LimitReached, SetupError
 from pegboard.middleware import Audit, RateLimit
 from pegboard.middleware.journal import Journal, LinesFile, Row
 from pegboard.testing import make_call, run_alone
@@ -105,7 +105,7 @@ async def test_every_outcome_has_its_name_and_no_text_of_a_failure_is_written(tm
         async with Client(board) as client:
             for how in ("work", "fail", "raise", "say", "cancel", "once too often"):
                 await client.call("run", {"how": how})
-            with pytest.raises(UnknownTool):
+            with pytest.raises(InvalidParams):
                 await client.call("walk")
     records = read(tmp_path / name)
     assert [(record["tool"], record["outcome"], record.get("error")) for record in records] == [

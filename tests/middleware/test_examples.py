@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 from pegboard import Client
-from pegboard.errors import REFUSED, ResourceNotFound
+from pegboard.errors import REFUSED, InvalidParams
 from pegboard.middleware import count_tokens
 from tests.middleware.valkey import valkey
 
@@ -68,7 +68,7 @@ async def test_budgets() -> None:
         whole = await client.request("resources/read", name=link["uri"])
         [read] = json.loads(whole["contents"][0]["text"])["content"]
         assert read["text"].count("\n") == 4999
-        with pytest.raises(ResourceNotFound):
+        with pytest.raises(InvalidParams):
             await client.request("resources/read", name="pegboard://results/guessed")
         refused = await client.call("export", {"rows": 10_000})
         assert refused.meta[REFUSED]["reason"] == "token_budget"

@@ -9,7 +9,7 @@ import pytest
 
 from pegboard import Board, Client, ToolError, ToolResult
 from pegboard.call import Call
-from pegboard.errors import Refusal, UnknownTool
+from pegboard.errors import InvalidParams, Refusal
 from pegboard.middleware import Metrics, RateLimit, TokenCount
 from pegboard.middleware.metrics import BUCKETS
 from pegboard.testing import make_call, run_alone
@@ -63,7 +63,7 @@ async def test_every_outcome_is_counted_under_its_error_type() -> None:
         for how in ("work", "work", "fail", "raise", "say", "once too often"):
             await client.call("run", {"how": how})
         for name in ("walk", "fly"):
-            with pytest.raises(UnknownTool):
+            with pytest.raises(InvalidParams):
                 await client.call(name)
     assert count(metrics, "run") == 2
     assert count(metrics, "run", "tool_error") == 4

@@ -17,6 +17,7 @@ from pegboard.client.http import HttpLink
 from pegboard.client.link import Identity, Link
 from pegboard.client.stdio import StdioLink
 from pegboard.client.web import CONNECTIONS
+from pegboard.client.websocket import SocketLink
 from pegboard.errors import SetupError
 from pegboard.protocol.versions import REVISIONS
 
@@ -64,6 +65,8 @@ def open_link(target: Target, identity: Identity, lobby: Channel, options: Optio
 
 
 def _to_url(url: str, identity: Identity, lobby: Channel, options: Options) -> Link:
+    if url.startswith(("ws://", "wss://")):
+        return _to_socket(url, identity, lobby, options)
     if not url.startswith(("http://", "https://")):
         raise SetupError(f"{url!r} is no URL; a command is given as a list of words, as in ['python', 'server.py']")
     if options.auth is not None and any(name.lower() == "authorization" for name in options.headers or ()):
@@ -78,6 +81,20 @@ def _to_url(url: str, identity: Identity, lobby: Channel, options: Options) -> L
         connect_timeout=options.connect_timeout,
         connections=options.connections,
         auth=options.auth,
+    )
+
+
+def _to_socket(url: str, identity: Identity, lobby: Channel, options: Options) -> Link:
+    if options.auth is not None:
+        raise SetupError(f"{url}: auth is for servers over HTTP; a WebSocket takes a header Authorization")
+    return SocketLink(
+        url,
+        identity,
+        lobby,
+        headers=options.headers,
+        version=options.version,
+        ca=options.ca,
+        connect_timeout=options.connect_timeout,
     )
 
 

@@ -123,7 +123,9 @@ class SocketConversation(Conversation):
         self.following.leave()
         self._relax()
         for task in (*(task for task, _ in self.calls.values()), *self._tasks.values()):
-            task.cancel()
+            # Once is enough: a call that was cancelled before has its last words to say.
+            if not task.cancelling():
+                task.cancel()
 
     def keep_alive(self) -> None:
         """Nothing is to be done: the door sees to it that a peer that is gone is noticed."""
