@@ -132,7 +132,7 @@ class Seal:
         if sealed.bearer != bearer:
             raise self._refused("was given to somebody else")
         if sealed.expires and now > sealed.expires:
-            raise self._refused("has expired")
+            raise self._refused("has expired; begin anew without it")
         value: object = msgspec.msgpack.decode(sealed.value)
         return value
 

@@ -10,6 +10,7 @@ from threading import get_ident
 from typing import Any, TypeVar
 
 from pegboard.call import Call, Caller, Change, Json, Notice, OfTheCall
+from pegboard.errors import AskFailed
 from pegboard.execution.desk import Desk
 from pegboard.execution.job import detach
 from pegboard.execution.questions import Answer, Ask, Elicit, Root, Roots, Sample, Sampled
@@ -97,7 +98,7 @@ class Context(OfTheCall):
     they are done and return the value itself.
     """
 
-    __slots__ = ("_call", "_desk", "_loop", "_thread", "_token")
+    __slots__ = ("_call", "_desk", "_ended", "_loop", "_thread", "_token")
 
     def __init__(self, call: Call, token: CancellationToken, loop: asyncio.AbstractEventLoop, desk: Desk) -> None:
         self._call = call
@@ -105,6 +106,7 @@ class Context(OfTheCall):
         self._token = token
         self._loop = loop
         self._thread = get_ident()
+        self._ended = False
 
     @property
     def caller(self) -> Caller:
@@ -233,11 +235,17 @@ class Context(OfTheCall):
         return (await self._rounds().ask({key: ask}))[key]
 
     def _rounds(self) -> Rounds:
+        if self._ended:
+            raise AskFailed("The call has ended: nobody is there any more to be asked")
         call = self._call.origin
         if call._rounds is None:
             call._rounds = Rounds(call, self._desk.tickets)
         rounds: Rounds = call._rounds
         return rounds
+
+    def end(self) -> None:
+        """The author's code is done: a task that it left behind can ask nothing."""
+        self._ended = True
 
     def take_up(self) -> None:
         """Go on from the round before, if there was one; refuses a ticket that is not this request's."""

@@ -57,10 +57,31 @@ class Ticket(Struct, array_like=True):
 _decode_ticket = msgspec.json.Decoder(Ticket).decode
 
 
+class _NotYet(Exception):
+    """There is no answer; the text is what was wrong with the one that came."""
+
+
+class _Unanswered(Struct):
+    """A question on its way, under the digest that it keeps however often it has to be put."""
+
+    name: str
+    ask: Ask
+    question: Question
+    digest: str
+    problem: str = ""
+
+    def question_again(self) -> Question:
+        """As it is put, with what was wrong with the last answer."""
+        message = self.question.params.get("message")
+        if not self.problem or not isinstance(message, str):
+            return self.question
+        return Question(self.question.method, {**self.question.params, "message": f"{message}\n({self.problem})"})
+
+
 class Rounds:
     """What one call has asked and been answered so far."""
 
-    __slots__ = ("_answers", "_call", "_seal", "_ticket", "_uses", "open")
+    __slots__ = ("_answers", "_call", "_digests", "_seal", "_ticket", "_uses", "open")
 
     def __init__(self, call: Call, seal: Seal) -> None:
         self._call = call
@@ -68,6 +89,7 @@ class Rounds:
         self._uses: dict[str, int] = {}
         # What was asked and ends the round.
         self.open: dict[str, Question] = {}
+        self._digests: dict[str, str] = {}
         self._ticket = read_ticket(call, seal)
         self._answers = _read_answers(call)
 
@@ -82,38 +104,42 @@ class Rounds:
         if len(asks) > ASKS:
             raise ToolError(f"{len(asks)} questions at once are too many; the most is {ASKS}")
         values: dict[str, Any] = {}
-        open_asks: dict[str, tuple[str, Ask, Question]] = {}
+        unanswered: dict[str, _Unanswered] = {}
         for name, ask in asks.items():
             if not isinstance(ask, Ask):
                 raise TypeError(f"ctx.ask takes Elicit, Sample and Roots, and {name} is {ask!r:.80}")
             check_capabilities(call.name, ask.needs(), call.caller.capabilities)
             question = ask.question()
             key = self._key(name, ask, question)
-            found, value = self._find(key, ask, _digest(question))
-            if found:
-                values[name] = value
-            else:
-                open_asks[key] = name, ask, question
-        said = ""
-        for _ in range(_TRIES):
-            if not open_asks:
-                break
+            open_ask = _Unanswered(name, ask, question, _digest(question))
             try:
-                told = await call.channel.ask({key: question for key, (_, _, question) in open_asks.items()})
-            except NeedInput as need:
-                self.open.update(need.asks)
-                raise
-            for key, (name, ask, question) in list(open_asks.items()):
-                try:
-                    values[name] = ask.read(told[key])
-                except Unreadable as problem:
-                    said = str(problem)
-                    continue
-                self._ticket.done[key] = _digest(question), told[key]
-                del open_asks[key]
-        if open_asks:
-            raise _unusable(said)
+                values[name] = self._find(key, ask, open_ask.digest)
+            except _NotYet as problem:
+                open_ask.problem = str(problem)
+                unanswered[key] = open_ask
+        for _ in range(_TRIES):
+            if unanswered:
+                await self._gather(unanswered, values)
+        if unanswered:
+            raise _unusable(next(iter(unanswered.values())).problem)
         return {name: values[name] for name in asks}
+
+    async def _gather(self, unanswered: dict[str, _Unanswered], values: dict[str, Any]) -> None:
+        """Ask what is not answered yet, once; what the answers say goes to the values."""
+        try:
+            told = await self._call.channel.ask({key: one.question_again() for key, one in unanswered.items()})
+        except NeedInput as need:
+            self.open.update(need.asks)
+            self._digests.update((key, unanswered[key].digest) for key in need.asks)
+            raise
+        for key, one in list(unanswered.items()):
+            try:
+                values[one.name] = one.ask.read(told[key])
+            except Unreadable as problem:
+                one.problem = str(problem)
+                continue
+            self._ticket.done[key] = one.digest, told[key]
+            del unanswered[key]
 
     @property
     def kept(self) -> Mapping[str, Json]:
@@ -144,7 +170,7 @@ class Rounds:
                 f"round to round, its author has to give it a key"
             )
         ticket.round += 1
-        ticket.asked = {key: _digest(question) for key, question in asks.items()}
+        ticket.asked = {key: self._digests[key] for key in asks}
         sealed = self._seal.close(
             _encode(ticket), bearer=self._call.caller.principal, expires=time.time() + TICKET_SECONDS
         )
@@ -159,11 +185,12 @@ class Rounds:
         use = self._uses[base] = self._uses.get(base, 0) + 1
         return base if use == 1 else f"{base}-{use}"
 
-    def _find(self, key: str, ask: Ask, digest: str) -> tuple[bool, Any]:
+    def _find(self, key: str, ask: Ask, digest: str) -> Any:
+        """The answer that has come already; _NotYet where there is none, or none that can be used."""
         ticket = self._ticket
         asked, answer = ticket.done.get(key, ("", None))
         if asked == digest:
-            return True, ask.read(answer)
+            return ask.read(answer)
         # Without a ticket nobody can say what was asked: the answer is taken for what it says it is.
         if key in self._answers and (not ticket.round or ticket.asked.get(key) == digest):
             answer = self._answers[key]
@@ -175,10 +202,10 @@ class Rounds:
                 misses = ticket.misses[key] = ticket.misses.get(key, 0) + 1
                 if misses == _TRIES:
                     raise _unusable(str(problem)) from None
-                return False, None
+                raise _NotYet(str(problem)) from None
             ticket.done[key] = digest, answer
-            return True, value
-        return False, None
+            return value
+        raise _NotYet
 
 
 def asking(inner: Handler) -> Handler:

@@ -144,6 +144,8 @@ class Runner:
             except asyncio.CancelledError:
                 token.cancel()
                 raise
+            finally:
+                context.end()
 
         return perform_supplied
 

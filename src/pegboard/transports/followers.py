@@ -330,7 +330,8 @@ class Followers:
             await follower.drain()
         except ConnectionError:
             self.leave(follower)
-        del self._lagging[follower]
+        finally:
+            self._lagging.pop(follower, None)
         if follower in self._live:
             self._bring(follower, asyncio.get_running_loop().time())
 

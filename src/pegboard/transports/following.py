@@ -23,6 +23,7 @@ from pegboard.transports.legacy_exchange import RETRY_MS
 _log = logging.getLogger("pegboard.transports")
 
 LISTEN: Final = "subscriptions/listen"
+_STREAMS_A_SESSION: Final = 8
 
 _EVERY_LIST: Final = Raw(
     b'{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}}'
@@ -72,6 +73,9 @@ def follow_session(
     outlet = EventOutlet(sink, numbered=True)
     follower = Follower(follow, tongue, outlet, followers, uris=session.uris, after=after, left=left)
     followers.admit(follower)
+    if len(session.listeners) >= _STREAMS_A_SESSION:
+        # Only the newest carries; the others wait for its end, and need not be many.
+        session.listeners[0].end()
     sink.start(200, STREAM + headers)
     if tongue.primes:
         sink.write(sse.prime(event_id(follower.after), RETRY_MS))
