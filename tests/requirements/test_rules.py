@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from pegboard import Board
-from pegboard.errors import HeaderMismatch, MissingCapability, Refusal, SessionNotFound, UnsupportedVersion
+from pegboard.errors import (
+    HeaderMismatch,
+    MissingCapability,
+    NoSessions,
+    Refusal,
+    SessionNotFound,
+    StreamFault,
+    UnsupportedVersion,
+)
 from tests.child import StdioChild, modern
 from tests.requirements.clients import ERAS, MODERN, PREFIX, connect
 from tests.transports.doors import Door, notification
@@ -104,9 +112,11 @@ def test_of_the_reserved_codes_we_use_the_defined_ones() -> None:
         HeaderMismatch: -32020,
         MissingCapability: -32021,
         UnsupportedVersion: -32022,
+        NoSessions: -32022,
     }
-    # A session is known only to the handshake, in whose revisions this code is in general use.
-    assert {kind for kind, code in codes.items() if -32019 <= code <= -32000} == {SessionNotFound}
+    # A session is known only to the handshake, in whose revisions this code is in general use; streams of bytes are not
+    # the protocol's.
+    assert {kind for kind, code in codes.items() if -32019 <= code <= -32000} == {SessionNotFound, StreamFault}
 
 
 def keys_of_meta(value: Any) -> Iterator[str]:

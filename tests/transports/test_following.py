@@ -569,6 +569,15 @@ async def test_of_several_gets_the_newest_hears_and_the_others_stay_open() -> No
     assert methods(first) == [PROMPTS]
 
 
+async def test_of_very_many_gets_the_oldest_is_ended() -> None:
+    heard = await open_session()
+    visits = [await heard.get() for _ in range(12)]
+    assert [visit.sink.ended for visit in visits] == [True] * 4 + [False] * 8
+    heard.board.tool("two")(lambda: 2)
+    await until(lambda: bool(messages(visits[-1])))
+    assert methods(visits[-1]) == [TOOLS]
+
+
 async def test_two_sessions_hear_each_for_itself() -> None:
     heard = await open_session()
     other = Heard(heard.followed, await heard.followed.door.open_session())
