@@ -226,8 +226,11 @@ async def test_an_error_without_an_id_answers_the_only_request() -> None:
 async def test_the_child_and_all_it_started_end_with_the_client(stubborn: str, limit: float) -> None:
     stay = "while True: time.sleep(60)\n" if stubborn else "read()\n"
     body = (
-        SERVE_MODERN + stubborn + "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        "text(read() if not " + repr(bool(stubborn)) + " else {'id': 2}, f'{os.getpid()} {child.pid}')\n" + stay
+        SERVE_MODERN
+        + "asked = read()\n"
+        + stubborn
+        + "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "text(asked, f'{os.getpid()} {child.pid}')\n" + stay
     )
     async with nothing_left():
         async with Client(script(body)) as client:

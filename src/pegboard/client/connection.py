@@ -37,11 +37,12 @@ class Response:
         self._fault: ServerFault | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._unpack = None
-        coding = headers.get(b"content-encoding", b"").strip().lower()
-        if coding and coding != b"identity":
-            if coding not in _CODINGS:
+        if b"content-encoding" in headers:
+            coding = headers[b"content-encoding"].strip().lower()
+            if coding in _CODINGS:
+                self._unpack = zlib.decompressobj(_CODINGS[coding])
+            elif coding and coding != b"identity":
                 raise Garbled(f"an answer in a coding that was not asked for: {coding.decode('latin-1')[:40]!r}")
-            self._unpack = zlib.decompressobj(_CODINGS[coding])
 
     @property
     def media_type(self) -> bytes:
@@ -70,6 +71,8 @@ class Response:
 
     async def whole(self, limit: int) -> bytes:
         """The whole body; refused once it is longer than the limit."""
+        if self.ended and self._unpack is None and len(self._chunks) == 1 and self._held <= limit:
+            return self._take()
         parts: list[bytes] = []
         size = 0
         while chunk := await self.read():
@@ -256,9 +259,10 @@ class Connection(asyncio.Protocol):
         self._response = self._waiter = None
         self._unread = 0
         keep = self._parser.should_keep_alive()
-        told = response.headers.get(b"keep-alive", b"").partition(b"timeout=")[2].partition(b",")[0].strip()
-        if told.isdigit():
-            self.keep_seconds = float(told[:6])
+        if b"keep-alive" in response.headers:
+            told = response.headers[b"keep-alive"].partition(b"timeout=")[2].partition(b",")[0].strip()
+            if told.isdigit():
+                self.keep_seconds = float(told[:6])
         if self._paused:
             self.resume()
         response.end()

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct
 
 from pegboard.call import Channel, Json, Notice
 from pegboard.client.admission import Authorizer
@@ -55,7 +55,7 @@ class Outbound(Struct, kw_only=True):
     method: str
     params: Mapping[str, Any]
     channel: Channel
-    mirrors: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    mirrors: Mapping[str, Sequence[str]] = {}
     wants_progress: bool = False
     far: float = -math.inf
 
@@ -110,14 +110,17 @@ class Envelope:
     def __init__(self, identity: Identity, version: str) -> None:
         self._meta: dict[str, Any] = {
             PREFIX + "protocolVersion": version,
-            PREFIX + "clientInfo": Raw(_encode(identity.client)),
-            PREFIX + "clientCapabilities": Raw(_encode(identity.capabilities)),
+            PREFIX + "clientInfo": identity.client,
+            PREFIX + "clientCapabilities": identity.capabilities,
         }
         if identity.log_level is not None:
             self._meta[PREFIX + "logLevel"] = identity.log_level
+        self._written = Raw(_encode(self._meta))
 
     def around(self, out: Outbound, token: int) -> dict[str, Any]:
         """The params of a request with its metadata."""
+        if not out.wants_progress and "_meta" not in out.params:
+            return {**out.params, "_meta": self._written}
         meta = {**out.params.get("_meta", {}), **self._meta}
         if out.wants_progress:
             meta["progressToken"] = token

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -44,19 +45,16 @@ class Request(Struct, frozen=True):
 
     def written(self, *, through_proxy: bytes | None) -> bytes:
         """As the wire has it; a plain request through a proxy names its address whole."""
-        address = self.address
-        target = address.target if through_proxy is None else str(address)
+        opening = _opening(self.method, self.address, through_proxy is not None)
         length = b"Content-Length: %d\r\n" % len(self.body) if self.body or self.method == "POST" else b""
-        return b"%b %b HTTP/1.1\r\nHost: %b\r\n%b%b%b%b\r\n%b" % (
-            self.method.encode(),
-            target.encode(),
-            address.authority.encode(),
-            through_proxy or b"",
-            self.fields,
-            self.secrets,
-            length,
-            self.body,
-        )
+        return b"".join((opening, through_proxy or b"", self.fields, self.secrets, length, b"\r\n", self.body))
+
+
+@lru_cache(maxsize=256)
+def _opening(method: str, address: Address, whole: bool) -> bytes:
+    """The first two lines of a request."""
+    target = str(address) if whole else address.target
+    return f"{method} {target} HTTP/1.1\r\nHost: {address.authority}\r\n".encode()
 
 
 def header_lines(fields: Mapping[str, str], where: str) -> bytes:
@@ -84,7 +82,8 @@ class Web:
     ) -> None:
         self._ca = ca
         self._connect_timeout = connect_timeout
-        self._find_proxy = find_proxy
+        # The environment is read once for each origin, and not with every request.
+        self._find_proxy = lru_cache(maxsize=256)(find_proxy)
         self._room = asyncio.Semaphore(connections)
         self._idle: defaultdict[tuple[str, str, int], list[Connection]] = defaultdict(list)
         self._busy: dict[Connection, bool] = {}
@@ -98,8 +97,10 @@ class Web:
         """
         for _ in range(REDIRECTS + 1):
             response = await self._send_once(request, urgent)
+            if response.status not in _MOVED or not request.follows:
+                return response
             location = response.header(b"location")
-            if response.status not in _MOVED or not location or not request.follows:
+            if not location:
                 return response
             response.close()
             request = _redirected(request, response.status, location)

@@ -34,7 +34,8 @@ def is_single(name: bytes) -> bool:
 def encode_value(value: str) -> bytes:
     """A value as a header carries it: plain where that is safe, else Base64 between markers."""
     raw = value.encode()
-    plain = all(32 <= byte < 127 for byte in raw) and raw == raw.strip()
+    # What is printable in ASCII are the bytes from 32 to 126.
+    plain = value.isascii() and value.isprintable() and raw == raw.strip()
     if plain and not (raw.startswith(_OPEN) and raw.endswith(_CLOSE)):
         return raw
     return _OPEN + base64.b64encode(raw) + _CLOSE
