@@ -208,9 +208,10 @@ class Delivery:
             return self._tools.find(str(out.params.get("name"))).repeatable
         return out.method in _REPEATABLE
 
-    async def _admitted(self, work: Callable[[], Awaitable[T]]) -> T:
+    def _admitted(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """A person who logs in for one request is waited for by all."""
-        return await admitted(work, self._link.authorizer, lambda: held(self._waits))
+        authorizer = self._link.authorizer
+        return work() if authorizer is None else admitted(work, authorizer, lambda: held(self._waits))
 
     async def _send(self, out: Outbound) -> Mapping[str, Json]:
         if out.method != "tools/call" or not self._link.mirrors:

@@ -120,6 +120,8 @@ async def check(response: Response) -> None:
 class Stream:
     """Reads streams of events, and remembers where to go on should one break off."""
 
+    __slots__ = ("heard", "last_id", "retry")
+
     def __init__(self) -> None:
         self.last_id: str | None = None
         self.retry = 1.0

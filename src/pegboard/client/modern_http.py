@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import count
 
 from pegboard.call import Json, Notice
@@ -30,7 +31,6 @@ class ModernHttp:
         self._envelope = Envelope(identity, version)
         self._name = name
         self._ids = count(1)
-        self._fixed = f"MCP-Protocol-Version: {version}\r\n".encode()
 
     async def request(self, out: Outbound) -> Mapping[str, Json]:
         request_id = next(self._ids)
@@ -60,16 +60,19 @@ class ModernHttp:
             raise named(fault, self._name) from None
 
     def _fields(self, out: Outbound) -> bytes:
-        if not out.method.isascii() or not out.method.isprintable():
-            # It stands in a header as it is: no method has such a name, and none may end its line.
-            raise MethodNotFound(f"There is no method {out.method[:80]!r}")
-        fields = self._fixed + b"Mcp-Method: %b\r\n" % out.method.encode()
         member = NAMED.get(out.method)
-        if member is not None:
-            fields += b"Mcp-Name: %b\r\n" % encode_value(out.params.get(member, ""))
-        if out.mirrors:
-            fields += mirror(out.mirrors, out.params.get("arguments"))
-        return fields
+        fields = _lines(self.version, out.method, None if member is None else out.params.get(member, ""))
+        return fields + mirror(out.mirrors, out.params.get("arguments")) if out.mirrors else fields
 
     async def close(self) -> None:
         """Nothing is kept."""
+
+
+@lru_cache(maxsize=1024)
+def _lines(version: str, method: str, about: str | None) -> bytes:
+    """The header lines that repeat what a request is about."""
+    if not method.isascii() or not method.isprintable():
+        # It stands in a header as it is: no method has such a name, and none may end its line.
+        raise MethodNotFound(f"There is no method {method[:80]!r}")
+    lines = f"MCP-Protocol-Version: {version}\r\nMcp-Method: {method}\r\n".encode()
+    return lines if about is None else lines + b"Mcp-Name: %b\r\n" % encode_value(about)
