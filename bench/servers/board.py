@@ -1,6 +1,7 @@
-"""Our own server: `board.py http|asgi|stdio PORT TOOLS`."""
+"""Our own server: `board.py http|asgi|stdio PORT TOOLS`, or `kept` or `workers` for one process or two that keep sessions in a file."""
 
 import sys
+import tempfile
 
 from pegboard import Board, Context
 
@@ -29,6 +30,10 @@ if __name__ == "__main__":
     match sys.argv[1]:
         case "http":
             board.run(transport="http", port=int(sys.argv[2]))
+        case "kept" | "workers" as how:
+            with tempfile.TemporaryDirectory() as place:
+                count = 2 if how == "workers" else 1
+                board.run(transport="http", port=int(sys.argv[2]), workers=count, store=f"sqlite:{place}/store.db")
         case "asgi":
             import uvicorn
 

@@ -15,6 +15,7 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from heapq import nsmallest
 from typing import Any, Final
 
 from pegboard.call import Caller
@@ -177,11 +178,12 @@ class Sessions:
         idle = [session for session in self._open.values() if session.idle]
         if not idle:
             raise Busy(f"All {self._limits.sessions} sessions are at work; try again later", retry_after=30)
-        oldest = min(idle, key=lambda session: session.touched)
-        self._let_go(oldest)
-        if self._register is not None:
-            # Else a store could be filled by whoever opens sessions and leaves them.
-            self._spawn(self._register.retire(oldest.caller.session, now - oldest.touched))
+        # Some at a time: to find the oldest takes a look at all.
+        for session in nsmallest(max(1, self._limits.sessions // 100), idle, key=lambda session: session.touched):
+            self._let_go(session)
+            if self._register is not None:
+                # Else a store could be filled by whoever opens sessions and leaves them.
+                self._spawn(self._register.retire(session.caller.session, now - session.touched))
 
     def _let_go(self, session: Session) -> None:
         """The time of a session is over, or it has to make room. Alone, that is its end; else it is only not here."""
