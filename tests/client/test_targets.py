@@ -1,4 +1,4 @@
-"""One battery for every target: what a client does is the same in process, over HTTP and over stdio, in either era."""
+"""One battery for every target: what a client does is the same in process, over HTTP, WebSocket and stdio, in either era."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ def url() -> Iterator[str]:
         ("http", MODERN),
         ("http", LEGACY),
         ("http", "2025-03-26"),
+        ("ws", None),
+        ("ws", LEGACY),
         ("stdio", None),
         ("stdio", LEGACY),
         ("stdio", OLD),
@@ -57,9 +59,10 @@ def connect(request: pytest.FixtureRequest) -> Connect:
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
         return lambda **more: Client(module.board, **more)
-    if transport == "http":
+    if transport in ("http", "ws"):
         url: str = request.getfixturevalue("url")
-        return lambda **more: Client(url, version=version, **more)
+        address = url if transport == "http" else url.replace("http:", "ws:").replace("/mcp", "/ws")
+        return lambda **more: Client(address, version=version, **more)
     command = [*PEGBOARD, "run", str(FILE), "--stdio"]
     return lambda **more: Client(command, version=version, connect_timeout=30, **more)
 

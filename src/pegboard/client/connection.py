@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import zlib
 from collections import deque
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Final
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from pegboard.client.roads import Traveller
 from pegboard.errors import Garbled, LinkLost, ServerFault
 
 HEAD_BYTES: Final = 64 * 1024
@@ -128,15 +128,13 @@ class Response:
             self._waiter.set_result(None)
 
 
-class Connection(asyncio.Protocol):
+class Connection(Traveller):
     """A connection; `freed` is called when it can take the next request or is closed, whichever comes first."""
 
     __slots__ = (
-        "_fields", "_freed", "_lines", "_loop", "_parser", "_paused", "_response", "_size", "_transport", "_unread", "_waiter", "closed",
+        "_fields", "_freed", "_lines", "_loop", "_parser", "_paused", "_response", "_size", "_unread", "_waiter", "closed",
         "idle_since", "keep_seconds", "origin",
     )  # fmt: skip
-
-    _transport: asyncio.Transport
 
     def __init__(
         self, origin: tuple[str, str, int], loop: asyncio.AbstractEventLoop, freed: Callable[[Connection], None]
@@ -169,10 +167,6 @@ class Connection(asyncio.Protocol):
                 self.abort()
             raise
 
-    def attach(self, transport: asyncio.Transport) -> None:
-        """Go on over another transport: TLS inside a tunnel."""
-        self._transport = transport
-
     def abort(self) -> None:
         """Close at once, whatever is unsent or unread."""
         self._transport.abort()
@@ -189,13 +183,6 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     # What the loop tells.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]  # TCP has a transport that reads and writes
-        own = transport.get_extra_info("socket")
-        if own is not None:
-            # A stream may be silent for hours; a peer that is gone without a word is noticed by this alone.
-            own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections import deque
@@ -15,8 +14,9 @@ from pegboard.client.child import Child, shown
 from pegboard.client.duplex import Duplex
 from pegboard.client.eras import recall
 from pegboard.client.link import Identity, Outbound
+from pegboard.client.renewed import Renewed, opened
 from pegboard.errors import LinkLost, Unreachable
-from pegboard.protocol.versions import MODERN, NEWEST_LEGACY
+from pegboard.protocol.versions import NEWEST_LEGACY
 
 RESTARTS: Final = 5
 RESTART_SECONDS: Final = 60.0
@@ -54,13 +54,12 @@ class StdioLink:
         self._timeout = connect_timeout
         self._clock = clock
         self._child: Child | None = None
-        self._duplex: Duplex | None = None
+        self._renewed = Renewed(self._start)
         self._starts: deque[float] = deque(maxlen=RESTARTS)
-        self._opening = asyncio.Lock()
 
     @property
     def version(self) -> str:
-        return MODERN if self._duplex is None else self._duplex.version
+        return self._renewed.version
 
     @property
     def pid(self) -> int | None:
@@ -73,59 +72,38 @@ class StdioLink:
         return "" if self._child is None else self._child.said
 
     async def open(self) -> None:
-        await self._ready()
+        await self._renewed.open()
 
     async def close(self) -> None:
-        async with self._opening:
-            await self._end()
+        await self._renewed.close()
 
     async def request(self, out: Outbound) -> Mapping[str, Json]:
-        duplex = self._duplex
-        if duplex is None or duplex.lost:
-            duplex = await self._ready()
-        return await duplex.request(out)
+        return await self._renewed.request(out)
 
-    async def _ready(self) -> Duplex:
-        async with self._opening:
-            if self._duplex is not None and not self._duplex.lost:
-                return self._duplex
-            if self._duplex is not None:
-                _log.warning("%s: has died, and is started again", self.name)
-            await self._end()
-            now = self._clock()
-            if len(self._starts) == RESTARTS and now - self._starts[0] < RESTART_SECONDS:
-                wait = RESTART_SECONDS - (now - self._starts[0])
-                raise Unreachable(
-                    f"{self.name}: died {RESTARTS} times within {RESTART_SECONDS:g} s; it is tried again in {wait:.0f} s",
-                    retry_after=wait,
-                )
-            self._starts.append(now)
-            try:
-                return await self._start(self._pinned)
-            except LinkLost:
-                # Some servers of the legacy era end at a first request that is not the handshake.
-                if self._pinned is not None or recall(self._known_as) is not None:
-                    raise
-            try:
-                return await self._start(NEWEST_LEGACY)
-            except LinkLost as fault:
-                raise Unreachable(str(fault)) from None
-
-    async def _start(self, version: str | None) -> Duplex:
-        await self._end()
-        child = self._child = Child(self._command, env=self._env, cwd=self._cwd)
-        duplex = Duplex(
-            child, self._identity, self._lobby, version=version, timeout=self._timeout, known_as=self._known_as
-        )
+    async def _start(self, again: bool) -> Duplex:
+        if again:
+            _log.warning("%s: has died, and is started again", self.name)
+        now = self._clock()
+        if len(self._starts) == RESTARTS and now - self._starts[0] < RESTART_SECONDS:
+            wait = RESTART_SECONDS - (now - self._starts[0])
+            raise Unreachable(
+                f"{self.name}: died {RESTARTS} times within {RESTART_SECONDS:g} s; it is tried again in {wait:.0f} s",
+                retry_after=wait,
+            )
+        self._starts.append(now)
         try:
-            await duplex.open()
-        except BaseException:
-            await duplex.close()
-            raise
-        self._duplex = duplex
-        return duplex
+            return await self._speak(self._pinned)
+        except LinkLost:
+            # Some servers of the legacy era end at a first request that is not the handshake.
+            if self._pinned is not None or recall(self._known_as) is not None:
+                raise
+        try:
+            return await self._speak(NEWEST_LEGACY)
+        except LinkLost as fault:
+            raise Unreachable(str(fault)) from None
 
-    async def _end(self) -> None:
-        duplex, self._duplex = self._duplex, None
-        if duplex is not None:
-            await duplex.close()
+    async def _speak(self, version: str | None) -> Duplex:
+        child = self._child = Child(self._command, env=self._env, cwd=self._cwd)
+        return await opened(
+            Duplex(child, self._identity, self._lobby, version=version, timeout=self._timeout, known_as=self._known_as)
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -15,14 +14,14 @@ from msgspec.structs import replace
 
 from pegboard.client.address import Address, Proxy, find_proxy
 from pegboard.client.connection import Connection, Response
-from pegboard.errors import Garbled, LinkLost, ServerFault, SetupError, Unreachable
+from pegboard.client.roads import Roads, credentials
+from pegboard.errors import Garbled, LinkLost, ServerFault, SetupError
 
 CONNECTIONS: Final = 100
 REDIRECTS: Final = 5
 IDLE_SECONDS: Final = 4.0
 """A connection is not used again after this long: common servers close theirs after five seconds."""
 
-_TUNNEL_BYTES: Final = 16 * 1024
 _KEPT: Final = frozenset({307, 308})
 _MOVED: Final = frozenset({301, 302, 303, *_KEPT})
 
@@ -80,14 +79,10 @@ class Web:
         connect_timeout: float = 10.0,
         find_proxy: Callable[[Address], Proxy | None] = find_proxy,
     ) -> None:
-        self._ca = ca
-        self._connect_timeout = connect_timeout
-        # The environment is read once for each origin, and not with every request.
-        self._find_proxy = lru_cache(maxsize=256)(find_proxy)
+        self._roads = Roads(ca=ca, timeout=connect_timeout, find_proxy=find_proxy)
         self._room = asyncio.Semaphore(connections)
         self._idle: defaultdict[tuple[str, str, int], list[Connection]] = defaultdict(list)
         self._busy: dict[Connection, bool] = {}
-        self._tls: ssl.SSLContext | None = None
         self._closed = False
 
     async def send(self, request: Request, *, urgent: bool = False) -> Response:
@@ -119,23 +114,23 @@ class Web:
     async def _send_once(self, request: Request, urgent: bool) -> Response:
         if self._closed:
             raise LinkLost(f"{request.address}: this client is closed")
-        proxy = self._find_proxy(request.address)
+        proxy = self._roads.proxy(request.address)
         if not urgent:
             await self._room.acquire()
         try:
-            connection = await self._take(request.address, proxy)
+            connection = await self._take(request.address)
         except BaseException:
             if not urgent:
                 self._room.release()
             raise
         self._busy[connection] = not urgent
-        through = None if proxy is None or request.address.secure else _credentials(proxy)
+        through = None if proxy is None or request.address.secure else credentials(proxy)
         try:
             return await connection.exchange(request.written(through_proxy=through))
         except ServerFault as fault:
             raise type(fault)(f"{request.address}: {fault}") from None
 
-    async def _take(self, address: Address, proxy: Proxy | None) -> Connection:
+    async def _take(self, address: Address) -> Connection:
         loop = asyncio.get_running_loop()
         kept = self._idle[address.origin]
         while kept:
@@ -148,50 +143,7 @@ class Web:
                 return connection
             if not connection.closed:
                 connection.abort()
-        try:
-            async with asyncio.timeout(self._connect_timeout):
-                return await self._connect(address, proxy, loop)
-        except TimeoutError:
-            raise Unreachable(f"Cannot reach {address}: no connection within {self._connect_timeout:g} s.") from None
-        except ssl.SSLError as error:
-            raise Unreachable(f"Cannot reach {address}: {error.reason or error}.{_hint(error)}") from None
-        except OSError as error:
-            told = error.strerror or str(error)
-            raise Unreachable(f"Cannot reach {address}: {told}. Is the server running?") from None
-
-    async def _connect(self, address: Address, proxy: Proxy | None, loop: asyncio.AbstractEventLoop) -> Connection:
-        def make() -> Connection:
-            return Connection(address.origin, loop, self._free)
-
-        if proxy is None:
-            _, connection = await loop.create_connection(
-                make, address.host, address.port, ssl=self._context() if address.secure else None
-            )
-            return connection
-        if not address.secure:
-            _, connection = await loop.create_connection(make, proxy.host, proxy.port)
-            return connection
-        transport, tunnel = await loop.create_connection(lambda: _Tunnel(loop), proxy.host, proxy.port)
-        try:
-            await tunnel.dig(address, proxy)
-            connection = make()
-            secured = await loop.start_tls(transport, connection, self._context(), server_hostname=address.host)
-            if secured is None:
-                raise ConnectionResetError("the proxy hung up")
-        except BaseException:
-            transport.abort()
-            raise
-        connection.attach(secured)
-        return connection
-
-    def _context(self) -> ssl.SSLContext:
-        if self._tls is None:
-            try:
-                self._tls = ssl.create_default_context(cafile=self._ca)
-            except (OSError, ssl.SSLError) as error:
-                raise SetupError(f"{self._ca} is no bundle of certificates: {error}") from None
-            self._tls.set_alpn_protocols(["http/1.1"])
-        return self._tls
+        return await self._roads.connect(address, lambda: Connection(address.origin, loop, self._free), tunnels=False)
 
     def _free(self, connection: Connection) -> None:
         counted = self._busy.pop(connection, None)
@@ -205,44 +157,6 @@ class Web:
             connection.abort()
         elif counted is not None:
             self._idle[connection.origin].append(connection)
-
-
-class _Tunnel(asyncio.Protocol):
-    """Asks a proxy for a tunnel, and steps aside."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._answer: asyncio.Future[bytes] = loop.create_future()
-        self._head = b""
-        self._transport: asyncio.Transport | None = None
-
-    async def dig(self, address: Address, proxy: Proxy) -> None:
-        assert self._transport is not None  # noqa: S101 — it was made with this protocol
-        host = f"[{address.host}]" if ":" in address.host else address.host
-        where = f"{host}:{address.port}".encode()
-        self._transport.write(b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (where, where, _credentials(proxy)))
-        line = (await self._answer).partition(b"\r\n")[0].decode("latin-1")
-        if line.split(" ")[1:2] != ["200"]:
-            raise Unreachable(f"Cannot reach {address}: the proxy {proxy.host}:{proxy.port} answered {line[:80]!r}")
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]  # TCP has a transport that reads and writes
-
-    def data_received(self, data: bytes) -> None:
-        self._head += data
-        if self._answer.done():
-            return
-        if b"\r\n\r\n" in self._head:
-            self._answer.set_result(self._head)
-        elif len(self._head) > _TUNNEL_BYTES:
-            self._answer.set_exception(ConnectionResetError("the proxy answers no HTTP"))
-
-    def connection_lost(self, exception: Exception | None) -> None:
-        if not self._answer.done():
-            self._answer.set_exception(ConnectionResetError("the proxy hung up"))
-
-
-def _credentials(proxy: Proxy) -> bytes:
-    return f"Proxy-Authorization: {proxy.credentials}\r\n".encode() if proxy.credentials else b""
 
 
 def _redirected(request: Request, status: int, location: str) -> Request:
@@ -261,9 +175,3 @@ def _redirected(request: Request, status: int, location: str) -> Request:
     # What identifies its user belongs to the origin it was given for.
     secrets = request.secrets if here.origin == there.origin else b""
     return replace(request, address=there, secrets=secrets)
-
-
-def _hint(error: ssl.SSLError) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f" ({error.verify_message}) Name the bundle of its authority with ca=… or SSL_CERT_FILE."
-    return ""

@@ -1,111 +1,239 @@
-"""A server behind a WebSocket: all messages both ways on one connection, opened again when it was lost."""
+"""A server behind a WebSocket: all messages both ways on one connection, opened again when it was lost.
+
+The rules of RFC 6455 are `websockets`' to know, and how a connection is made is that of HTTP: the same proxies and
+certificates. A redirect is not followed, as the headers of the handshake may say who we are.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import ssl
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pegboard.call import Channel, Json
+from pegboard.client.address import Address, read_address
 from pegboard.client.duplex import Duplex
-from pegboard.client.link import Identity, Outbound
-from pegboard.errors import LinkLost, NotAdmitted, ServerFault, SetupError, Unreachable
-from pegboard.protocol.versions import MODERN
+from pegboard.client.link import Identity, Outbound, named
+from pegboard.client.renewed import Renewed, opened
+from pegboard.client.roads import Roads, Traveller
+from pegboard.client.web import header_lines
+from pegboard.errors import Garbled, LinkLost, NotAdmitted, ServerFault, Unreachable
 
 if TYPE_CHECKING:
-    from websockets.asyncio.client import ClientConnection
+    from websockets.client import ClientProtocol
+    from websockets.frames import Frame
+    from websockets.http11 import Response
 
-_MESSAGE_BYTES: Final = 16 * 1024 * 1024
-_CLOSE_SECONDS: Final = 1.0
+MESSAGE_BYTES: Final = 16 * 1024 * 1024
+WRITE_BYTES: Final = 1024 * 1024
+PING_SECONDS: Final = 20.0
+CLOSE_SECONDS: Final = 1.0
+SUBPROTOCOL: Final = "mcp"
+_TEXT: Final = 1
+# `websockets.protocol.State`
+_OPEN: Final = 1
+
+_log = logging.getLogger("pegboard.client.websocket")
+# Each opening and closing would be a line.
+_log.setLevel(logging.WARNING)
 
 
-class SocketPipe:
-    """Carries messages of text; what else a server may send is not for us."""
+class SocketPipe(Traveller):
+    """Carries messages of text; what else a server may send is not for us.
+
+    A server from which nothing comes for two pings is gone, even where its connection does not say so.
+    """
 
     transport = "ws"
 
-    def __init__(self, url: str, headers: Mapping[str, str] | None, ca: str | Path | None, timeout: float) -> None:
-        self.name = url
+    def __init__(self, address: Address, name: str, headers: Mapping[str, str], roads: Roads, timeout: float) -> None:
+        # Only who opens a WebSocket needs it.
+        from websockets.client import ClientProtocol  # noqa: PLC0415
+        from websockets.uri import WebSocketURI  # noqa: PLC0415
+
+        self.name = name
+        self._address = address
         self._headers = headers
-        self._ca = ca
+        self._roads = roads
         self._timeout = timeout
-        self._socket: ClientConnection | None = None
-        self._reading: asyncio.Task[None] | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        path, _, query = address.target.partition("?")
+        # Nothing is compressed: a few bytes could stand for any number of them.
+        self._protocol: ClientProtocol = ClientProtocol(
+            WebSocketURI(address.secure, address.host, address.port, path, query, None, None),
+            subprotocols=[SUBPROTOCOL],  # type: ignore[list-item]  # a NewType of str
+            max_size=MESSAGE_BYTES,
+            logger=_log,
+        )
+        self._parts: list[bytes] = []
+        self._text = False
+        self._pinged = False
+        self._pinging: asyncio.TimerHandle | None = None
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+        self._connected = False
+        self._closed = asyncio.Event()
+        self._shaken: asyncio.Future[None] | None = None
+        self._receive: Callable[[bytes], None] = lambda _: None
+        self._lost: Callable[[ServerFault], None] | None = None
 
     async def open(self, receive: Callable[[bytes], None], lost: Callable[[ServerFault], None]) -> None:
-        # Only who opens a WebSocket needs it.
-        from websockets.asyncio.client import connect  # noqa: PLC0415
-        from websockets.exceptions import InvalidStatus, WebSocketException  # noqa: PLC0415
-
-        options: dict[str, Any] = {"ssl": self._context()} if self.name.startswith("wss://") else {}
+        self._receive = receive
+        shaken = self._shaken = asyncio.get_running_loop().create_future()
         try:
-            self._socket = await connect(
-                self.name,
-                subprotocols=["mcp"],  # type: ignore[list-item]  # a NewType of str
-                compression=None,
-                max_size=_MESSAGE_BYTES,
-                open_timeout=self._timeout,
-                close_timeout=_CLOSE_SECONDS,
-                additional_headers=self._headers,
-                **options,
-            )
-        except InvalidStatus as refused:
-            status, said = (
-                refused.response.status_code,
-                bytes(refused.response.body or b"")[:200].decode(errors="replace"),
-            )
-            if status in (401, 403):
-                raise NotAdmitted(f"{self.name}: refused with {status}: {said}", status) from None
-            raise Unreachable(f"{self.name}: refused with {status}: {said}") from None
-        except (OSError, TimeoutError, WebSocketException, ValueError) as problem:
-            raise Unreachable(f"{self.name}: cannot be reached: {problem}") from None
-        self._reading = asyncio.create_task(self._read(self._socket, receive, lost))
+            async with asyncio.timeout(self._timeout):
+                await self._roads.connect(self._address, lambda: self, tunnels=True)
+                self._transport.set_write_buffer_limits(WRITE_BYTES)
+                request = self._protocol.connect()
+                for name, value in self._headers.items():
+                    request.headers[name] = value.strip()
+                self._protocol.send_request(request)
+                self._flush()
+                await shaken
+        except TimeoutError:
+            raise Unreachable(f"{self.name}: no answer to the handshake within {self._timeout:g} s") from None
+        except ServerFault as fault:
+            raise named(fault, self.name) from None
+        self._lost = lost
+        self._ping()
 
     async def send(self, message: bytes) -> None:
-        from websockets.exceptions import ConnectionClosed  # noqa: PLC0415
-
-        if self._socket is None:
-            raise LinkLost(f"{self.name}: is not open")
-        try:
-            await self._socket.send(message, text=True)
-        except ConnectionClosed as closed:
-            raise LinkLost(f"{self.name}: {closed}") from None
+        self.send_now(message)
+        await self._may_write.wait()
 
     def send_now(self, message: bytes) -> None:
-        task = asyncio.create_task(self._send_quietly(message))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
-
-    async def _send_quietly(self, message: bytes) -> None:
-        try:
-            await self.send(message)
-        except LinkLost:
-            pass
+        if self._connected and not self._transport.is_closing() and self._protocol.state == _OPEN:
+            self._protocol.send_text(message)
+            self._flush()
 
     async def close(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-        if self._telling:
-            await asyncio.wait(self._telling, timeout=_CLOSE_SECONDS)
-        if self._socket is not None:
-            await self._socket.close()
+        self._lost = None
+        if self._pinging is not None:
+            self._pinging.cancel()
+        if not self._connected:
+            return
+        if self._protocol.state == _OPEN:
+            self._protocol.send_close(1000)
+            self._flush()
+            try:
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._closed.wait()
+            except TimeoutError:
+                _log.debug("%s: does not say goodbye", self.name)
+        self._transport.abort()
+        await self._closed.wait()
 
-    async def _read(
-        self, socket: ClientConnection, receive: Callable[[bytes], None], lost: Callable[[ServerFault], None]
-    ) -> None:
-        async for message in socket:
-            if isinstance(message, str):
-                receive(message.encode())
-        lost(LinkLost(f"{self.name}: closed the connection ({socket.close_code} {socket.close_reason or ''})".rstrip()))
+    # What the loop tells.
 
-    def _context(self) -> ssl.SSLContext:
-        try:
-            return ssl.create_default_context(cafile=self._ca)
-        except (OSError, ssl.SSLError) as error:
-            raise SetupError(f"{self._ca} is no bundle of certificates: {error}") from None
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._connected = True
+
+    def data_received(self, data: bytes) -> None:
+        self._pinged = False
+        self._protocol.receive_data(data)
+        for event in self._protocol.events_received():
+            if self._shaken is not None:
+                self._judge(event)  # type: ignore[arg-type]  # the first event is the answer to the handshake
+            else:
+                self._take(event)  # type: ignore[arg-type]  # once it is open there are no other events
+        self._flush()
+        if self._shaken is not None and self._protocol.handshake_exc is not None:
+            self._fail(Garbled(f"{self.name}: answers the handshake of a WebSocket with something else"))
+        elif self._protocol.close_expected():
+            self._lose()
+
+    def eof_received(self) -> bool:
+        self._protocol.receive_eof()
+        return False
+
+    def connection_lost(self, exception: Exception | None) -> None:
+        self._closed.set()
+        self._may_write.set()
+        self._lose()
+
+    def pause_writing(self) -> None:
+        self._may_write.clear()
+
+    def resume_writing(self) -> None:
+        self._may_write.set()
+
+    def _judge(self, response: Response) -> None:
+        refused = self._protocol.handshake_exc
+        if refused is None:
+            shaken, self._shaken = self._shaken, None
+            if shaken is not None and not shaken.done():
+                shaken.set_result(None)
+            return
+        status = response.status_code
+        if status == 101:
+            self._fail(Garbled(f"{self.name}: does not keep to the handshake of a WebSocket: {refused}"))
+            return
+        said = bytes(response.body or b"")[:200].decode("utf-8", "replace").strip()
+        told = f"{self.name}: answered {status}" + (f", {said!r}" if said else "")
+        if status in (401, 403):
+            challenge = response.headers.get("WWW-Authenticate", "")
+            self._fail(NotAdmitted(f"{told}. It wants credentials: send them as a header.", status, challenge))
+        else:
+            self._fail(Unreachable(f"{told}, and opens no WebSocket"))
+
+    def _take(self, frame: Frame) -> None:
+        """Put together what may have come in several frames; the numbers are those of RFC 6455, 5.2."""
+        if frame.opcode > 2:
+            return
+        if frame.opcode:
+            self._text = frame.opcode == _TEXT
+        if not frame.fin:
+            self._parts.append(bytes(frame.data))
+            return
+        data = b"".join((*self._parts, frame.data))
+        self._parts.clear()
+        if self._text:
+            self._receive(data)
+
+    def _ping(self) -> None:
+        if self._pinged:
+            self._transport.abort()
+            return
+        self._pinged = True
+        if self._protocol.state == _OPEN:
+            self._protocol.send_ping(b"")
+            self._flush()
+        self._pinging = asyncio.get_running_loop().call_later(PING_SECONDS, self._ping)
+
+    def _flush(self) -> None:
+        for data in self._protocol.data_to_send():
+            if data and not self._transport.is_closing():
+                self._transport.write(data)
+            elif not data:
+                # We are the client: the server closes the connection first, and may take a moment.
+                asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._transport.abort)
+
+    def _fail(self, fault: ServerFault) -> None:
+        shaken, self._shaken = self._shaken, None
+        if shaken is not None and not shaken.done():
+            shaken.set_exception(fault)
+        self._transport.abort()
+
+    def _lose(self) -> None:
+        if self._pinging is not None:
+            self._pinging.cancel()
+        if self._shaken is None and self._lost is None:
+            return
+        fault = self._end()
+        if self._shaken is not None:
+            self._fail(fault)
+        lost, self._lost = self._lost, None
+        if lost is not None:
+            lost(fault)
+
+    def _end(self) -> ServerFault:
+        wrong, told = self._protocol.parser_exc, self._protocol.close_rcvd
+        if wrong is not None and not isinstance(wrong, EOFError):
+            return Garbled(f"{self.name}: sent what a WebSocket does not carry: {wrong}")
+        said = "" if told is None else f" ({told.code} {told.reason}".rstrip() + ")"
+        return LinkLost(f"{self.name}: closed the connection{said}")
 
 
 class SocketLink:
@@ -126,49 +254,31 @@ class SocketLink:
         ca: str | Path | None = None,
         connect_timeout: float = 10.0,
     ) -> None:
+        # The schemes of a WebSocket are those of HTTP, with the same ports.
+        self._address = read_address("http" + url.removeprefix("ws"))
         self.name = url
+        self._headers = headers or {}
+        header_lines(self._headers, url)
         self._identity = identity
         self._lobby = lobby
-        self._headers = headers
         self._pinned = version
-        self._ca = ca
         self._timeout = connect_timeout
-        self._duplex: Duplex | None = None
-        self._opening = asyncio.Lock()
+        self._roads = Roads(ca=ca, timeout=connect_timeout)
+        self._renewed = Renewed(self._make)
 
     @property
     def version(self) -> str:
-        return MODERN if self._duplex is None else self._duplex.version
+        return self._renewed.version
 
     async def open(self) -> None:
-        await self._ready()
+        await self._renewed.open()
 
     async def close(self) -> None:
-        async with self._opening:
-            await self._end()
+        await self._renewed.close()
 
     async def request(self, out: Outbound) -> Mapping[str, Json]:
-        duplex = self._duplex
-        if duplex is None or duplex.lost:
-            duplex = await self._ready()
-        return await duplex.request(out)
+        return await self._renewed.request(out)
 
-    async def _ready(self) -> Duplex:
-        async with self._opening:
-            if self._duplex is not None and not self._duplex.lost:
-                return self._duplex
-            await self._end()
-            pipe = SocketPipe(self.name, self._headers, self._ca, self._timeout)
-            duplex = Duplex(pipe, self._identity, self._lobby, version=self._pinned, timeout=self._timeout)
-            try:
-                await duplex.open()
-            except BaseException:
-                await duplex.close()
-                raise
-            self._duplex = duplex
-            return duplex
-
-    async def _end(self) -> None:
-        duplex, self._duplex = self._duplex, None
-        if duplex is not None:
-            await duplex.close()
+    async def _make(self, again: bool) -> Duplex:
+        pipe = SocketPipe(self._address, self.name, self._headers, self._roads, self._timeout)
+        return await opened(Duplex(pipe, self._identity, self._lobby, version=self._pinned, timeout=self._timeout))

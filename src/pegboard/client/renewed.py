@@ -1,0 +1,58 @@
+"""A duplex link that is made anew when it was lost: once for all who need it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+from pegboard.call import Json
+from pegboard.client.duplex import Duplex
+from pegboard.client.link import Outbound
+from pegboard.protocol.versions import MODERN
+
+
+class Renewed:
+    """The duplex of a link, if there is one; `make` makes the next, told whether there was one before."""
+
+    def __init__(self, make: Callable[[bool], Awaitable[Duplex]]) -> None:
+        self._make = make
+        self._duplex: Duplex | None = None
+        self._opening = asyncio.Lock()
+
+    @property
+    def version(self) -> str:
+        return MODERN if self._duplex is None else self._duplex.version
+
+    async def open(self) -> Duplex:
+        async with self._opening:
+            old = self._duplex
+            if old is not None and not old.lost:
+                return old
+            await self._end()
+            self._duplex = await self._make(old is not None)
+            return self._duplex
+
+    async def close(self) -> None:
+        async with self._opening:
+            await self._end()
+
+    async def request(self, out: Outbound) -> Mapping[str, Json]:
+        duplex = self._duplex
+        if duplex is None or duplex.lost:
+            duplex = await self.open()
+        return await duplex.request(out)
+
+    async def _end(self) -> None:
+        duplex, self._duplex = self._duplex, None
+        if duplex is not None:
+            await duplex.close()
+
+
+async def opened(duplex: Duplex) -> Duplex:
+    """The same, open; one that does not open leaves nothing behind."""
+    try:
+        await duplex.open()
+    except BaseException:
+        await duplex.close()
+        raise
+    return duplex
