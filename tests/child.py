@@ -13,8 +13,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
+
+from websockets.sync.client import ClientConnection, connect
 
 from tests.waiting import SOON, wait_until
 
@@ -79,41 +82,17 @@ class Child:
         return self.process.wait(seconds)
 
 
-class StdioChild(Child):
-    """A server on stdio."""
+class Speaker(Child):
+    """One who speaks with a server in messages; `write` takes them a line each."""
 
-    def __init__(self, *command: str | Path, read: bool = True, **env: str) -> None:
-        super().__init__(*(command or (*PEGBOARD, "run", ROUGH, "--stdio")), **env)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._ids = itertools.count(1)
         self._came: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.messages: list[dict[str, Any]] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        if read:
-            self.read()
-
-    def read(self) -> None:
-        """Begin to read what the server says."""
-        self._reader.start()
-
-    def __exit__(self, *about: object) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        if self._reader.ident is not None:
-            self._reader.join(SOON)
-        super().__exit__(*about)
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        with open(self.process.stdout.fileno(), "rb", closefd=False) as lines:
-            for line in lines:
-                self._came.put(json.loads(line))
-        self._came.put(None)
 
     def write(self, data: bytes) -> None:
-        assert self.process.stdin is not None
-        view = memoryview(data)
-        while view:
-            view = view[self.process.stdin.write(view) :]
+        raise NotImplementedError
 
     def send(self, method: str, params: dict[str, Any] | None = None, *, as_id: Any = None) -> Any:
         """Send a request; its id."""
@@ -164,6 +143,40 @@ class StdioChild(Child):
         answer = self.request("initialize", hello)
         self.notify("notifications/initialized", {})
         return answer
+
+
+class StdioChild(Speaker):
+    """A server on stdio."""
+
+    def __init__(self, *command: str | Path, read: bool = True, **env: str) -> None:
+        super().__init__(*(command or (*PEGBOARD, "run", ROUGH, "--stdio")), **env)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        if read:
+            self.read()
+
+    def read(self) -> None:
+        """Begin to read what the server says."""
+        self._reader.start()
+
+    def __exit__(self, *about: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        if self._reader.ident is not None:
+            self._reader.join(SOON)
+        super().__exit__(*about)
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with open(self.process.stdout.fileno(), "rb", closefd=False) as lines:
+            for line in lines:
+                self._came.put(json.loads(line))
+        self._came.put(None)
+
+    def write(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        view = memoryview(data)
+        while view:
+            view = view[self.process.stdin.write(view) :]
 
     def hang_up(self) -> None:
         assert self.process.stdin is not None
@@ -244,6 +257,65 @@ class HttpChild(Child):
             return response.status, response.read()
         finally:
             connection.close()
+
+
+class OnSocket(Speaker):
+    """Speaks over a WebSocket of a server that listens on `port`."""
+
+    port: int
+    _socket: ClientConnection | None = None
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._rest = b""
+        self._opened = ExitStack()
+        opened = connect(f"ws://127.0.0.1:{self.port}/ws", compression=None, max_size=None, proxy=None)
+        self._socket = self._opened.enter_context(opened)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._socket is not None
+        for message in self._socket:
+            self._came.put(json.loads(message))
+        self._came.put(None)
+
+    def write(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        assert self._socket is not None
+        for line in lines:
+            self._socket.send(line, text=True)
+
+    def __exit__(self, *about: object) -> None:
+        if self._socket is not None:
+            self._opened.close()
+            self._reader.join(SOON)
+        super().__exit__(*about)
+
+
+class WsChild(OnSocket, HttpChild):
+    """A server on HTTP, spoken to over its WebSocket."""
+
+
+class UvicornChild(Child):
+    """A board mounted under another server."""
+
+    def __init__(self, module: str = "tests.rough_board", **env: str) -> None:
+        serve = f"import uvicorn; from {module} import board; uvicorn.run(board.asgi(), port=0)"
+        super().__init__(sys.executable, "-c", serve, stdin=subprocess.DEVNULL, stdout=None, **env)
+        shown = re.compile(r"Uvicorn running on http://127\.0\.0\.1:(\d+)")
+        try:
+            wait_until(lambda: shown.search(self.said()) is not None or self.process.poll() is not None)
+        except BaseException:
+            self.__exit__()
+            raise
+        found = shown.search(self.said())
+        assert found is not None, f"it ended with {self.process.returncode} and said:\n{self.said()}"
+        self.port = int(found[1])
+
+
+class MountedWsChild(OnSocket, UvicornChild):
+    """The same, spoken to over its WebSocket."""
 
 
 def finish(connection: http.client.HTTPConnection) -> tuple[int, dict[str, Any]]:

@@ -13,6 +13,10 @@ from pegboard import Board
 from pegboard.call import Call, Done, Question, Reply
 from pegboard.errors import AskFailed
 from pegboard.limits import Limits
+from pegboard.transports.calls import Calls
+from pegboard.transports.conversation import LineService
+from pegboard.transports.followers import Followers
+from pegboard.transports.sockets import SocketConversation
 from pegboard.transports.stdio import LineDoor
 from tests.transports.doors import notification, request
 from tests.transports.wire import until
@@ -61,16 +65,53 @@ async def ask(call: Call) -> Reply:
     return Done({"content": [{"type": "text", "text": str([one["n"] for one in answers.values()])}]})
 
 
+class Held:
+    """The peer's end of a WebSocket."""
+
+    full = False
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self.reading = True
+
+    def write(self, message: bytes) -> None:
+        self.lines.append(json.loads(message))
+
+    def write_bytes(self, message: bytes) -> None:
+        raise AssertionError("nothing here is a stream")
+
+    async def drain(self) -> None: ...
+
+    def hold(self, paused: bool) -> None:
+        self.reading = not paused
+
+    def close(self, code: int, reason: str) -> None: ...
+
+
 class Peer:
+    kind = "stdio"
+
     def __init__(self, handler: Any = ask, **limits: Any) -> None:
-        self.pipe, self.source = Pipe(), Source()
-        self.door = LineDoor(handler, {"name": "x", "version": "1"}, Limits(**limits), asyncio.get_running_loop())
-        self.door.line.connection_made(self.pipe)
-        self.door.connection_made(cast("asyncio.BaseTransport", self.source))
+        info, bounds = {"name": "x", "version": "1"}, Limits(**limits)
+        self.pipe: Pipe | Held
+        self.source: Source | Held
+        self.door: LineDoor | SocketConversation
+        if self.kind == "stdio":
+            self.pipe, self.source = Pipe(), Source()
+            self.door = LineDoor(handler, info, bounds, asyncio.get_running_loop())
+            self.door.line.connection_made(self.pipe)
+            self.door.connection_made(cast("asyncio.BaseTransport", self.source))
+        else:
+            self.pipe = self.source = Held()
+            service = LineService(handler, info, bounds, Followers(bounds.followers), "ws")
+            self.door = SocketConversation(service, self.pipe, Calls(bounds, lambda: None))
 
     def say(self, line: bytes) -> None:
         assert self.source.reading
-        self.door.data_received(line + b"\n")
+        if isinstance(self.door, LineDoor):
+            self.door.data_received(line + b"\n")
+        else:
+            self.door.take_text(line)
 
     def initialize(self, version: str = "2025-11-25") -> None:
         info = {"name": "t", "version": "1"}
@@ -93,6 +134,12 @@ class Peer:
     async def result(self, request_id: Any = 1) -> Any:
         [answer] = await self.hear(lambda line: line.get("id") == request_id and "method" not in line)
         return answer.get("result", answer.get("error"))
+
+
+@pytest.fixture(autouse=True, params=["stdio", "ws"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On which kind of line all peers are."""
+    monkeypatch.setattr(Peer, "kind", request.param)
 
 
 def text(result: Any) -> str:
