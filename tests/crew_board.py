@@ -113,3 +113,13 @@ async def job(gate: str, ctx: Context) -> str:
     await there(gate)
     name = answer.content["name"] if isinstance(answer, Accepted) else "nobody"
     return f"{name}, by {os.getpid()}"
+
+
+@board.tool(task="required")
+async def work(gate: str) -> str:
+    """Works until the gate is there, and leaves a mark beside it when it is done, or ended."""
+    try:
+        await there(gate)
+    finally:
+        mark(gate + ".done")
+    return "worked"

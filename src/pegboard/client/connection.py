@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -15,6 +15,8 @@ from pegboard.errors import Garbled, LinkLost, ServerFault
 
 HEAD_BYTES: Final = 64 * 1024
 HEAD_LINES: Final = 200
+IDLE_SECONDS: Final = 4.0
+"""A connection is not used again after this long: common servers close theirs after five seconds."""
 BUFFER: Final = 256 * 1024
 PIECE: Final = 1024 * 1024
 """How much a compressed body is unpacked at a time."""
@@ -45,6 +47,10 @@ class Response:
                 raise Garbled(f"an answer in a coding that was not asked for: {coding.decode('latin-1')[:40]!r}")
 
     @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
     def media_type(self) -> bytes:
         return self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
 
@@ -72,7 +78,7 @@ class Response:
     async def whole(self, limit: int) -> bytes:
         """The whole body; refused once it is longer than the limit."""
         if self.ended and self._unpack is None and len(self._chunks) == 1 and self._held <= limit:
-            return self._take()
+            return self._chunks.popleft()
         parts: list[bytes] = []
         size = 0
         while chunk := await self.read():
@@ -132,8 +138,8 @@ class Connection(Traveller):
     """A connection; `freed` is called when it can take the next request or is closed, whichever comes first."""
 
     __slots__ = (
-        "_fields", "_freed", "_lines", "_loop", "_parser", "_paused", "_response", "_size", "_unread", "_waiter", "closed",
-        "idle_since", "keep_seconds", "origin",
+        "_freed", "_lines", "_loop", "_parser", "_paused", "_response", "_unread", "_waiter", "closed", "good_until",
+        "idle_since", "origin",
     )  # fmt: skip
 
     def __init__(
@@ -142,15 +148,13 @@ class Connection(Traveller):
         self.origin = origin
         self.closed = False
         self.idle_since = 0.0
-        self.keep_seconds: float | None = None
+        self.good_until = 0.0
         self._freed = freed
         self._loop = loop
         self._parser = HttpResponseParser(self)
         self._waiter: asyncio.Future[Response] | None = None
         self._response: Response | None = None
-        self._fields: dict[bytes, bytes] = {}
-        self._size = 0
-        self._lines = 0
+        self._lines: list[tuple[bytes, bytes]] = []
         self._unread = 0
         self._paused = False
 
@@ -185,16 +189,16 @@ class Connection(Traveller):
     # What the loop tells.
 
     def data_received(self, data: bytes) -> None:
+        if self._response is None:
+            self._unread += len(data)
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
             cause = error.__context__
             self._break(cause if isinstance(cause, ServerFault) else Garbled("no HTTP/1.1 answer"))
             return
-        if self._response is None and self._waiter is not None:
-            self._unread += len(data)
-            if self._unread > HEAD_BYTES:
-                self._break(Garbled(f"the head of an answer of more than {HEAD_BYTES} bytes"))
+        if self._unread > HEAD_BYTES and self._response is None and self._waiter is not None:
+            self._break(Garbled(f"the head of an answer of more than {HEAD_BYTES} bytes"))
 
     def eof_received(self) -> bool:
         response = self._response
@@ -214,25 +218,27 @@ class Connection(Traveller):
     # What the parser tells.
 
     def on_message_begin(self) -> None:
-        self._fields = {}
-        self._lines = self._size = 0
+        self._lines = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._lines += 1
-        self._size += len(name) + len(value)
-        if self._lines > HEAD_LINES or self._size > HEAD_BYTES:
-            raise Garbled(f"the head of an answer of more than {HEAD_LINES} lines or {HEAD_BYTES} bytes")
-        name = name.lower()
-        known = self._fields.get(name)
-        self._fields[name] = value if known is None else known + b", " + value
+        self._lines.append((name, value))
+        if len(self._lines) > HEAD_LINES:
+            raise Garbled(f"the head of an answer of more than {HEAD_LINES} lines")
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if self._waiter is None or self._waiter.done():
             raise Garbled("an answer that nobody asked for")
+        if self._unread > HEAD_BYTES and sum(len(name) + len(value) for name, value in self._lines) > HEAD_BYTES:
+            raise Garbled(f"the head of an answer of more than {HEAD_BYTES} bytes")
         if status < 200:
             return
-        self._response = Response(self, status, self._fields)
+        fields: dict[bytes, bytes] = {}
+        for written, value in self._lines:
+            name = written.lower()
+            fields[name] = fields[name] + b", " + value if name in fields else value
+        self._unread = 0
+        self._response = Response(self, status, fields)
         self._waiter.set_result(self._response)
 
     def on_body(self, chunk: bytes) -> None:
@@ -245,18 +251,14 @@ class Connection(Traveller):
             return
         self._response = self._waiter = None
         self._unread = 0
-        keep = self._parser.should_keep_alive()
-        if b"keep-alive" in response.headers:
-            told = response.headers[b"keep-alive"].partition(b"timeout=")[2].partition(b",")[0].strip()
-            if told.isdigit():
-                self.keep_seconds = float(told[:6])
         if self._paused:
             self.resume()
         response.end()
-        if not keep:
+        if not self._parser.should_keep_alive():
             self.closed = True
             self._transport.close()
-        self.idle_since = self._loop.time()
+        self.idle_since = now = self._loop.time()
+        self.good_until = now + _keep_seconds(response.headers)
         self._freed(self)
 
     @staticmethod
@@ -278,3 +280,12 @@ class Connection(Traveller):
             self._response.fail(fault)
             self._response = None
         self._freed(self)
+
+
+def _keep_seconds(headers: Mapping[bytes, bytes]) -> float:
+    """How long a connection is good for another request; a server that says how long it waits gets a second less."""
+    if b"keep-alive" in headers:
+        told = headers[b"keep-alive"].partition(b"timeout=")[2].partition(b",")[0].strip()
+        if told.isdigit():
+            return min(IDLE_SECONDS, float(told[:6]) - 1)
+    return IDLE_SECONDS

@@ -102,10 +102,8 @@ class Rejection(Exception):
         return Garbled(f"{told} and no MCP message")
 
 
-async def check(response: Response) -> None:
-    """Raise the Rejection of an answer that HTTP itself says is none."""
-    if 200 <= response.status < 300:
-        return
+async def read_rejection(response: Response) -> Rejection:
+    """What an answer says that HTTP itself says is none."""
     body = await response.whole(_ERROR_BYTES)
     try:
         message = read_incoming(body)
@@ -113,8 +111,8 @@ async def check(response: Response) -> None:
         text = (
             body[:200].decode("utf-8", "replace") if response.media_type in (b"text/plain", b"application/json") else ""
         )
-        raise Rejection(response, None, None, text.strip()) from None
-    raise Rejection(response, message.error, message.id, "")
+        return Rejection(response, None, None, text.strip())
+    return Rejection(response, message.error, message.id, "")
 
 
 class Stream:
@@ -151,7 +149,9 @@ class Stream:
 
 
 async def read_answer(response: Response, request_id: RequestId, handle: Handle, stream: Stream) -> Incoming | None:
-    """The answer to a request; None where a stream ended before it."""
+    """The answer to a request, or its Rejection; None where a stream ended before it."""
+    if not response.is_success:
+        raise await read_rejection(response)
     if response.media_type == _EVENTS:
         return await stream.read(response, request_id, handle)
     body = await response.whole(ANSWER_BYTES)

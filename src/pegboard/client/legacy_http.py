@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from pegboard.call import Channel, Json, Notice
 from pegboard.client.asks import Asks
-from pegboard.client.endpoint import Endpoint, Rejection, Stream, check, is_stream, read_answer
+from pegboard.client.endpoint import Endpoint, Rejection, Stream, is_stream, read_answer
 from pegboard.client.handshake import initialize_params, read_initialized
 from pegboard.client.incoming import Incoming, result_of
 from pegboard.client.link import CANCEL_SECONDS, CHANGES, Identity, Outbound, legacy_params, named
@@ -121,7 +121,6 @@ class LegacyHttp:
         params = initialize_params(self._identity, self._asked)
         response = await self._endpoint.post(jsonrpc.request(request_id, "initialize", params))
         try:
-            await check(response)
             answer = await read_answer(response, request_id, self._overhear, Stream())
         finally:
             response.close()
@@ -186,7 +185,6 @@ class LegacyHttp:
         body = jsonrpc.request(request_id, out.method, legacy_params(out, request_id))
         response = await self._endpoint.post(body, session.fields, session.secrets)
         try:
-            await check(response)
             answer = await read_answer(response, request_id, handle, stream)
         except LinkLost:
             if stream.last_id is None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import count
 
 from pegboard.call import Json, Notice
-from pegboard.client.endpoint import Endpoint, Stream, check, read_answer
+from pegboard.client.endpoint import Endpoint, Stream, read_answer
 from pegboard.client.incoming import Incoming, result_of
 from pegboard.client.link import Envelope, Identity, Outbound, named
 from pegboard.client.mirrors import mirror
@@ -49,7 +49,6 @@ class ModernHttp:
             listens = out.method == "subscriptions/listen"
             response = await self._endpoint.post(body, self._fields(out), urgent=listens)
             try:
-                await check(response)
                 answer = await read_answer(response, request_id, handle, stream)
             finally:
                 response.close()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from pegboard.client.address import Address
 from pegboard.client.connection import Response
-from pegboard.client.endpoint import ANSWER_BYTES, Endpoint, Rejection, check, is_stream
+from pegboard.client.endpoint import ANSWER_BYTES, Endpoint, is_stream, read_rejection
 from pegboard.client.web import Web
 from pegboard.errors import Garbled, LinkLost, PegboardError, ServerFault
 from pegboard.protocol.sse import EventReader
@@ -60,9 +60,8 @@ class SsePipe:
 
     async def _judge(self, response: Response) -> None:
         try:
-            await check(response)
-        except Rejection as rejection:
-            raise rejection.explain(self.name) from None
+            if not response.is_success:
+                raise (await read_rejection(response)).explain(self.name)
         finally:
             response.close()
 

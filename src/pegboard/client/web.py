@@ -19,8 +19,6 @@ from pegboard.errors import Garbled, LinkLost, ServerFault, SetupError
 
 CONNECTIONS: Final = 100
 REDIRECTS: Final = 5
-IDLE_SECONDS: Final = 4.0
-"""A connection is not used again after this long: common servers close theirs after five seconds."""
 
 _KEPT: Final = frozenset({307, 308})
 _MOVED: Final = frozenset({301, 302, 303, *_KEPT})
@@ -135,11 +133,11 @@ class Web:
         kept = self._idle[address.origin]
         while kept:
             connection = kept.pop()
-            age = loop.time() - connection.idle_since
-            if age > 0.5:
+            now = loop.time()
+            if now > connection.idle_since + 0.5:
                 # Its end may have come and not been read yet.
                 await asyncio.sleep(0)
-            if not connection.closed and age < min(IDLE_SECONDS, (connection.keep_seconds or IDLE_SECONDS + 1) - 1):
+            if not connection.closed and now < connection.good_until:
                 return connection
             if not connection.closed:
                 connection.abort()
