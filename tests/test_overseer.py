@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -88,6 +90,37 @@ def test_a_worker_that_dies_again_and_again_is_started_later_and_later() -> None
         assert max(waits) > 0
         server.signal()
         assert server.wait() == 0
+
+
+def test_connections_that_come_together_are_spread() -> None:
+    with contextlib.ExitStack() as held, workers() as server:
+        connections = [held.enter_context(contextlib.closing(server.start_call("pid"))) for _ in range(64)]
+        answers = [json.loads(one.getresponse().read()) for one in connections]
+        found = Counter(answer["result"]["content"][0]["text"] for answer in answers)
+        assert len(found) == 2
+        assert min(found.values()) > 12
+
+
+@pytest.mark.parametrize("count", ["1", "2"])
+def test_an_address_that_another_server_has_is_an_error(count: str) -> None:
+    with workers() as server:
+        command = (*PEGBOARD, "run", BOARD, "--http", "--port", str(server.port), "--workers", count)
+        with Child(*command, stdin=subprocess.DEVNULL) as child:
+            assert child.wait() == 2
+            assert "choose another port" in child.said()
+
+
+def test_who_waits_where_a_worker_was_killed_is_served_by_the_next_there() -> None:
+    with workers() as server:
+        pids = children(server)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        waiting = [server.start_call("pid") for _ in range(16)]
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        served = {int(finish(one)[1]["result"]["content"][0]["text"]) for one in waiting}
+        assert served
+        assert not served & pids
 
 
 def test_workers_end_when_their_overseer_is_killed() -> None:

@@ -1,10 +1,9 @@
 """The overseer: the process that binds the sockets, and starts, restarts and ends the workers that serve them.
 
 Theory of operation. The overseer loads the board, opens the listening sockets and forks; it serves nothing itself, so
-nothing can bring it down but a signal. All workers accept from the sockets they inherit: a connection that waits when a
-worker dies is taken by another, the port stays ours meanwhile, and there is one queue for newcomers rather than one per
-worker (as SO_REUSEPORT makes it, where those in the queue of a worker die with it). Forked from a process that has read
-everything once, workers start in milliseconds, share its memory, and have the same secret keys.
+nothing can bring it down but a signal. Workers accept from sockets that it holds (transports/places.py): the port stays
+ours while they come and go, and who waits there when one dies is served by the next. Forked from a process that has read
+everything once, they start in milliseconds, share its memory, and have the same secret keys.
 
 Each worker has a pair of pipes. By one it is given orders, and sees by its end that the overseer is gone. By the other it
 reports that it is ready, or why it cannot be. Signals to a whole group, as Ctrl+C or a service manager send them, reach
@@ -26,7 +25,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 
 from msgspec import Struct
 
@@ -88,23 +87,39 @@ class _Worker(Struct, eq=False):
 class _Place(Struct, eq=False):
     """Where a worker is, or is to be again at `due`."""
 
+    number: int
     worker: _Worker | None = None
     due: float = 0.0
     failures: int = 0
 
 
+class Doors(Protocol):
+    """What workers serve at, one for each place."""
+
+    def open(self, place: int) -> None: ...
+
+    def give_up(self, place: int) -> None: ...
+
+
 class Overseer:
-    """Sees to it that so many workers run until told to stop; each does `work`, and must end within `end_seconds`."""
+    """Sees to it that so many workers run until told to stop; each does `work` at its place, and ends in `end_seconds`."""
 
     def __init__(
-        self, count: int, work: Callable[[Leash], None], *, end_seconds: float, on_ready: Callable[[], object]
+        self,
+        count: int,
+        work: Callable[[int, Leash], None],
+        doors: Doors,
+        *,
+        end_seconds: float,
+        on_ready: Callable[[], object],
     ) -> None:
         if not hasattr(os, "fork"):
             raise SetupError("--workers needs a system with fork: use --workers 1, or several servers and a proxy")
         if threading.current_thread() is not threading.main_thread():
             raise SetupError("--workers needs the main thread, which alone can take signals: use workers=1 here")
-        self._places = [_Place() for _ in range(count)]
+        self._places = [_Place(number) for number in range(count)]
         self._work = work
+        self._doors = doors
         self._end_seconds = end_seconds
         self._on_ready = on_ready
         self._announced = False
@@ -153,7 +168,8 @@ class Overseer:
             if not self._asked:
                 for place in self._places:
                     if place.worker is None and place.due <= time.monotonic():
-                        place.worker = self._start()
+                        self._doors.open(place.number)
+                        place.worker = self._start(place.number)
             for key, _ in self._selector.select(self._patience()):
                 if isinstance(key.data, _Worker):
                     self._listen(key.data)
@@ -184,7 +200,7 @@ class Overseer:
 
     # -- workers -----------------------------------------------------------------------------------------------------
 
-    def _start(self) -> _Worker:
+    def _start(self, place: int) -> _Worker:
         orders, give = os.pipe()
         hear, report = os.pipe()
         for stream in (sys.stdout, sys.stderr):
@@ -194,14 +210,14 @@ class Overseer:
         if pid == 0:
             os.close(give)
             os.close(hear)
-            self._be_worker(Leash(orders, report))
+            self._be_worker(place, Leash(orders, report))
         os.close(orders)
         os.close(report)
         worker = _Worker(pid, give, hear, time.monotonic())
         self._selector.register(hear, selectors.EVENT_READ, worker)
         return worker
 
-    def _be_worker(self, leash: Leash) -> NoReturn:
+    def _be_worker(self, place: int, leash: Leash) -> NoReturn:
         """What is left of this process's life."""
         code = 1
         try:
@@ -213,12 +229,12 @@ class Overseer:
             self._selector.close()
             self._alarm.close()
             self._bell.close()
-            for place in self._places:
-                if place.worker is not None:
+            for other in self._places:
+                if other.worker is not None:
                     # Else its end would not be seen while we live.
-                    os.close(place.worker.orders)
-                    os.close(place.worker.report)
-            self._work(leash)
+                    os.close(other.worker.orders)
+                    os.close(other.worker.report)
+            self._work(place, leash)
             code = 0
         except SetupError as problem:
             leash.fail(str(problem))
@@ -259,7 +275,10 @@ class Overseer:
                 worker.said += os.read(worker.report, 65536).removeprefix(_READY)
             place.worker = None
             self._forget(worker)
-            if not self._asked:
+            if self._asked:
+                # Who comes now is to come to one that still answers.
+                self._doors.give_up(place.number)
+            else:
                 self._plan(place, worker, os.waitstatus_to_exitcode(status))
 
     def _plan(self, place: _Place, worker: _Worker, code: int) -> None:
@@ -271,6 +290,8 @@ class Overseer:
         place.failures = 0 if now - worker.began > _STEADY_SECONDS else place.failures + 1
         wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2**place.failures) if place.failures > 1 else 0.0
         place.due = now + wait
+        if wait:
+            self._doors.give_up(place.number)
         reason = f": {worker.said.decode()}" if worker.said else ""
         _log.error("worker %d ended %s%s; another starts in %.1f s", worker.pid, how, reason, wait)
 

@@ -29,7 +29,8 @@ from pegboard.stores.memory import MemoryStore
 from pegboard.transports.guard import Guard, is_loopback
 from pegboard.transports.http import HttpEndpoint, LegacyMode
 from pegboard.transports.legacy_doors import LEGACY_DOORS
-from pegboard.transports.listener import Http1Server, bind_tcp, bind_unix, port_of, unlink
+from pegboard.transports.listener import Http1Server
+from pegboard.transports.places import Places
 from pegboard.transports.stdio import claim_pipes, open_door
 
 _log = logging.getLogger("pegboard")
@@ -160,8 +161,8 @@ def _run_http(served: Served, settings: Settings) -> None:
     # What is wrong is said before anything is started.
     _tls(settings)
     open_store(settings.store, served.limits)
-    sockets = bind_tcp(settings.host, settings.port) if settings.uds is None else bind_unix(settings.uds)
-    url = address(settings, port_of(sockets))
+    places = Places(settings.workers, settings.host, settings.port, settings.uds)
+    url = address(settings, places.port)
 
     def announce() -> None:
         if settings.announce is None:
@@ -169,20 +170,19 @@ def _run_http(served: Served, settings: Settings) -> None:
         else:
             settings.announce(url)
 
-    if settings.workers == 1:
-        _run_watched(served, lambda watchdog: _serve_http(served, settings, watchdog, sockets, announce))
-        return
-
-    def work(leash: Leash) -> None:
+    def work(place: int, leash: Leash) -> None:
+        sockets = places.take(place)
         _run_watched(served, lambda watchdog: _serve_http(served, settings, watchdog, sockets, leash.ready, leash))
 
     try:
-        end_seconds = served.limits.drain_seconds + _GRACE_SECONDS + _LAST_WORDS_SECONDS
-        Overseer(settings.workers, work, end_seconds=end_seconds, on_ready=announce).run()
+        if settings.workers == 1:
+            sockets = places.take(0)
+            _run_watched(served, lambda watchdog: _serve_http(served, settings, watchdog, sockets, announce))
+        else:
+            end_seconds = served.limits.drain_seconds + _GRACE_SECONDS + _LAST_WORDS_SECONDS
+            Overseer(settings.workers, work, places, end_seconds=end_seconds, on_ready=announce).run()
     finally:
-        for one in sockets:
-            unlink(one)
-            one.close()
+        places.close()
 
 
 async def _serve_http(

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.child import PEGBOARD, Child
+from tests.child import PEGBOARD, Child, HttpChild
 from tests.crew.servers import BOARD, LEASE, Pair, folder, guest, modern, pair, serve, steps_of
+from tests.transports.doors import notification, request
+from tests.transports.lines import Line, Response
 from tests.waiting import until
 
 ASKED = {"elicitation": {}}
@@ -210,6 +212,42 @@ async def test_a_task_is_cancelled_through_the_other_server(both: Pair) -> None:
         assert (await modern(server, "tasks/get", where, where["taskId"]))["result"]["status"] == "cancelled"
 
 
+# -- HTTP with SSE -----------------------------------------------------------------------------------------------------
+
+
+async def at(server: HttpChild, verb: str, target: str, body: bytes = b"") -> Response:
+    line = Line(*await asyncio.open_connection("127.0.0.1", server.port))
+    head = f"{verb} {target} HTTP/1.1\r\nhost: 127.0.0.1\r\naccept: text/event-stream, application/json\r\n"
+    head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    await line.say(head.encode() + body, verb)
+    return await Response(line).begin()
+
+
+async def test_a_client_of_http_with_sse_posts_to_the_other_server(both: Pair) -> None:
+    stream = await at(both.one, "GET", "/sse")
+    place = (await stream.read_event()).data
+    hello = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    posts = [
+        await at(both.two, "POST", place, request("initialize", hello, 1)),
+        await at(both.two, "POST", place, notification("notifications/initialized", {})),
+        await at(both.one, "POST", place, request("tools/call", {"name": "pid", "arguments": {}}, 2)),
+        await at(both.two, "POST", place, request("tools/call", {"name": "pid", "arguments": {}}, 3)),
+    ]
+    assert [post.status for post in posts] == [202] * 4
+    answers = [json.loads((await stream.read_event()).data) for _ in range(3)]
+    assert [answer["id"] for answer in answers] == [1, 2, 3]
+    assert answers[1]["result"] == answers[2]["result"]
+    # What it cannot take is said by the server that was asked.
+    refused = await at(both.two, "POST", place, b"{")
+    await refused.rest()
+    assert (refused.status, refused.json["error"]["code"]) == (400, -32700)
+    made_up = await at(both.two, "POST", place.rpartition(".")[0] + "." + "0" * 32, request("ping", None, 4))
+    nobody = await at(both.two, "POST", "/messages?sessionId=nobody." + "0" * 32, request("ping", None, 4))
+    assert [made_up.status, nobody.status] == [404, 404]
+    for response in (stream, refused, made_up, nobody, *posts):
+        response.line.hang_up()
+
+
 # -- death -----------------------------------------------------------------------------------------------------------
 
 
@@ -250,6 +288,26 @@ async def test_a_process_that_was_only_frozen_finds_its_call_ended_and_gives_it_
             both.one.signal(signal.SIGCONT)
             again = await client.at(both.one).come_back(response.last_id)
             assert await again.rest() == [message]
+
+
+async def test_a_task_of_a_process_that_was_only_frozen_stays_as_it_was_ended(store: str) -> None:
+    with folder() as place, pair(store) as both:
+        gate = place / "gate"
+        call = {"name": "work", "arguments": {"gate": str(gate)}}
+        task = {"taskId": (await modern(both.one, "tools/call", call, "work"))["result"]["taskId"]}
+        both.one.signal(signal.SIGSTOP)
+
+        async def look(server: HttpChild) -> Any:
+            return (await modern(server, "tasks/get", task, task["taskId"]))["result"]
+
+        while (found := await look(both.two))["status"] == "working":
+            pass
+        assert (found["status"], found["error"]["code"]) == ("failed", -32603)
+        gate.touch()
+        both.one.signal(signal.SIGCONT)
+        await until((place / "gate.done").exists)
+        assert await look(both.two) == found
+        assert (await look(both.one))["status"] == "failed"
 
 
 async def test_a_process_that_was_frozen_while_a_session_ended_does_not_serve_it(store: str) -> None:

@@ -120,7 +120,10 @@ class Tasks:
         if not has_extension(TASKS, call.caller.capabilities, call.caller.version):
             raise missing_extension(call.method, TASKS)
         job = self._jobs.get(call.name)
-        record = await self._read(call.name) if job is None else job.record
+        record = None if job is None else job.record
+        if record is None or record.status in ENDED:
+            # An end is one when it is written: another process may have written another.
+            record = await self._read(call.name)
         if record is None or record.principal != call.caller.principal:
             raise InvalidParams(
                 "Unknown task: there is none with this taskId, or it was forgotten when its time was over"
@@ -133,11 +136,11 @@ class Tasks:
     # -- tasks of other processes ------------------------------------------------------------------------------------
 
     async def _read(self, task_id: str) -> TaskRecord | None:
-        """The record of a task that does not run here; one that runs nowhere has failed."""
+        """The record of a task as it is written; one that runs nowhere has failed."""
         record = await self._shelf.read(task_id)
         if record is None or record.status in ENDED or self._crew is None:
             return record
-        if record.owner != self._crew.me and await self._crew.is_alive(record.owner):
+        if task_id in self._jobs or (record.owner != self._crew.me and await self._crew.is_alive(record.owner)):
             return record
         lost = InternalFailure("The server process that ran this task has ended before the task had")
         return await self._shelf.orphan(task_id, {"code": lost.code, "message": lost.message})

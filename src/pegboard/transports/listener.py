@@ -29,8 +29,8 @@ WARNING_SECONDS: Final = 60.0
 BACKLOG: Final = 1024
 
 
-def bind_tcp(host: str, port: int) -> list[socket.socket]:
-    """Bind every address the host name stands for, all to the same port."""
+def bind_tcp(host: str, port: int, *, reuse_port: bool = False) -> list[socket.socket]:
+    """Bind every address the host name stands for, all to the same port; others may share it where that is said."""
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
@@ -44,6 +44,8 @@ def bind_tcp(host: str, port: int) -> list[socket.socket]:
             opened.append(one)
             if os.name == "posix":
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if reuse_port:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             one.bind((address[0], port or opened[0].getsockname()[1], *address[2:]))
