@@ -86,20 +86,18 @@ class Delivery:
         if quiet == longest == math.inf:
             return await self._rounds(method, params, ear, wants_progress=progress is not None)
         patience = Patience(quiet, longest)
-        scope = patience.scope
         ear.waits = (patience,)
         self._waits.add(patience)
         try:
-            async with scope:
+            with patience:
                 return await self._rounds(method, params, ear, wants_progress=progress is not None)
         except TimeoutError as late:
-            if not scope.expired() or isinstance(late, NoAnswer):
+            if not patience.expired or isinstance(late, NoAnswer):
                 raise
             fault = NoAnswer(f"{self._link.name}: no answer to {method} within {min(quiet, longest):g} s")
             self._breaker.fail(fault)
             raise fault from None
         finally:
-            patience.end()
             self._waits.discard(patience)
 
     async def list_tools(self) -> list[dict[str, Json]]:

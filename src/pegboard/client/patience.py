@@ -1,4 +1,9 @@
-"""How long a call is waited for: the deadlines that all of its retries, questions and resumptions share."""
+"""How long a call is waited for: the deadlines that all of its retries, questions and resumptions share.
+
+Theory of operation. It is `asyncio.timeout` for a deadline that moves often and rarely comes: the timer is left as it is
+when the deadline moves on, and looks again when it fires. Then the task is cancelled, and what leaves the block because of
+that, and of no other cancellation, is turned into a TimeoutError.
+"""
 
 from __future__ import annotations
 
@@ -6,61 +11,81 @@ import asyncio
 import math
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
 
 
 class Patience:
-    """The deadlines of one call: so long without news, so long in all; what its own side takes to answer is not counted."""
+    """The deadlines of one call: so long without news, so long in all; what its own side takes to answer is not counted.
 
-    __slots__ = ("_end", "_held", "_quiet", "_scope", "_since", "scope")
+    `expired` says that one of them has passed.
+    """
+
+    __slots__ = ("_cancelling", "_end", "_held", "_loop", "_quiet", "_since", "_task", "_timer", "_until", "expired")
 
     def __init__(self, quiet: float, longest: float) -> None:
-        now = _now()
+        self._loop = asyncio.get_running_loop()
+        now = self._loop.time()
         self._quiet = quiet
         self._end = now + longest
+        self._until = now + min(quiet, longest)
         self._held = 0
         self._since = now
-        self.scope = asyncio.timeout_at(_finite(now + min(quiet, longest)))
-        self._scope: asyncio.Timeout | None = self.scope
+        self._task: asyncio.Task[object] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.expired = False
+
+    def __enter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 — whoever waits is a task
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._timer = self._loop.call_at(self._until, self._look)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exception: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        task, self._task = self._task, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.expired and task is not None and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from exception
 
     def left(self) -> float:
         """How many seconds remain if no news comes."""
-        until = None if self._scope is None else self._scope.when()
-        return math.inf if until is None else until - _now()
+        return math.inf if self._held else self._until - self._loop.time()
 
     def news(self) -> None:
         """Something came: the wait begins anew."""
         if not self._held:
-            self._set(_finite(min(_now() + self._quiet, self._end)))
+            self._until = min(self._loop.time() + self._quiet, self._end)
 
     def hold(self) -> None:
         """What is waited for now is not the server's to do."""
         if not self._held:
-            self._since = _now()
-            self._set(None)
+            self._since = self._loop.time()
         self._held += 1
 
     def release(self) -> None:
         """It is the server's turn again."""
         self._held -= 1
         if not self._held:
-            self._end += _now() - self._since
+            self._end += self._loop.time() - self._since
             self.news()
+            if self._timer is None and self._task is not None and not self.expired:
+                self._timer = self._loop.call_at(self._until, self._look)
 
-    def end(self) -> None:
-        """Nobody waits any more."""
-        self._scope = None
-
-    def _set(self, until: float | None) -> None:
-        if self._scope is not None and not self._scope.expired():
-            self._scope.reschedule(until)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def _finite(until: float) -> float | None:
-    return None if until == math.inf else until
+    def _look(self) -> None:
+        self._timer = None
+        if self._task is None or self._held:
+            return
+        if self._loop.time() < self._until:
+            self._timer = self._loop.call_at(self._until, self._look)
+            return
+        self.expired = True
+        self._task.cancel()
 
 
 @contextmanager
