@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from pegboard import Board
-from tests.child import HttpChild
-from tests.everything.roads import EVERYTHING, InProcess, OverHttp, OverStdio, Road
+from tests.child import PEGBOARD, HttpChild, StdioChild, WsChild
+from tests.everything.roads import EVERYTHING, InProcess, OverHttp, OverLine, Road
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +18,10 @@ def served() -> Iterator[HttpChild]:
         yield child
 
 
-@pytest.fixture(scope="session", params=["direct", "http-modern", "http-legacy", "stdio-modern", "stdio-legacy"])
+ROADS = ["direct", *(f"{kind}-{era}" for kind in ("http", "stdio", "ws") for era in ("modern", "legacy"))]
+
+
+@pytest.fixture(scope="session", params=ROADS)
 def road(request: pytest.FixtureRequest, served: HttpChild) -> Iterator[Road]:
     kind, _, era = request.param.partition("-")
     made: Road
@@ -26,8 +29,10 @@ def road(request: pytest.FixtureRequest, served: HttpChild) -> Iterator[Road]:
         made = InProcess(_board())
     elif kind == "http":
         made = OverHttp(served, era)
+    elif kind == "stdio":
+        made = OverLine(StdioChild(*PEGBOARD, "run", EVERYTHING, "--stdio"), kind, era)
     else:
-        made = OverStdio(era)
+        made = OverLine(WsChild(target=EVERYTHING), kind, era)
     yield made
     made.close()
 

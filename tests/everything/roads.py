@@ -1,4 +1,4 @@
-"""Five roads to one board: in process, and HTTP and stdio in both eras; on each, questions are answered on the way."""
+"""Seven roads to one board: in process, and HTTP, stdio and WebSockets in both eras; on each, questions are answered on the way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 from pegboard import Board, Client
 from pegboard.client.answers import Elicitation
 from pegboard.errors import Refusal
-from tests.child import META, MODERN, PEGBOARD, ROOT, HttpChild, StdioChild
+from tests.child import META, MODERN, ROOT, HttpChild, Speaker
 from tests.waiting import SOON
 
 EVERYTHING = ROOT / "examples" / "everything.py"
@@ -393,14 +393,14 @@ def _check_acknowledgement(message: dict[str, Any], uris: tuple[str, ...], subsc
     assert message["params"]["_meta"][PREFIX + "subscriptionId"] == subscription
 
 
-class OverStdio(Wire):
-    """stdio, one child for each era."""
+class OverLine(Wire):
+    """stdio or a WebSocket, one child for each era."""
 
-    def __init__(self, era: str) -> None:
+    def __init__(self, child: Speaker, kind: str, era: str) -> None:
         super().__init__()
         self.era = era
-        self.name = f"stdio, {era}"
-        self._child = StdioChild(*PEGBOARD, "run", EVERYTHING, "--stdio")
+        self.name = f"{kind}, {era}"
+        self._child = child
         if era == "legacy":
             hello = {
                 "protocolVersion": LEGACY,
@@ -459,4 +459,4 @@ class OverStdio(Wire):
         self._child.__exit__()
 
 
-__all__ = ["LEGACY", "PREFIX", "ROOTS", "InProcess", "Outcome", "OverHttp", "OverStdio", "Road", "accept", "agreeable"]
+__all__ = ["LEGACY", "PREFIX", "ROOTS", "InProcess", "Outcome", "OverHttp", "OverLine", "Road", "accept", "agreeable"]

@@ -85,6 +85,29 @@ class Streamer:
         assert "result" in await self.answer("hello")
 
 
+class Held:
+    """The peer's end of a WebSocket without a network, which keeps what it is sent."""
+
+    full = False
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self.reading = True
+
+    def write(self, message: bytes) -> None:
+        self.lines.append(json.loads(message))
+
+    def write_bytes(self, message: bytes) -> None:
+        self.lines.append({"bytes": message})
+
+    async def drain(self) -> None: ...
+
+    def hold(self, paused: bool) -> None:
+        self.reading = not paused
+
+    def close(self, code: int, reason: str) -> None: ...
+
+
 class House:
     """A board on a port, and sockets to it."""
 

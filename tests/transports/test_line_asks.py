@@ -19,6 +19,7 @@ from pegboard.transports.followers import Followers
 from pegboard.transports.sockets import SocketConversation
 from pegboard.transports.stdio import LineDoor
 from tests.transports.doors import notification, request
+from tests.transports.streaming import Held
 from tests.transports.wire import until
 
 ROOTS = Question("roots/list", {})
@@ -63,29 +64,6 @@ async def ask(call: Call) -> Reply:
     except AskFailed as failed:
         return Done({"content": [{"type": "text", "text": failed.message}]})
     return Done({"content": [{"type": "text", "text": str([one["n"] for one in answers.values()])}]})
-
-
-class Held:
-    """The peer's end of a WebSocket."""
-
-    full = False
-
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
-        self.reading = True
-
-    def write(self, message: bytes) -> None:
-        self.lines.append(json.loads(message))
-
-    def write_bytes(self, message: bytes) -> None:
-        raise AssertionError("nothing here is a stream")
-
-    async def drain(self) -> None: ...
-
-    def hold(self, paused: bool) -> None:
-        self.reading = not paused
-
-    def close(self, code: int, reason: str) -> None: ...
 
 
 class Peer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
@@ -10,10 +11,17 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pegboard import Board, Context, Limits, Middleware, ToolConnector, ToolError
 from pegboard.call import Call
-from tests.transports.streaming import serve, streaming
+from pegboard.protocol import frames
+from pegboard.transports.calls import Calls
+from pegboard.transports.conversation import LineService
+from pegboard.transports.followers import Followers
+from pegboard.transports.sockets import SocketConversation
+from tests.transports.streaming import Held, serve, streaming
 from tests.waiting import until
 
 GUID = "550e8400-e29b-41d4-a716-446655440000"
@@ -566,7 +574,7 @@ async def test_a_writer_waits_for_a_tool_that_does_not_read_and_goes_on_when_it_
 
 
 async def test_a_tool_that_never_reads_loses_its_stream_so_that_the_others_go_on() -> None:
-    one = Streaming(unread_bytes=1000, unread_seconds=0.05)
+    one = Streaming(unread_bytes=1000, unread_seconds=0.5)
     async with streaming(one.board) as client:
         await client.start("hold", GUID, binary=True)
         await client.start("echo", OTHER, binary=True)
@@ -574,7 +582,7 @@ async def test_a_tool_that_never_reads_loses_its_stream_so_that_the_others_go_on
         await client.bytes(OTHER, 0, b"x")
         await client.done(OTHER)
         error = await client.error(GUID)
-        assert (error["message"], error["data"]) == ("Stream timeout", {"timeout": 0.05, "unread": 2000})
+        assert (error["message"], error["data"]) == ("Stream timeout", {"timeout": 0.5, "unread": 2000})
         await client.result(OTHER)
         await until(lambda: one.ended == ["cancelled"])
 
@@ -640,3 +648,56 @@ async def test_no_call_sees_the_context_of_another_though_its_reading_lets_it_be
         one.go_on.set()
         await client.result("l")
     assert seen == ["none"]
+
+
+# -- whatever comes --------------------------------------------------------------------------------------------------
+
+IDS = st.sampled_from([GUID, OTHER, "a", "b"])
+KINDS = st.sampled_from(["start", "chunk", "done", "error", "cancel", "other"])
+FRAMES = st.fixed_dictionaries(
+    {"type": KINDS},
+    optional={
+        "id": IDS | st.none() | st.integers(),
+        "index": st.integers(-1, 2) | st.text(max_size=1),
+        "data": st.none() | st.integers() | st.text(max_size=3),
+        "meta": st.fixed_dictionaries(
+            {},
+            optional={
+                "method": st.sampled_from(["upload", "echo", "plain", "nobody", "numbers"]),
+                "binary": st.booleans() | st.none(),
+                "arguments": st.just({"upto": 2}) | st.just([]),
+                "totalSize": st.integers(0, 3),
+            },
+        ),
+        "jsonrpc": st.just("2.0"),
+        "method": st.sampled_from(["ping", "echo", "tools/call"]),
+    },
+).map(lambda value: json.dumps(value).encode())
+BYTES = st.tuples(IDS, st.integers(-1, 2), st.binary(max_size=3)).map(
+    lambda chunk: memoryview(frames.header(frames.key(chunk[0]), chunk[1]) + chunk[2])
+)
+MESSAGES = FRAMES | BYTES | st.binary(max_size=30) | st.binary(max_size=30).map(memoryview)
+
+
+@given(st.lists(MESSAGES, max_size=12))
+async def test_whatever_comes_the_next_message_is_served_and_nothing_is_left(
+    messages: list[bytes | memoryview],
+) -> None:
+    one, socket = Streaming(), Held()
+    service = LineService(one.board.handler, one.board.info, one.board.limits, Followers(10), "ws")
+    calls = Calls(one.board.limits, lambda: None)
+    visitor = SocketConversation(service, socket, calls)
+    for message in messages:
+        if isinstance(message, memoryview):
+            visitor.take_bytes(bytes(message))
+        else:
+            visitor.take_text(message)
+        await asyncio.sleep(0)
+    visitor.take_text(b'{"jsonrpc":"2.0","id":"last","method":"ping"}')
+    await until(lambda: any(line.get("id") == "last" and "result" in line for line in socket.lines))
+    assert "Internal error" not in str(socket.lines)
+    for stream_id in visitor.streams:
+        visitor.take_text(json.dumps({"type": "cancel", "id": stream_id}).encode())
+    await until(lambda: not calls.running)
+    assert (visitor._held, visitor.streams, visitor._keys, visitor._tasks) == (0, {}, {}, {})
+    visitor.leave()

@@ -34,15 +34,15 @@ def stamp() -> str:
 class Inflow(Struct, eq=False):
     """What a caller sends on its stream, checked, and kept until the call reads it.
 
-    `binary` is None where the first chunk is to show it. `weigh` is told of each byte that is kept or let go; `deaf` says
-    whether nothing is read from the caller at present, so that its silence is not its own.
+    `binary` is None where the first chunk is to show it. `weigh` is told of each byte that is kept or let go; `heard_since`
+    says from when on the caller could be heard, for silence is not its own while nothing is read from it.
     """
 
     meta: Meta
     binary: bool | None
     seconds: float
     weigh: Callable[[int], object]
-    deaf: Callable[[], bool]
+    heard_since: Callable[[], float]
     summary: Json = None
     held: int = 0
     ended: bool = False
@@ -113,12 +113,13 @@ class Inflow(Struct, eq=False):
         return chunk
 
     async def _wait(self) -> None:
-        self._reader = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        begun, self._reader = loop.time(), loop.create_future()
         try:
             async with asyncio.timeout(self.seconds):
                 await self._reader
         except TimeoutError:
-            if self.deaf():
+            if self._chunks or self.ended or self.heard_since() > begun:
                 return
             raise StreamFault("Stream timeout", {"timeout": self.seconds}) from None
         finally:
@@ -193,13 +194,13 @@ class Streams:
         binary: bool | None,
         limits: Limits,
         weigh: Callable[[int], object],
-        deaf: Callable[[], bool],
+        heard_since: Callable[[], float],
     ) -> None:
         self.id = stream_id
         self.key = frames.key(stream_id)
         # What the streams that it opens say they belong to.
         self.about: str | int = stream_id
-        self.inflow = Inflow(meta, binary, limits.unread_seconds, weigh, deaf)
+        self.inflow = Inflow(meta, binary, limits.unread_seconds, weigh, heard_since)
         self._socket = socket
         self._limits = limits
         self._opened: list[Outgoing] = []

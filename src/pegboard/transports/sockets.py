@@ -10,6 +10,7 @@ its stream, for the others on the socket wait too.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Coroutine, Mapping
 from contextvars import copy_context
 from typing import Any, Final
@@ -94,6 +95,7 @@ class SocketConversation(Conversation):
         self._calls = calls
         self._gone = False
         self._held = 0
+        self._listening = 0.0
         self._context = copy_context()
         self._stalled: asyncio.TimerHandle | None = None
         # By the ids that their callers chose, and by what stands for these before chunks of bytes.
@@ -136,10 +138,11 @@ class SocketConversation(Conversation):
         self.following.end()
 
     def _hold(self, paused: bool) -> None:
+        self._listening = self._loop.time()
         self._socket.hold(paused)
 
-    def _is_held(self) -> bool:
-        return self._paused
+    def _heard_since(self) -> float:
+        return math.inf if self._paused else self._listening
 
     @property
     def _full(self) -> bool:
@@ -274,7 +277,7 @@ class SocketConversation(Conversation):
             raise InvalidRequest(f"The stream {stream_id!r} is already open: use another id")
         if len(self.streams) >= self._limits.calls_per_caller:
             raise Busy(f"{self._limits.calls_per_caller} streams are already open on this socket", retry_after=1)
-        streams = Streams(self._socket, stream_id, meta, binary, self._limits, self._weigh, self._is_held)
+        streams = Streams(self._socket, stream_id, meta, binary, self._limits, self._weigh, self._heard_since)
         if binary is not False and streams.key in self._keys:
             raise InvalidRequest("Another stream of bytes is open whose id is no GUID either: give this one a GUID")
         return streams
@@ -336,7 +339,9 @@ class SocketConversation(Conversation):
         super()._cancel(request_id)
         for stream_id, (streams, _) in tuple(self.streams.items()):
             if request_id == stream_id or (isinstance(request_id, str) and streams.owns(request_id)):
-                self._tasks[stream_id].cancel()
+                task = self._tasks.get(stream_id)
+                if task is not None:
+                    task.cancel()
 
     def _refuse_stream(self, stream_id: RequestId | None, refusal: Refusal, method: str = "") -> None:
         about = stream_id if isinstance(stream_id, str) else None
