@@ -12,23 +12,23 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from processes import CORES, Server, pin
 
 IN_FLIGHT = 64
-CALLS = {"pegboard": (2000, 12000), "official": (300, 1200), "fastmcp": (200, 600)}
+VERSIONS = ("2026-07-28", "2025-11-25")
+CALLS = {"ours": (2000, 12000), "official SDK": (300, 1200), "FastMCP": (200, 600)}
 ARGUMENTS = {"a": 2.0, "b": 3.0}
 
 Call = Callable[[], Awaitable[Any]]
 
 
 @asynccontextmanager
-async def pegboard(url: str, version: str) -> Any:
+async def ours(url: str, version: str) -> Any:
     from pegboard import Client
 
     async with Client(url, version=version) as client:
@@ -51,9 +51,12 @@ async def fastmcp(url: str, version: str) -> Any:
         yield lambda: client.call_tool("add", ARGUMENTS)
 
 
+OPENED = {"ours": ours, "official SDK": official, "FastMCP": fastmcp}
+
+
 async def run(name: str, url: str, version: str) -> dict[str, list[float]]:
     alone, together = CALLS[name]
-    async with globals()[name](url, version) as call:
+    async with OPENED[name](url, version) as call:
         await asyncio.gather(*(call() for _ in range(IN_FLIGHT)))
         return {"1": await _time(call, alone, 1), "64": await _time(call, together, IN_FLIGHT)}
 
@@ -69,29 +72,29 @@ async def _time(call: Call, calls: int, at_once: int) -> list[float]:
     return [done / (time.perf_counter() - began), (time.process_time() - computed) / done * 1e6]
 
 
+def measure(ours: str) -> Iterator[tuple[tuple[str, int, str], tuple[float, float]]]:
+    """One round: for each revision, number in flight and client its calls per second and CPU µs per call."""
+    with Server("board.py", python=ours) as server:
+        server.wait()
+        for version in VERSIONS:
+            for name in CALLS:
+                python = ours if name == "ours" else sys.executable
+                words = [python, __file__, "--one", name, f"http://127.0.0.1:{server.port}/mcp", version]
+                child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+                pin(child.pid, CORES[1:])
+                out, _ = child.communicate(timeout=120)
+                for at_once, (rate, cpu) in json.loads(out).items():
+                    yield (version, int(at_once), name), (rate, cpu)
+
+
 def main(rounds: int) -> None:
-    figures: defaultdict[tuple[str, str, str], list[list[float]]] = defaultdict(list)
+    figures: defaultdict[tuple[str, int, str], list[tuple[float, float]]] = defaultdict(list)
     for _ in range(rounds):
-        with Server("board.py") as server:
-            server.wait()
-            for version in ("2026-07-28", "2025-11-25"):
-                for name in CALLS:
-                    words = [
-                        sys.executable,
-                        str(Path(__file__)),
-                        "--one",
-                        name,
-                        f"http://127.0.0.1:{server.port}/mcp",
-                        version,
-                    ]
-                    child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-                    pin(child.pid, CORES[1:])
-                    out, _ = child.communicate(timeout=120)
-                    for at_once, figure in json.loads(out).items():
-                        figures[version, at_once, name].append(figure)
+        for key, figure in measure(sys.executable):
+            figures[key].append(figure)
     for (version, at_once, name), found in figures.items():
         rate, cpu = (median(column) for column in zip(*found, strict=True))
-        print(f"{version}  {at_once:>2} in flight  {name:<9} {rate:>8.0f} calls/s  {cpu:>7.0f} CPU µs a call")
+        print(f"{version}  {at_once:>2} in flight  {name:<12} {rate:>8.0f} calls/s  {cpu:>7.0f} CPU µs a call")
 
 
 if __name__ == "__main__":

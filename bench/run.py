@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import median
 
+import clients
 import load
 import messages
 import starts
+import workers
 from load import Measured, measure, warm_up
 from pipe import Child, Piped
 from processes import HERE, NODE, ROOT, Server
@@ -84,7 +86,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="about a minute instead of eight")
     parser.add_argument("--rounds", type=int, help="how often each measurement is repeated (its median counts)")
     parser.add_argument("--seconds", type=float, help="how long each measurement takes")
-    parser.add_argument("--only", default="", help="only what has this in its name: http, stdio, inside, start, memory")
+    parser.add_argument(
+        "--only", default="", help="only what has this in its name: http, stdio, client, inside, start, memory, workers"
+    )
     parser.add_argument("--ours", default=sys.executable, help="the Python that runs Pegboard and the raw application")
     chosen = parser.parse_args()
     # Whoever ends this run, by `timeout` for one, ends its servers too.
@@ -98,9 +102,11 @@ def main() -> None:
     parts: dict[str, Callable[[], None]] = {
         "http": lambda: _measure_http(figures, rounds, seconds, chosen.ours),
         "stdio": lambda: _measure_stdio(figures, rounds, seconds / 2, chosen.ours),
+        "client": lambda: _measure_clients(figures, max(1, rounds // 2), chosen.ours),
         "inside": lambda: _measure_inside(figures, rounds, seconds / 2, chosen.ours),
         "start": lambda: _measure_starts(figures, 3 if chosen.quick else 9, chosen.ours),
         "memory": lambda: _measure_memory(figures, 200 if chosen.quick else 2000, chosen.ours),
+        "workers": lambda: _measure_workers(figures, rounds, chosen.ours, 12_000 if chosen.quick else 100_000),
     }
     began = time.monotonic()
     for name, measure_part in parts.items():
@@ -211,6 +217,21 @@ def _measure_stdio(figures: Figures, rounds: int, seconds: float, ours: str) -> 
             print(f"  {name:26} {rate:>26} {_note(figure, 'cpu', [one.cpu_us for one in found], 1):>24}")
 
 
+def _measure_clients(figures: Figures, rounds: int, ours: str) -> None:
+    measured: dict[tuple[str, int, str], list[tuple[float, float]]] = defaultdict(list)
+    for _ in _rounds("clients", rounds):
+        for key, found in clients.measure(ours):
+            measured[key].append(found)
+    for (version, in_flight, name), told in sorted(measured.items(), key=lambda one: one[0][:2], reverse=True):
+        workload = f"client {version}, {in_flight} in flight"
+        if name == OURS:
+            print(f"\n{workload:28} {'calls/s':>26} {'CPU µs a call':>24}")
+        figure: dict[str, float] = {}
+        figures[f"{workload}: {name}"] = figure
+        rate = _note(figure, "rate", [one[0] for one in told], 0)
+        print(f"  {name:26} {rate:>26} {_note(figure, 'cpu', [one[1] for one in told], 1):>24}")
+
+
 def _measure_inside(figures: Figures, rounds: int, seconds: float, ours: str) -> None:
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     for _ in _rounds("in process", rounds):
@@ -256,6 +277,17 @@ def _measure_memory(figures: Figures, sessions: int, ours: str) -> None:
             held = (server.memory() - before) / count / 1000
         figures[f"kB per session: {name}"] = {"kB": held}
         print(f"  {name:28} {held:12,.2f}")
+
+
+def _measure_workers(figures: Figures, rounds: int, ours: str, sessions: int) -> None:
+    print(f"\n{'call 2025-11-25, sessions':28} {'requests/s':>26} {'CPU µs a request':>24}")
+    for what, figure in workers.measure_calls(rounds, ours).items():
+        figures[f"workers: {what}"] = figure
+        print(f"  {what:26} {figure['rate']:26,.0f} {figure['cpu']:24.1f}")
+    for door in ("http", "kept"):
+        held = workers.measure_abandoned(sessions, door, ours)
+        figures[f"abandoned sessions: {workers.DOORS[door]}"] = {"MB": held}
+        print(f"  {sessions:,} abandoned sessions, {workers.DOORS[door]}: {held:.1f} MB")
 
 
 def _rounds(what: str, count: int) -> Iterator[int]:

@@ -67,6 +67,18 @@ def _calls(workload: str) -> list[Target]:
     ]
 
 
+def _client(workload: str) -> list[Target]:
+    """All clients ask our server, which bounds the requests of the fastest."""
+    return [
+        target
+        for peer in ("official SDK", "FastMCP")
+        for target in (
+            Target(f"{workload}: CPU against {peer}", 20, _cheaper(workload, peer)),
+            Target(f"{workload}: requests/s against {peer}", 10, _faster(workload, peer)),
+        )
+    ]
+
+
 _CHILD = "stdio child: ours"
 
 TARGETS: tuple[Target, ...] = (
@@ -76,6 +88,8 @@ TARGETS: tuple[Target, ...] = (
     *_both("list of 100", "official SDK", 100),
     *_both("list of 100", "FastMCP", 100),
     *_both("10 progress events", "raw uvicorn", 1.0),
+    *_client("client 2026-07-28, 64 in flight"),
+    *_client("client 2025-11-25, 64 in flight"),
     *_both("stdio 1", "TypeScript SDK", 12),
     *_both("stdio 64", "TypeScript SDK", 18),
     *_both("stdio 1", "official SDK", 30),
@@ -100,6 +114,21 @@ TARGETS: tuple[Target, ...] = (
     Target("stdio child's first answer against bare", 2.5, _start(_CHILD, "wall"), at_most=True),
     Target("stdio child, resident", 35, _figure(f"start {_CHILD}", "resident"), at_most=True, unit="MB"),
     Target("memory per session", 1.0, _figure("kB per session: ours", "kB"), at_most=True, unit="kB"),
+    Target(
+        "two workers, CPU of a call against one process",
+        1.15,
+        lambda figures: (
+            figures["workers: two workers, in a file"]["cpu"] / figures["workers: one process, in memory"]["cpu"]
+        ),
+        at_most=True,
+    ),
+    Target(
+        "100,000 abandoned sessions",
+        25,
+        _figure("abandoned sessions: one process, in a file", "MB"),
+        at_most=True,
+        unit="MB",
+    ),
     Target("memory per served call", 100, _figure("bytes per served call", "bytes"), at_most=True, unit="B"),
 )
 

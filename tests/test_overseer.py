@@ -157,7 +157,9 @@ def test_a_signal_to_the_whole_group_counts_once_and_a_second_one_hurries(number
         assert children(server)
         began = time.monotonic()
         for pid in group:
-            os.kill(pid, number)
+            # One that has nothing to wait for has ended.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
         assert "shutting down" in finish(held)[1]["error"]["message"]
         assert server.wait() == 0
         assert time.monotonic() - began < 5
