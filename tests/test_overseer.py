@@ -18,7 +18,7 @@ from pathlib import Path
 import h11
 import pytest
 
-from tests.child import PEGBOARD, PLAIN_PEGBOARD, Child, HttpChild, finish
+from tests.child import PEGBOARD, PLAIN_PEGBOARD, Child, HttpChild, StdioChild, finish
 from tests.crew.servers import BOARD, Guest, folder, guest, serve, steps_of
 from tests.waiting import wait_until
 
@@ -233,6 +233,17 @@ def test_workers_are_no_matter_of_stdio() -> None:
     with Child(*PEGBOARD, "run", BOARD, "--stdio", "--workers", "2") as child:
         assert child.wait() == 2
         assert "--workers is for HTTP" in child.said()
+
+
+def test_a_store_serves_stdio_too() -> None:
+    with folder() as place:
+        command = (*PEGBOARD, "run", BOARD, "--stdio", "--store", f"sqlite:{place}/s.db")
+        with StdioChild(*command) as child:
+            child.initialize()
+            assert child.request("tools/call", {"name": "pid", "arguments": {}})["result"]["content"]
+            child.hang_up()
+            assert child.wait() == 0
+        assert (place / "s.db").exists()
 
 
 @pytest.mark.parametrize("count", ["0", "-1"])
