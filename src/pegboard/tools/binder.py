@@ -25,8 +25,8 @@ from pegboard.tools.wire import compile_wire
 
 _IMMUTABLE = (str, int, float, bool, bytes, type(None))
 
-# What decoding raises: text that is no JSON, or not UTF-8 inside a string, or JSON of another type.
-NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError)
+# What decoding raises: text that is no JSON, or not UTF-8 inside a string, or JSON of another type, or nested too deep.
+NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 decode_json = msgspec.json.Decoder().decode
 
