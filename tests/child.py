@@ -144,6 +144,13 @@ class Speaker(Child):
         self.notify("notifications/initialized", {})
         return answer
 
+    def rest(self) -> list[dict[str, Any]]:
+        """All that is still to come until the server hangs up."""
+        came = []
+        while (message := self._came.get(timeout=SOON)) is not None:
+            came.append(message)
+        return came
+
 
 class StdioChild(Speaker):
     """A server on stdio."""
@@ -181,13 +188,6 @@ class StdioChild(Speaker):
     def hang_up(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
-
-    def rest(self) -> list[dict[str, Any]]:
-        """All that is still to come until the server hangs up."""
-        came = []
-        while (message := self._came.get(timeout=SOON)) is not None:
-            came.append(message)
-        return came
 
 
 class HttpChild(Child):
@@ -285,6 +285,12 @@ class OnSocket(Speaker):
         assert self._socket is not None
         for line in lines:
             self._socket.send(line, text=True)
+
+    @property
+    def close_code(self) -> int | None:
+        """What the server's goodbye says."""
+        assert self._socket is not None
+        return self._socket.close_code
 
     def __exit__(self, *about: object) -> None:
         if self._socket is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -17,8 +18,9 @@ from pegboard import Board, Limits
 from pegboard.transports.guard import Guard
 from pegboard.transports.http import HttpEndpoint
 from pegboard.transports.listener import listen
+from tests.child import WsChild
 from tests.transports.streaming import House, serve
-from tests.waiting import until
+from tests.waiting import until, wait_until
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 FIELDS = {"Host": "127.0.0.1", "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Key": KEY,
@@ -147,6 +149,19 @@ async def test_a_connection_that_served_requests_becomes_a_socket() -> None:
         writer.write(Frame(Opcode.TEXT, ping().encode()).serialize(mask=True))
         assert b'"result":{}' in await reader.readuntil(b"}}")
         writer.transport.abort()
+
+
+def test_a_server_that_is_stopped_answers_what_is_under_way_and_says_goodbye() -> None:
+    with WsChild(ROUGH_DRAIN="5") as child:
+        held = [child.start_call("hold", key="over"), child.start_call("hold_thread", key="over")]
+        child.call("begun", key="over")
+        child.signal(signal.SIGTERM)
+        wait_until(lambda: "error" in child.answer(child.start_call("add", a=1, b=1)))
+        child.signal(signal.SIGTERM)
+        answers = {message["id"]: message for message in child.rest()}
+        assert all("shutting down" in answers[one]["error"]["message"] for one in held)
+        assert child.wait() == 0
+        assert child.close_code == 1001
 
 
 # -- frames ----------------------------------------------------------------------------------------------------------

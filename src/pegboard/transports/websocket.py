@@ -56,7 +56,7 @@ def shake_hands(head: Head, limits: Limits) -> tuple[ServerProtocol, bytes] | An
         if response.status_code == 101:
             protocol.send_response(response)
             return protocol, b"".join(protocol.data_to_send())
-        return Answer(response.status_code, bytes(response.body), b"text/plain; charset=utf-8", close=True)
+        return Answer(response.status_code, bytes(response.body or b""), b"text/plain; charset=utf-8", close=True)
     return refuse(400, "This is not the handshake of a WebSocket.")
 
 
@@ -143,7 +143,7 @@ class WebSocket(asyncio.Protocol):
         self._flush()
         if protocol.close_expected():
             self._leave()
-        elif protocol.current_size is None and not protocol.reader.buffer:
+        elif not self._parts and not protocol.reader.buffer:
             self._begun = None
         elif events or self._begun is None:
             self._begun = self._connections.now
