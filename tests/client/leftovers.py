@@ -12,14 +12,14 @@ from tests.waiting import until
 
 
 def open_files() -> set[tuple[str, str]]:
-    """The sockets and pipes of this process."""
+    """The sockets, pipes and handles of processes that this process has open."""
     found = set()
     for entry in Path("/proc/self/fd").iterdir():
         try:
             target = str(entry.readlink())
         except OSError:
             continue
-        if target.startswith(("socket:", "pipe:")):
+        if target.startswith(("socket:", "pipe:", "anon_inode:[pidfd]")):
             found.add((entry.name, target))
     return found
 

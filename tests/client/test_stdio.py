@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from pegboard import Client
 from pegboard.client import eras
@@ -347,3 +348,38 @@ async def test_a_question_that_its_server_takes_back_is_dropped() -> None:
         assert (await call).text == "without you"
         await dropped.wait()
         other.cancel()
+
+
+def test_a_child_lives_and_dies_on_uvloop_as_on_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eras, "_known", {})
+    body = (
+        SERVE_MODERN + "while True:\n"
+        "    asked = read()\n"
+        "    match asked.get('params', {}).get('name'):\n"
+        "        case 'die': print('oh no', file=sys.stderr, flush=True); os.kill(os.getpid(), signal.SIGKILL)\n"
+        "        case 'long': text(asked, 'x' * 10_000_000)\n"
+        "        case 'silence': pass\n"
+        "        case _ if 'id' in asked: text(asked, str(os.getpid()))\n"
+    )
+
+    async def main() -> None:
+        await (await asyncio.create_subprocess_exec("true")).wait()
+        async with nothing_left(), Client(script(body)) as client:
+            first = (await client.call("any")).text
+            assert len((await client.call("long")).text) == 10_000_000
+            with pytest.raises(NoAnswer):
+                await client.call("silence", timeout=0.1)
+            told = await asyncio.gather(*(client.call("die") for _ in range(5)), return_exceptions=True)
+            assert {type(one) for one in told} == {LinkLost}
+            assert "was ended by SIGKILL, saying: oh no" in str(told[0])
+            second = (await client.call("any")).text
+            assert first != second
+        assert not is_alive(int(second))
+        async with nothing_left():
+            async with Client(
+                script(SERVE_MODERN + "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(600)\n")
+            ):
+                began = time.monotonic()
+            assert time.monotonic() - began < 6
+
+    uvloop.run(main())

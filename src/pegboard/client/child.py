@@ -163,7 +163,9 @@ class Child(asyncio.SubprocessProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._process = transport  # type: ignore[assignment]  # that of a subprocess
         stdin = self._process.get_pipe_transport(0)  # type: ignore[union-attr]  # it was set above
-        stdin.set_write_buffer_limits(WRITE_BYTES)  # type: ignore[union-attr]  # stdin is written to
+        # uvloop tells of a process that was given up while it started, too.
+        if stdin is not None and not stdin.is_closing():
+            stdin.set_write_buffer_limits(WRITE_BYTES)  # type: ignore[union-attr]  # stdin is written to
 
     def pause_writing(self) -> None:
         self._may_write.clear()

@@ -84,6 +84,8 @@ class SocketPipe(Traveller):
         try:
             async with asyncio.timeout(self._timeout):
                 await self._roads.connect(self._address, lambda: self, tunnels=True)
+                # Not before: a loop need not say goodbye to whom it was told to leave while it connected.
+                self._connected = True
                 self._transport.set_write_buffer_limits(WRITE_BYTES)
                 request = self._protocol.connect()
                 for name, value in self._headers.items():
@@ -125,10 +127,6 @@ class SocketPipe(Traveller):
         await self._closed.wait()
 
     # What the loop tells.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._connected = True
 
     def data_received(self, data: bytes) -> None:
         self._pinged = False
