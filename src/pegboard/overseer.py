@@ -35,7 +35,9 @@ _log = logging.getLogger("pegboard")
 
 _DRAIN: Final = b"d"
 _HURRY: Final = b"h"
-_READY: Final = b"+"
+_CLOSE: Final = b"c"
+_READY: Final = b"\x01"
+_DRAINED: Final = b"\x02"
 _FIRST_WAIT_SECONDS: Final = 0.1
 _LONGEST_WAIT_SECONDS: Final = 10.0
 _STEADY_SECONDS: Final = 10.0
@@ -47,6 +49,7 @@ class Leash:
     def __init__(self, orders: int, report: int) -> None:
         self._orders = orders
         self._report = report
+        self._released = asyncio.Event()
 
     def obey(self, drain: Callable[[], object], hurry: Callable[[], object]) -> None:
         """Have orders carried out by the running loop; where the overseer is gone, that is one to end."""
@@ -59,12 +62,25 @@ class Leash:
             drain()
             if _HURRY in orders:
                 hurry()
+            if not orders or _HURRY in orders or _CLOSE in orders:
+                self._released.set()
 
         loop.add_reader(self._orders, read)
 
     def ready(self) -> None:
         """Report that this worker serves."""
         self._tell(_READY)
+
+    async def wait_for_others(self, seconds: float) -> None:
+        """Report that no calls are under way here, and wait until none are elsewhere, but not for long.
+
+        What calls elsewhere wait for, such as answers to their questions, may come in here.
+        """
+        self._tell(_DRAINED)
+        try:
+            await asyncio.wait_for(self._released.wait(), seconds)
+        except TimeoutError:
+            pass
 
     def fail(self, reason: str) -> None:
         """Report why it cannot."""
@@ -81,6 +97,7 @@ class _Worker(Struct, eq=False):
     report: int
     began: float
     ready: bool = False
+    drained: bool = False
     said: bytes = b""
 
 
@@ -125,6 +142,7 @@ class Overseer:
         self._announced = False
         self._asked = 0
         self._obeyed = 0
+        self._closed = False
         self._deadline = 0.0
         self._selector = selectors.DefaultSelector()
         self._alarm, self._bell = socket.socketpair()
@@ -161,8 +179,8 @@ class Overseer:
         # What is there now stays shared: a collection in a worker would write to each of these objects.
         gc.freeze()
         while True:
-            self._obey()
             self._bury()
+            self._obey()
             if self._asked and not any(place.worker for place in self._places):
                 return
             if not self._asked:
@@ -193,8 +211,13 @@ class Overseer:
                 self._deadline = time.monotonic() + self._end_seconds
             for place in self._places:
                 if place.worker is not None:
-                    with contextlib.suppress(OSError):
-                        os.write(place.worker.orders, _DRAIN if self._obeyed == 1 else _HURRY)
+                    self._order(place.worker, _DRAIN if self._obeyed == 1 else _HURRY)
+        if self._asked and not self._closed:
+            left = [place.worker for place in self._places if place.worker is not None]
+            if all(worker.drained for worker in left):
+                self._closed = True
+                for worker in left:
+                    self._order(worker, _CLOSE)
         if self._asked and time.monotonic() >= self._deadline:
             self._kill()
 
@@ -253,13 +276,22 @@ class Overseer:
         if not said:
             self._selector.unregister(worker.report)
             return
-        if said == _READY:
-            worker.ready = True
-        else:
-            worker.said += said
+        self._note(worker, said)
+        if worker.drained and not self._asked:
+            # Somebody has asked this one alone.
+            self._order(worker, _CLOSE)
         if not self._announced and all(place.worker is not None and place.worker.ready for place in self._places):
             self._announced = True
             self._on_ready()
+
+    def _note(self, worker: _Worker, said: bytes) -> None:
+        worker.ready = worker.ready or _READY in said
+        worker.drained = worker.drained or _DRAINED in said
+        worker.said += said.replace(_READY, b"").replace(_DRAINED, b"")
+
+    def _order(self, worker: _Worker, order: bytes) -> None:
+        with contextlib.suppress(OSError):
+            os.write(worker.orders, order)
 
     def _bury(self) -> None:
         """Take note of those that have ended."""
@@ -272,7 +304,7 @@ class Overseer:
                 continue
             with contextlib.suppress(BlockingIOError):
                 os.set_blocking(worker.report, False)
-                worker.said += os.read(worker.report, 65536).removeprefix(_READY)
+                self._note(worker, os.read(worker.report, 65536))
             place.worker = None
             self._forget(worker)
             if self._asked:

@@ -212,7 +212,11 @@ async def _serve_http(
             announce()
             await stop.asked.wait()
             # The listener stays open meanwhile: cancels come on new connections, and new calls are refused with a reason.
+            loop = asyncio.get_running_loop()
+            until = loop.time() + served.limits.drain_seconds
             await endpoint.drain(served.limits.drain_seconds, stop.hurried)
+            if leash is not None:
+                await leash.wait_for_others(max(0.0, until - loop.time()))
             await server.drain(_LAST_WORDS_SECONDS)
             await server.close()
             await _clean_up(served)
