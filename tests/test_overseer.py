@@ -269,3 +269,17 @@ async def test_a_client_whose_worker_is_killed_comes_back_to_another_and_misses_
             assert (messages[-1]["id"], messages[-1]["error"]["code"]) == ("x", -32603)
             told = steps_of(response) + steps_of(resumed)
             assert told == list(range(1, len(told) + 1))
+
+
+async def test_a_question_is_answered_through_any_worker_while_all_end() -> None:
+    with workers() as server:
+        async with guest(server, {"elicitation": {}}) as client:
+            asked = [await client.start("ask", number) for number in range(8)]
+            server.signal()
+            for response in asked:
+                [question] = await response.read(1)
+                said = {"action": "accept", "content": {"name": "Ann"}}
+                assert (await client.answer(question["id"], result=said)).status == 202
+            for response in asked:
+                assert (await response.rest())[-1]["result"]["content"][0]["text"] == "Ann is there"
+        assert server.wait() == 0
