@@ -39,11 +39,9 @@ class Auth(Protocol):
 
 
 async def admitted(
-    work: Callable[[], Awaitable[T]], authorizer: Authorizer | None, hold: Callable[[], AbstractContextManager[None]]
+    work: Callable[[], Awaitable[T]], authorizer: Authorizer, hold: Callable[[], AbstractContextManager[None]]
 ) -> T:
     """Do what a server may want credentials for, again with those that are got; `hold` stops the clocks meanwhile."""
-    if authorizer is None:
-        return await work()
     entry = authorizer.entry()
     while True:
         try:

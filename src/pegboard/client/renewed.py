@@ -1,4 +1,4 @@
-"""A duplex link that is made anew when it was lost: once for all who need it."""
+"""A link that is made anew when it was lost, once for all who need it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ from pegboard.protocol.versions import MODERN
 
 
 class Renewed:
-    """The duplex of a link, if there is one; `make` makes the next, told whether there was one before."""
+    """A link over a duplex, where there is one; `make` makes the next, told whether there was one before."""
 
-    def __init__(self, make: Callable[[bool], Awaitable[Duplex]]) -> None:
+    authorizer = None
+    mirrors = False
+
+    def __init__(self, name: str, transport: str, make: Callable[[bool], Awaitable[Duplex]]) -> None:
+        self.name = name
+        self.transport = transport
         self._make = make
         self._duplex: Duplex | None = None
         self._opening = asyncio.Lock()
@@ -23,14 +28,8 @@ class Renewed:
     def version(self) -> str:
         return MODERN if self._duplex is None else self._duplex.version
 
-    async def open(self) -> Duplex:
-        async with self._opening:
-            old = self._duplex
-            if old is not None and not old.lost:
-                return old
-            await self._end()
-            self._duplex = await self._make(old is not None)
-            return self._duplex
+    async def open(self) -> None:
+        await self._ready()
 
     async def close(self) -> None:
         async with self._opening:
@@ -39,8 +38,17 @@ class Renewed:
     async def request(self, out: Outbound) -> Mapping[str, Json]:
         duplex = self._duplex
         if duplex is None or duplex.lost:
-            duplex = await self.open()
+            duplex = await self._ready()
         return await duplex.request(out)
+
+    async def _ready(self) -> Duplex:
+        async with self._opening:
+            old = self._duplex
+            if old is not None and not old.lost:
+                return old
+            await self._end()
+            self._duplex = await self._make(old is not None)
+            return self._duplex
 
     async def _end(self) -> None:
         duplex, self._duplex = self._duplex, None

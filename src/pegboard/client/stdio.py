@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from pegboard.call import Channel, Json
+from pegboard.call import Channel
 from pegboard.client.child import Child, shown
 from pegboard.client.duplex import Duplex
 from pegboard.client.eras import recall
-from pegboard.client.link import Identity, Outbound
+from pegboard.client.link import Identity
 from pegboard.client.renewed import Renewed, opened
 from pegboard.errors import LinkLost, Unreachable
 from pegboard.protocol.versions import NEWEST_LEGACY
@@ -24,12 +24,8 @@ RESTART_SECONDS: Final = 60.0
 _log = logging.getLogger("pegboard.client")
 
 
-class StdioLink:
+class StdioLink(Renewed):
     """A link to a command; a child that died is started anew for the next request, a few times a minute."""
-
-    transport = "stdio"
-    authorizer = None
-    mirrors = False
 
     def __init__(
         self,
@@ -43,7 +39,7 @@ class StdioLink:
         connect_timeout: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.name = shown(command)
+        super().__init__(shown(command), "stdio", self._start)
         self._known_as = tuple(command)
         self._command = command
         self._identity = identity
@@ -54,12 +50,7 @@ class StdioLink:
         self._timeout = connect_timeout
         self._clock = clock
         self._child: Child | None = None
-        self._renewed = Renewed(self._start)
         self._starts: deque[float] = deque(maxlen=RESTARTS)
-
-    @property
-    def version(self) -> str:
-        return self._renewed.version
 
     @property
     def pid(self) -> int | None:
@@ -70,15 +61,6 @@ class StdioLink:
     def said(self) -> str:
         """The end of what the server wrote to stderr."""
         return "" if self._child is None else self._child.said
-
-    async def open(self) -> None:
-        await self._renewed.open()
-
-    async def close(self) -> None:
-        await self._renewed.close()
-
-    async def request(self, out: Outbound) -> Mapping[str, Json]:
-        return await self._renewed.request(out)
 
     async def _start(self, again: bool) -> Duplex:
         if again:

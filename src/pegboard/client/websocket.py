@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pegboard.call import Channel, Json
+from pegboard.call import Channel
 from pegboard.client.address import Address, read_address
 from pegboard.client.duplex import Duplex
-from pegboard.client.link import Identity, Outbound, named
+from pegboard.client.link import Identity, named
 from pegboard.client.renewed import Renewed, opened
 from pegboard.client.roads import Roads, Traveller
 from pegboard.client.web import header_lines
@@ -234,12 +234,8 @@ class SocketPipe(Traveller):
         return LinkLost(f"{self.name}: closed the connection{said}")
 
 
-class SocketLink:
+class SocketLink(Renewed):
     """A link to a WebSocket; one that was lost is opened anew for the next request."""
-
-    transport = "ws"
-    authorizer = None
-    mirrors = False
 
     def __init__(
         self,
@@ -252,9 +248,9 @@ class SocketLink:
         ca: str | Path | None = None,
         connect_timeout: float = 10.0,
     ) -> None:
+        super().__init__(url, "ws", self._connect)
         # The schemes of a WebSocket are those of HTTP, with the same ports.
         self._address = read_address("http" + url.removeprefix("ws"))
-        self.name = url
         self._headers = headers or {}
         header_lines(self._headers, url)
         self._identity = identity
@@ -262,21 +258,7 @@ class SocketLink:
         self._pinned = version
         self._timeout = connect_timeout
         self._roads = Roads(ca=ca, timeout=connect_timeout)
-        self._renewed = Renewed(self._make)
 
-    @property
-    def version(self) -> str:
-        return self._renewed.version
-
-    async def open(self) -> None:
-        await self._renewed.open()
-
-    async def close(self) -> None:
-        await self._renewed.close()
-
-    async def request(self, out: Outbound) -> Mapping[str, Json]:
-        return await self._renewed.request(out)
-
-    async def _make(self, again: bool) -> Duplex:
+    async def _connect(self, _again: bool) -> Duplex:
         pipe = SocketPipe(self._address, self.name, self._headers, self._roads, self._timeout)
         return await opened(Duplex(pipe, self._identity, self._lobby, version=self._pinned, timeout=self._timeout))
