@@ -145,9 +145,11 @@ async def test_a_client_that_leaves_is_forgotten() -> None:
 
 async def test_followers_are_no_calls_and_are_bounded_by_themselves() -> None:
     followed = Followed(calls=1, followers=2)
-    visits = [followed.listen(number, toolsListChanged=True) for number in range(2)]
-    for visit in visits:
-        await visit.settled()
+    visits = []
+    for number in range(2):
+        visits.append(followed.listen(number, toolsListChanged=True))
+        # Until its first step is done it is a call like any other.
+        await visits[-1].settled()
     assert not followed.door.endpoint.calls
     refused = await followed.listen(3, toolsListChanged=True).response()
     assert refused.status == 503
