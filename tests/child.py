@@ -87,7 +87,8 @@ class Speaker(Child):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._ids = itertools.count(1)
+        # Beyond the ids that tests choose themselves, whose answers may still be in `messages`.
+        self._ids = itertools.count(1000)
         self._came: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.messages: list[dict[str, Any]] = []
 
