@@ -17,7 +17,10 @@ from pegboard.protocol.extensions import TASKS
 from pegboard.tools import coerce
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "docs" / f"{name}.md" for name in ("tools", "arguments", "providers", "asking", "tasks", "client", "streaming")]
+DOCUMENTS = [
+    ROOT / "docs" / f"{name}.md"
+    for name in ("tools", "arguments", "providers", "asking", "tasks", "client", "streaming")
+]
 SNIPPET = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
