@@ -209,7 +209,7 @@ async def test_the_boards_middleware_goes_around_calls_of_tools_that_nobody_know
     board.use(on_board)
     board.use(on_tool, tool="ad")
     for _ in range(2):
-        with pytest.raises(InvalidParams, match="Unknown tool: .ad."):
+        with pytest.raises(InvalidParams, match=r"Unknown tool: .ad."):
             await call(board, "ad")
     assert on_board.hooks == ["1.before", "1.error"] * 2
 

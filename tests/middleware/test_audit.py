@@ -105,7 +105,7 @@ async def test_every_outcome_has_its_name_and_no_text_of_a_failure_is_written(tm
         async with Client(board) as client:
             for how in ("work", "fail", "raise", "say", "cancel", "once too often"):
                 await client.call("run", {"how": how})
-            with pytest.raises(InvalidParams, match="Unknown tool: .walk."):
+            with pytest.raises(InvalidParams, match=r"Unknown tool: .walk."):
                 await client.call("walk")
     records = read(tmp_path / name)
     assert [(record["tool"], record["outcome"], record.get("error")) for record in records] == [

@@ -68,7 +68,7 @@ async def test_budgets() -> None:
         whole = await client.request("resources/read", name=link["uri"])
         [read] = json.loads(whole["contents"][0]["text"])["content"]
         assert read["text"].count("\n") == 4999
-        with pytest.raises(InvalidParams, match="Resource not found: pegboard://results/guessed"):
+        with pytest.raises(InvalidParams, match=r"Resource not found: pegboard://results/guessed"):
             await client.request("resources/read", name="pegboard://results/guessed")
         refused = await client.call("export", {"rows": 10_000})
         assert refused.meta[REFUSED]["reason"] == "token_budget"

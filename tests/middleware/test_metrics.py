@@ -63,7 +63,7 @@ async def test_every_outcome_is_counted_under_its_error_type() -> None:
         for how in ("work", "work", "fail", "raise", "say", "once too often"):
             await client.call("run", {"how": how})
         for name in ("walk", "fly"):
-            with pytest.raises(InvalidParams, match=f"Unknown tool: .{name}."):
+            with pytest.raises(InvalidParams, match=rf"Unknown tool: .{name}."):
                 await client.call(name)
     assert count(metrics, "run") == 2
     assert count(metrics, "run", "tool_error") == 4

@@ -78,7 +78,7 @@ async def test_failures_have_their_error_type_and_status() -> None:
     async with Client(board) as client:
         for how in ("fail", "raise", "say"):
             assert (await client.call("run", {"how": how})).is_error
-        with pytest.raises(InvalidParams, match="Unknown tool: .anything else."):
+        with pytest.raises(InvalidParams, match=r"Unknown tool: .anything else."):
             await client.call("anything else")
     assert [span.attributes["error.type"] for span in collected.spans] == ["tool_error"] * 3 + ["-32602"]
     assert all(span.status.status_code is StatusCode.ERROR for span in collected.spans)
