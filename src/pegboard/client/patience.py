@@ -23,6 +23,11 @@ class Patience:
 
     __slots__ = ("_cancelling", "_end", "_held", "_loop", "_quiet", "_since", "_task", "_timer", "_until", "expired")
 
+    _since: float
+    _cancelling: int
+    _task: asyncio.Task[object] | None
+    _timer: asyncio.TimerHandle | None
+
     def __init__(self, quiet: float, longest: float) -> None:
         self._loop = asyncio.get_running_loop()
         now = self._loop.time()
@@ -30,9 +35,6 @@ class Patience:
         self._end = now + longest
         self._until = now + min(quiet, longest)
         self._held = 0
-        self._since = now
-        self._task: asyncio.Task[object] | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self.expired = False
 
     def __enter__(self) -> Self:

@@ -88,16 +88,16 @@ class Web:
 
         What others wait for goes out at once (`urgent`), even where all connections are taken by those who wait.
         """
-        for _ in range(REDIRECTS + 1):
-            response = await self._send_once(request, urgent)
-            if response.status not in _MOVED or not request.follows:
-                return response
-            location = response.header(b"location")
-            if not location:
-                return response
+        response = await self._send_once(request, urgent)
+        redirects = 0
+        while response.status in _MOVED and request.follows and (location := response.header(b"location")):
             response.close()
+            redirects += 1
+            if redirects > REDIRECTS:
+                raise Garbled(f"{request.address}: redirected more than {REDIRECTS} times")
             request = _redirected(request, response.status, location)
-        raise Garbled(f"{request.address}: redirected more than {REDIRECTS} times")
+            response = await self._send_once(request, urgent)
+        return response
 
     async def close(self) -> None:
         """Close every connection."""
