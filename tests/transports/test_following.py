@@ -377,7 +377,7 @@ def heard(child: StdioChild, since: int) -> list[tuple[Any, str]]:
 
 def test_several_listens_share_a_line_and_each_hears_what_it_asked_for(child: StdioChild) -> None:
     assert listen(child, "t", toolsListChanged=True) == {"toolsListChanged": True}
-    assert listen(child, 1002, promptsListChanged=True, resourceSubscriptions=["notes://a"]) == {
+    assert listen(child, 102, promptsListChanged=True, resourceSubscriptions=["notes://a"]) == {
         "promptsListChanged": True,
         "resourceSubscriptions": ["notes://a"],
     }
@@ -391,43 +391,43 @@ def test_several_listens_share_a_line_and_each_hears_what_it_asked_for(child: St
     while len(heard(child, since)) < 4:
         child.next()
     assert sorted(heard(child, since), key=str) == sorted(
-        [("t", TOOLS), (1002, PROMPTS), (1002, UPDATED), ("t", TOOLS)], key=str
+        [("t", TOOLS), (102, PROMPTS), (102, UPDATED), ("t", TOOLS)], key=str
     )
 
 
 def test_a_cancelled_listen_hears_no_more_and_gets_no_answer(child: StdioChild) -> None:
-    listen(child, 1001, toolsListChanged=True)
-    listen(child, 1002, toolsListChanged=True)
-    child.notify("notifications/cancelled", {"requestId": 1001})
+    listen(child, 101, toolsListChanged=True)
+    listen(child, 102, toolsListChanged=True)
+    child.notify("notifications/cancelled", {"requestId": 101})
     since = len(child.messages)
     child.call("hang", kind="tools", what="x")
     while not heard(child, since):
         child.next()
     child.hang_up()
     rest = [*child.messages[since:], *child.rest()]
-    assert [message["params"]["_meta"][ID] for message in rest if "method" in message] == [1002]
-    assert [message["id"] for message in rest if "result" in message and "content" not in message["result"]] == [1002]
+    assert [message["params"]["_meta"][ID] for message in rest if "method" in message] == [102]
+    assert [message["id"] for message in rest if "result" in message and "content" not in message["result"]] == [102]
 
 
 def test_the_id_of_a_listen_is_in_flight_until_it_is_cancelled(child: StdioChild) -> None:
-    listen(child, 1001, toolsListChanged=True)
-    child.send("tools/list", modern(), as_id=1001)
+    listen(child, 101, toolsListChanged=True)
+    child.send("tools/list", modern(), as_id=101)
     assert "in flight" in child.next()["error"]["message"]
-    child.notify("notifications/cancelled", {"requestId": 1001})
-    child.send("tools/list", modern(), as_id=1001)
+    child.notify("notifications/cancelled", {"requestId": 101})
+    child.send("tools/list", modern(), as_id=101)
     assert "tools" in child.next()["result"]
 
 
 @pytest.mark.parametrize("how", ["hang up", "signal"])
 def test_the_end_is_told_by_the_result_of_each_listen(child: StdioChild, how: str) -> None:
-    for request_id in (1001, 1002):
+    for request_id in (101, 102):
         listen(child, request_id, toolsListChanged=True)
     if how == "signal":
         child.signal(signal.SIGTERM)
     else:
         child.hang_up()
     last = child.rest()
-    assert [message["id"] for message in last] == [1001, 1002]
+    assert [message["id"] for message in last] == [101, 102]
     assert all(message["result"]["resultType"] == "complete" for message in last)
     assert all(message["result"]["_meta"][ID] == message["id"] for message in last)
     assert child.wait() == 0
@@ -516,11 +516,13 @@ async def test_a_get_hears_of_every_list_and_of_the_resources_subscribed_to(vers
 async def test_a_client_that_can_come_back_is_told_how_at_once() -> None:
     heard = await open_session()
     visit = await heard.get()
+    # A comment comes first, in every revision: whoever waits for a byte has one.
+    assert bytes(visit.sink.written).startswith(b": keep-alive\n\n")
     (first,) = EventReader().feed(bytes(visit.sink.written))
     assert (first.id, first.data) == (f"g-{heard.board.changes.last}", "")
     assert first.retry is not None
     older = await (await open_session("2025-06-18")).get()
-    assert bytes(older.sink.written) == b""
+    assert bytes(older.sink.written) == b": keep-alive\n\n"
     assert older.sink.status == 200
 
 
@@ -652,6 +654,7 @@ def test_a_legacy_client_on_a_real_connection_hears_and_comes_back(command: tupl
         session = {"MCP-Session-Id": answer.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-11-25"}
         connection.request("GET", child.path, headers={**session, "Accept": "text/event-stream"})
         stream = connection.getresponse()
+        assert [stream.readline() for _ in range(2)] == [b": keep-alive\n", b"\n"]
         assert stream.readline().startswith(b"id: g-")
         child.text("hang", kind="tools", what="x")
         while not (line := stream.readline()).startswith(b"id: "):

@@ -77,8 +77,8 @@ def follow_session(
         # Only the newest carries; the others wait for its end, and need not be many.
         session.listeners[0].end()
     sink.start(200, STREAM + headers)
-    if tongue.primes:
-        sink.write(sse.prime(event_id(follower.after), RETRY_MS))
+    # Something comes at once in every revision: a client, or a proxy between, may wait for the first byte.
+    sink.write(sse.KEEP_ALIVE + (sse.prime(event_id(follower.after), RETRY_MS) if tongue.primes else b""))
     session.listen(follower)
     followers.begin(follower)
     sink.on_gone(follower.leave)
