@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -16,6 +13,7 @@ from pegboard import Client
 from pegboard.client.address import Address, Proxy, read_address
 from pegboard.client.web import Request, Web, header_lines
 from pegboard.errors import Garbled, LinkLost, SetupError, Unreachable
+from tests.client.conftest import served
 from tests.client.fakes import Asked, Fake, faking, modern, reply, text
 from tests.client.leftovers import nothing_left
 from tests.waiting import until
@@ -119,25 +117,6 @@ async def test_a_post_is_not_turned_into_a_get(status: int) -> None:
 
 
 # -- TLS -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    assert shutil.which("openssl"), "the TLS test makes its certificate with the `openssl` command: install it"
-    folder = tmp_path_factory.mktemp("tls")
-    pair = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost,DNS:inside.example", "-out", pair[0], "-keyout", pair[1]],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return pair
-
-
-def served(certificate: tuple[Path, Path]) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
-    return context
 
 
 async def test_tls_is_spoken_with_an_authority_of_ones_own(certificate: tuple[Path, Path]) -> None:

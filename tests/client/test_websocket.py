@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from websockets.server import ServerProtocol
 from pegboard import Client
 from pegboard.client import eras, websocket
 from pegboard.errors import Garbled, LinkLost, NoAnswer, NotAdmitted, PegboardError, SetupError, Unreachable
+from tests.client.conftest import served
 from tests.client.fakes import MODERN, Asked, faking, reply
 from tests.client.leftovers import nothing_left
 from tests.waiting import until
@@ -94,9 +97,9 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(answer: Answer, **how: Any) -> AsyncIterator[Server]:
+async def serving(answer: Answer, *, tls: ssl.SSLContext | None = None, **how: Any) -> AsyncIterator[Server]:
     fake = Server(answer, **how)
-    server = await asyncio.start_server(fake.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(fake.serve, "127.0.0.1", 0, ssl=tls)
     fake.port = server.sockets[0].getsockname()[1]
     try:
         yield fake
@@ -281,6 +284,16 @@ async def test_a_plain_websocket_goes_through_a_proxy_by_a_tunnel(monkeypatch: p
         async with listening, Client(f"ws://server.example:{server.port}/ws") as client:
             assert (await client.call("hello")).text == "hello"
     assert dug == [f"CONNECT server.example:{server.port} HTTP/1.1"]
+
+
+async def test_an_encrypted_websocket_is_one_whose_certificate_is_vouched_for(certificate: tuple[Path, Path]) -> None:
+    async with nothing_left(), serving(echo, tls=served(certificate)) as server:
+        async with Client(f"wss://localhost:{server.port}/ws", ca=certificate[0]) as client:
+            told = await asyncio.gather(*(client.call(f"{number}" * 50_000) for number in range(10)))
+            assert [one.text[0] for one in told] == list("0123456789")
+        with pytest.raises(Unreachable, match="certificate"):
+            async with Client(f"wss://localhost:{server.port}/ws"):
+                pass
 
 
 @pytest.mark.parametrize("url", ["ws://", "ws://user:secret@example.com/ws", "ws://exa mple/"])
