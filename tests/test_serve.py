@@ -125,6 +125,57 @@ def test_a_call_that_outlives_the_drain_is_answered_with_an_error() -> None:
 
 
 @pytest.mark.parametrize("command", [PEGBOARD, PLAIN_PEGBOARD], ids=["uvloop", "asyncio"])
+def test_a_hundred_calls_in_flight_are_all_answered_or_refused_within_the_drain(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    file, go, drain = tmp_path / "many.py", tmp_path / "go", 3.0
+    file.write_text(
+        "import asyncio, time\n"
+        "from pathlib import Path\n"
+        "from pegboard import Board, Limits\n"
+        f"board = Board('many', limits=Limits(drain_seconds={drain}))\n"
+        f"go = Path({str(go)!r})\n"
+        "begun = []\n"
+        "@board.tool\n"
+        "async def finish() -> str:\n"
+        "    begun.append(1)\n"
+        "    while not go.exists():\n"
+        "        await asyncio.sleep(0.02)\n"
+        "    return 'finished'\n"
+        "@board.tool\n"
+        "def finish_in_thread() -> str:\n"
+        "    begun.append(1)\n"
+        "    while not go.exists():\n"
+        "        time.sleep(0.02)\n"
+        "    return 'finished'\n"
+        "@board.tool\n"
+        "async def never() -> None:\n"
+        "    begun.append(1)\n"
+        "    await asyncio.Event().wait()\n"
+        "@board.tool\n"
+        "async def count() -> int:\n"
+        "    return len(begun)\n"
+    )
+    with HttpChild(target=file, command=command) as child:
+        answered = [child.start_call(tool) for tool in ["finish"] * 45 + ["finish_in_thread"] * 5]
+        refused = [child.start_call("never") for _ in range(50)]
+        wait_until(lambda: child.text("count") == "100")
+        began = time.monotonic()
+        child.signal()
+        wait_until(lambda: child.get("/ready")[0] == 503)
+        go.touch()
+        for one in answered:
+            status, answer = finish(one)
+            assert (status, answer["result"]["content"][0]["text"]) == (200, "finished")
+        for one in refused:
+            status, answer = finish(one)
+            assert status == 503
+            assert "shutting down" in answer["error"]["message"]
+        assert child.wait() == 0
+        assert time.monotonic() - began < drain + 2
+
+
+@pytest.mark.parametrize("command", [PEGBOARD, PLAIN_PEGBOARD], ids=["uvloop", "asyncio"])
 @pytest.mark.parametrize("tool", ["block_the_loop", "start_thread"])
 def test_nothing_an_author_blocks_keeps_the_process(tool: str, command: tuple[str, ...]) -> None:
     with HttpChild(command=command, ROUGH_DRAIN="0.2") as child:
