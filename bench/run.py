@@ -113,7 +113,9 @@ def main() -> None:
         if chosen.only in name:
             measure_part()
     print(f"\nTargets (ratios of medians within this run, which took {time.monotonic() - began:.0f} s)")
-    print("CPU is the µs a request of the side that is measured, the steady figure; requests/s also depends on what else the cores do.")
+    print(
+        "CPU is the µs a request of the side that is measured: the steady figure. The rate depends on what else runs."
+    )
     print(judge(figures))
     if chosen.quick:
         print("A quick run, one process of each: expect two of the same server to differ by a third.")
