@@ -10,10 +10,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import Raw
 
 from pegboard import Board, Client, Limits, Tool, ToolExecutionContext, ToolResult
+from pegboard.call import NOBODY, Call, Caller, Done, Kept
 from pegboard.errors import DeclarationError, MissingCapability, UnknownTool
+from pegboard.stores.crew import Crew, Shared
+from pegboard.stores.sqlite.store import SqliteStore
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -251,3 +256,34 @@ async def test_a_result_over_the_limit_of_its_board_is_not_sent() -> None:
 
     async with Client(board) as client:
         assert (await client.call("much")).is_error
+
+
+# -- what a client carries for us --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [None, "a secret of sixteen and more"])
+async def test_what_was_sealed_opens_after_a_restart_by_the_key_in_the_store_unless_one_was_given(
+    given: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if given is not None:
+        monkeypatch.setenv("PEGBOARD_SECRET", given)
+    cursor: str | None = None
+    for number in range(3):
+        board = Board("restarted", page_size=1)
+        for name in "abc":
+            board.resource(f"x://{name}")(lambda: "x")
+        store = SqliteStore(tmp_path / "kept.db")
+        await store.start()
+        await board.start(Shared(store, Crew(store.workers, 5)))
+        params = Raw(msgspec.json.encode({} if cursor is None else {"cursor": cursor}))
+        caller = Caller(version="2026-07-28", transport="http")
+        reply = await board.handler(Call(method="resources/list", caller=caller, channel=NOBODY, id=1, params=params))
+        assert isinstance(reply, Done)
+        page = reply.result.value if isinstance(reply.result, Kept) else reply.result
+        assert [one["uri"] for one in page["resources"]] == [f"x://{'abc'[number]}"]
+        cursor = page.get("nextCursor")
+        # A key that was given is nobody else's to keep.
+        assert (await store.records.get("seal:restarted") is None) == (given is not None)
+        await board.stop()
+        await store.close()
+    assert cursor is None

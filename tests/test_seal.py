@@ -100,3 +100,15 @@ def test_an_older_key_of_the_ring_still_opens(secret: bool) -> None:
 def test_a_short_key_is_refused() -> None:
     with pytest.raises(ValueError, match="16 bytes"):
         Seal("state", [b"short"])
+
+
+@SECRET
+def test_a_key_that_is_preferred_seals_and_those_before_it_still_open(secret: bool) -> None:
+    seal, other = Seal("cursor", [KEY], secret=secret), Seal("cursor", [OTHER], secret=secret)
+    old = seal.close("old")
+    for _ in range(2):
+        seal.prefer(OTHER)
+        assert other.open(seal.close("new"), now=0) == "new"
+        assert seal.open(old, now=0) == "old"
+    with pytest.raises(InvalidParams):
+        other.open(old, now=0)

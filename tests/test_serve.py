@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -13,10 +14,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from pegboard import Client
 from tests.child import PEGBOARD, PLAIN_PEGBOARD, ROOT, ROUGH, Child, HttpChild, finish
 from tests.waiting import SOON, wait_until
 
@@ -211,6 +214,32 @@ def test_services_of_the_application_are_cleaned_up_at_the_end(tmp_path: Path) -
         child.signal()
         assert child.wait() == 0
         assert "cleaning up failed" in child.said()
+
+
+async def test_a_question_that_was_asked_before_a_restart_is_answered_after_it(tmp_path: Path) -> None:
+    file, flags = tmp_path / "asks.py", ("--store", f"sqlite:{tmp_path / 'kept.db'}")
+    file.write_text(
+        "from pegboard import Board, Context\n"
+        "board = Board('asks')\n"
+        "@board.tool\n"
+        "async def delete(ctx: Context, file: str) -> str:\n"
+        "    sure = await ctx.elicit(f'Delete {file}?', bool)\n"
+        "    return f'deleted {file}' if sure.content else 'kept'\n"
+    )
+    with ExitStack() as servers:
+        first = servers.enter_context(HttpChild(*flags, target=file))
+
+        def restart() -> None:
+            first.signal()
+            assert first.wait() == 0
+            servers.enter_context(HttpChild(*flags, "--port", str(first.port), target=file))
+
+        async def answer(_: object) -> dict[str, bool]:
+            await asyncio.to_thread(restart)
+            return {"value": True}
+
+        async with Client(f"http://127.0.0.1:{first.port}/mcp", elicit=answer) as client:
+            assert (await client.call("delete", {"file": "a"})).text == "deleted a"
 
 
 # -- where -----------------------------------------------------------------------------------------------------------

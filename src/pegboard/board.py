@@ -41,6 +41,7 @@ from pegboard.limits import Limits
 from pegboard.seal import Seal, read_keys
 from pegboard.serve import PORT, Settings, run
 from pegboard.stores.crew import Shared
+from pegboard.stores.keys import common_key
 from pegboard.stores.memory import MemoryRecords
 from pegboard.tools.mark import find_marked
 from pegboard.tools.naming import check_name, snake_case
@@ -115,10 +116,13 @@ class Board(Hanger):
         self._title = title
         self._threads = Threads(self.limits.threads, self.limits.thread_queue, self.limits.threads_asking)
         self._attached: list[Attachment] = []
-        keys = read_keys(os.environ.get("PEGBOARD_SECRET"))
+        secret = os.environ.get("PEGBOARD_SECRET")
+        keys = read_keys(secret)
         desk = Desk(tickets=Seal("requestState", keys, secret=True), changes=self.changes)
         self._runner = Runner(self.services, self._threads, arguments, self.limits.result_bytes, desk)
         cursors = Seal("cursor", keys)
+        # With a key that is ours alone, until there is a store to have one in common with others.
+        self._sealed_alone = () if secret else (desk.tickets, cursors)
         lists = self.tools.caching = Caching(ttl_ms, "public")
         self._reading = Reading(self.resources, self.prompts, self._runner, cursors, page_size, self.limits, lists)
         # After what keeps lists has let go of them: who hears of a change looks at once.
@@ -320,11 +324,16 @@ class Board(Hanger):
     async def start(self, shared: Shared | None = None) -> None:
         """Be ready for calls; there is nothing to wire, and starting twice does no harm.
 
-        Tasks, used tickets and changes are kept where other processes have theirs, if there is such a place.
+        Tasks, used tickets, changes and the key of seals are kept where other processes have theirs, if there is such a
+        place.
         """
         if shared is not None:
             self._tasks.share(shared)
             self._spent.keep_in(shared.store.records)
+            if self._sealed_alone:
+                key = await common_key(shared.store.records, self.name)
+                for seal in self._sealed_alone:
+                    seal.prefer(key)
             self._feed = ChangeFeed(self.changes, shared.store.changes(self.name), self.limits.changes)
             await self._feed.start()
 

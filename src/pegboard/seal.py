@@ -113,6 +113,11 @@ class Seal:
         self._secret = secret
         self._made: tuple[_Lock, ...] | None = None
 
+    def prefer(self, key: bytes) -> None:
+        """Seal with this key from now on; what the others have sealed still opens."""
+        self._keys = (key, *(other for other in self._keys if other != key))
+        self._made = None
+
     def close(self, value: object, *, bearer: str = "", expires: float = 0.0) -> str:
         """The value as text that only we can have made; `expires` is a point in time, 0 for never."""
         body = _encode(_Sealed(msgspec.Raw(_encode(value)), bearer, expires))
