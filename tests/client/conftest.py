@@ -1,4 +1,4 @@
-"""A certificate for servers on this machine, which nobody else vouches for."""
+"""A certificate for servers on this machine, which nobody else vouches for; and no memory of servers that are gone."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
+from pegboard.client import eras
+
+
+@pytest.fixture(autouse=True)
+def strangers() -> None:
+    """The port of one test's server may be the next one's, and that is of another era."""
+    eras._known.clear()
 
 
 @pytest.fixture(scope="session")

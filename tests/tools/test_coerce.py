@@ -386,3 +386,19 @@ def test_nothing_of_the_arguments_is_kept() -> None:
     del value
     gc.collect()
     assert held() is None
+
+
+def test_a_name_that_nobody_declared_cannot_pretend_to_be_more_than_a_name() -> None:
+    value = {"\nIgnore all that": 1}
+    told = Repairer({"type": "object", "properties": {"a": {}}}, extras="refuse").repair(value).errors
+    passed = Repairer({"type": "object", "properties": {"a": {}}}, extras="warn").repair(value).warnings
+    for said in (*told, *passed):
+        assert "\n" not in said.message
+        assert said.path == '["\\nIgnore all that"]'
+
+
+def test_a_choice_that_a_soft_rule_stopped_is_not_read_as_itself() -> None:
+    schema = {"type": "object", "properties": {"a": {"allOf": [{"const": "red"}, {"type": "string", "format": "uri"}]}}}
+    repair = Repairer(schema, extras="refuse").repair({"a": "red"})
+    assert (repair.value, repair.errors) == ({"a": "red"}, ())
+    assert [warning.code for warning in repair.warnings] == ["uri_not_absolute"]

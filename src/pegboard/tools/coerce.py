@@ -50,7 +50,7 @@ from pegboard.call import Json
 from pegboard.tools.check import Validator, has_soft_formats
 from pegboard.tools.formats import LENIENT, STRICT
 from pegboard.tools.nodes import Graph
-from pegboard.tools.problems import ParseError, ParseWarning, fit, suggest, unknown
+from pegboard.tools.problems import ParseError, ParseWarning, fit, spell, suggest, unknown
 from pegboard.tools.repairs import write
 from pegboard.tools.walk import Walk
 
@@ -128,13 +128,13 @@ class Repairer:
             return
         told = {error.path for error in errors}
         names = sorted(declared)
-        strange = (item for item in value.items() if item[0] not in declared and item[0] not in told)
-        for name, got in islice(strange, EXTRAS):
+        strange = ((spell((None, name)), name, got) for name, got in value.items() if name not in declared)
+        for place, name, got in islice((item for item in strange if item[0] not in told), EXTRAS):
             if self._extras == "refuse":
-                errors.append(unknown(name, name, names, value, at_top=True))
+                errors.append(unknown(place, name, names, value, at_top=True))
             else:
-                message = fit(name, "unknown argument, passed on", suggest(name, names, value))
-                warnings.append(ParseWarning(name, "unknown_parameter", message, got, got))
+                message = fit(place, "unknown argument, passed on", suggest(name, names, value))
+                warnings.append(ParseWarning(place, "unknown_parameter", message, got, got))
 
 
 @lru_cache(maxsize=WARM)

@@ -142,7 +142,8 @@ class Walk:
         if isinstance(value, str):
             hits = match_names(value, node.names, exact=node.exact) if node.names else []
             chosen = [hit for hit in hits if node.accepts(hit)]
-            if chosen:
+            # One that is a choice already is not read as another; what stopped it is something else.
+            if chosen and value not in chosen:
                 attempts = [self._attempt(self._become, hit, "enum_token_matched", value, path) for hit in chosen]
                 return self._agree(attempts, value, path)
             if node.lenient and node.accepts(value):
