@@ -27,8 +27,9 @@ test: check ## everything that must be green: checks, tests, the oldest Python, 
 	@if [ -x .venv-oldest/bin/python ]; then set -x; .venv-oldest/bin/python -m pytest -n 2 -m "$(FAST)" $(INSIDE); fi
 	@.venv/bin/python scripts/try_wheel.py
 
-test-long: setup ## the tests that take minutes
+test-long: setup ## the tests that take minutes, and new cases for the property tests
 	.venv/bin/python -m pytest -n 2 -m slow
+	PEGBOARD_EXPLORE=1 .venv/bin/python -m pytest -n 2 tests/tools tests/protocol tests/execution tests/stores
 
 bench: setup ## measure against the peers (a minute of it: make bench ARGS=--quick)
 	.venv/bin/python bench/run.py $(ARGS)

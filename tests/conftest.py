@@ -1,14 +1,24 @@
-"""Runs tests written as `async def`, each in a fresh event loop and within a bound."""
+"""Runs tests written as `async def`, each in a fresh event loop and within a bound.
+
+Property tests try the same cases each time, so that a change is judged by itself; with PEGBOARD_EXPLORE set, as in
+`make test-long`, they look for new ones.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import inspect
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("steady", derandomize=True)
+if not os.environ.get("PEGBOARD_EXPLORE"):
+    settings.load_profile("steady")
 
 # A test that waits for something that never comes fails here, with the line it waits at.
 DEADLINE = 60.0
