@@ -19,6 +19,7 @@ import clients
 import load
 import messages
 import starts
+import streams
 import workers
 from load import Measured, measure, warm_up
 from pipe import Child, Piped
@@ -27,6 +28,7 @@ from targets import Figures, judge
 
 OURS, MOUNTED, RAW, NODE_RAW = "ours", "ours under uvicorn", "raw uvicorn", "raw node"
 OFFICIAL, FASTMCP, TYPESCRIPT = "official SDK", "FastMCP", "TypeScript SDK"
+STREAMS = 1000
 SCRIPTS = {
     OURS: ("board.py", "http"),
     MOUNTED: ("board.py", "asgi"),
@@ -279,6 +281,10 @@ def _measure_memory(figures: Figures, sessions: int, ours: str) -> None:
             held = (server.memory() - before) / count / 1000
         figures[f"kB per session: {name}"] = {"kB": held}
         print(f"  {name:28} {held:12,.2f}")
+    print("\nmemory per open stream                kB")
+    for what, held in streams.measure(STREAMS, ours).items():
+        figures[f"kB per stream: {what}"] = {"kB": held}
+        print(f"  {what:28} {held:12,.2f}")
 
 
 def _measure_workers(figures: Figures, rounds: int, ours: str, sessions: int) -> None:

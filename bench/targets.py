@@ -114,6 +114,8 @@ TARGETS: tuple[Target, ...] = (
     Target("stdio child's first answer against bare", 2.5, _start(_CHILD, "wall"), at_most=True),
     Target("stdio child, resident", 35, _figure(f"start {_CHILD}", "resident"), at_most=True, unit="MB"),
     Target("memory per session", 1.0, _figure("kB per session: ours", "kB"), at_most=True, unit="kB"),
+    Target("memory per listen", 4.0, _figure("kB per stream: a listen of 2026-07-28", "kB"), at_most=True, unit="kB"),
+    Target("memory per GET stream", 4.0, _figure("kB per stream: a GET of 2025-11-25", "kB"), at_most=True, unit="kB"),
     Target(
         "two workers, CPU of a call against one process",
         1.15,
