@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, KeysView, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import islice, takewhile
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
@@ -19,22 +20,28 @@ from pegboard.stores.store import ChangePage, Delivery, Entry, LogName, Page, Re
 _log = logging.getLogger("pegboard.stores")
 
 Clock = Callable[[], float]
+TopicT = TypeVar("TopicT", bound=Hashable)
 
 
-class MemoryHints:
+class MemoryHints(Generic[TopicT]):
     """Hints as plain callbacks."""
 
     def __init__(self) -> None:
-        self._watchers: dict[object, tuple[Watcher, ...]] = {}
+        self._watchers: dict[TopicT, tuple[Watcher, ...]] = {}
 
-    def hint(self, topic: object) -> None:
+    @property
+    def topics(self) -> KeysView[TopicT]:
+        """What anybody watches."""
+        return self._watchers.keys()
+
+    def hint(self, topic: TopicT) -> None:
         for watcher in self._watchers.get(topic, ()):
             try:
                 watcher()
             except Exception:  # noqa: BLE001 — what is hinted at has come about, whatever one of them makes of it
                 _log.exception("a watcher failed")
 
-    def watch(self, topic: object, watcher: Watcher) -> Callable[[], None]:
+    def watch(self, topic: TopicT, watcher: Watcher) -> Callable[[], None]:
         # Each watch is its own, also where two are of one watcher.
         own = partial(watcher)
         self._watchers[topic] = (*self._watchers.get(topic, ()), own)
@@ -88,7 +95,7 @@ class MemoryLogs:
         # Those that ended longest ago come first.
         self._ended: OrderedDict[LogName, _Log] = OrderedDict()
         self._size = 0
-        self._hints = MemoryHints()
+        self._hints = MemoryHints[Hashable]()
 
     async def open(self, log: LogName, about: bytes = b"") -> bool:
         self._expire()
@@ -349,7 +356,7 @@ class MemoryChanges:
     def __init__(self, keep: int) -> None:
         self._kept: deque[Entry] = deque(maxlen=keep)
         self._last = 0
-        self._hints = MemoryHints()
+        self._hints = MemoryHints[Hashable]()
 
     async def last(self) -> int:
         return self._last
@@ -379,7 +386,7 @@ class MemoryStore:
         self._changes: dict[str, MemoryChanges] = {}
         self.logs = MemoryLogs(limits, clock)
         self.records = MemoryRecords(clock)
-        self.hints = MemoryHints()
+        self.hints = MemoryHints[str]()
         self.workers = MemoryWorkers(limits)
 
     def changes(self, board: str) -> MemoryChanges:

@@ -42,10 +42,6 @@ class Lasting(Protocol):
     def keep_alive(self) -> None: ...
 
 
-class Admitted(Exchange[T_co], Lasting, Protocol[T_co]):
-    """An exchange that counts among a server's calls."""
-
-
 class Line(Protocol):
     """Somewhere to write whole messages, one after the other."""
 

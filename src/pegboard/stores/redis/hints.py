@@ -28,8 +28,7 @@ class Ear:
     def __init__(self, me: str, server: Server) -> None:
         self._me = me.encode()
         self._server = server
-        self._hints = MemoryHints()
-        self._watches: dict[str, int] = {}
+        self._hints = MemoryHints[str]()
         self._subscribed: set[str] = set()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -51,21 +50,12 @@ class Ear:
 
     def watch(self, channel: str, watcher: Watcher) -> Callable[[], None]:
         end_here = self._hints.watch(channel, watcher)
-        self._watches[channel] = self._watches.get(channel, 0) + 1
         self._follow()
-        ended = False
 
         def end() -> None:
-            nonlocal ended
             end_here()
-            if not ended:
-                ended = True
-                left = self._watches[channel] - 1
-                if left:
-                    self._watches[channel] = left
-                else:
-                    del self._watches[channel]
-                    self._follow()
+            if channel not in self._hints.topics:
+                self._follow()
 
         return end
 
@@ -99,7 +89,7 @@ class Ear:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            wanted = self._watches.keys()
+            wanted = self._hints.topics
             more, fewer = wanted - self._subscribed, self._subscribed - wanted
             self._subscribed = set(wanted)
             if more:

@@ -37,8 +37,8 @@ class Lookout:
     def __init__(self, me: str, reader: Reader) -> None:
         self._me = me
         self._reader = reader
-        self._hints = MemoryHints()
-        self._topics: dict[Topic, int] = {}
+        self._here = MemoryHints[Topic]()
+        self._anywhere = MemoryHints[Topic]()
         self._connection: sqlite3.Connection | None = None
         self._version = 0
         self._seen = 0
@@ -62,28 +62,15 @@ class Lookout:
 
     def tell(self, topic: Topic) -> None:
         """Call those who watch here."""
-        self._hints.hint(topic)
+        self._here.hint(topic)
+        self._anywhere.hint(topic)
 
     def watch(self, topic: Topic, watcher: Watcher, *, foreign: bool = True) -> Callable[[], None]:
         """Be called at each hint; `foreign` where other processes may give it."""
-        end_here = self._hints.watch(topic, watcher)
         if not foreign:
-            return end_here
-        self._topics[topic] = self._topics.get(topic, 0) + 1
+            return self._here.watch(topic, watcher)
+        end = self._anywhere.watch(topic, watcher)
         self._look()
-        ended = False
-
-        def end() -> None:
-            nonlocal ended
-            end_here()
-            if not ended:
-                ended = True
-                left = self._topics[topic] - 1
-                if left:
-                    self._topics[topic] = left
-                else:
-                    del self._topics[topic]
-
         return end
 
     def _look(self) -> None:
@@ -100,7 +87,7 @@ class Lookout:
         return version
 
     async def _keep_looking(self) -> None:
-        while self._topics:
+        while self._anywhere.topics:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
                 version = self._committed()
@@ -113,13 +100,13 @@ class Lookout:
             # Before the hints were read: what was committed since is looked at the next time.
             self._version = version
             for topic in topics:
-                self._hints.hint(topic)
+                self._anywhere.hint(topic)
 
     def _read(self, connection: sqlite3.Connection) -> list[Topic]:
         first, last = connection.execute("SELECT coalesce(min(id), 1), coalesce(max(id), 0) FROM hints").fetchone()
         after, self._seen = self._seen, last
         if after < first - 1:
             # Some were trimmed before they were read: they may have been of anything.
-            return list(self._topics)
+            return list(self._anywhere.topics)
         rows = connection.execute("SELECT DISTINCT topic FROM hints WHERE id > ? AND sender <> ?", (after, self._me))
         return [topic for (topic,) in rows]
