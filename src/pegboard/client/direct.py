@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from pegboard.call import EMPTY_OBJECT, Call, Caller, Channel, Follow, Handler, Json, Kept, Notice
+from pegboard.client.incoming import read_values
 from pegboard.client.link import Identity, Outbound
 from pegboard.protocol.params import PREFIX
 from pegboard.protocol.versions import MODERN, NAMED
@@ -39,16 +40,11 @@ class DirectLink:
     authorizer = None
     version = MODERN
     mirrors = False
+    is_open = True
 
     def __init__(self, board: Served, identity: Identity) -> None:
         self._board = board
-        self._caller = Caller(
-            version=MODERN,
-            transport="direct",
-            client=identity.client,
-            capabilities=identity.capabilities,
-            log_level=identity.log_level,
-        )
+        self._caller = _caller(identity)
         self._ids = 0
 
     async def open(self) -> None:
@@ -62,7 +58,7 @@ class DirectLink:
         method, params = out.method, out.params
         call = Call(
             method=method,
-            caller=self._caller,
+            caller=self._caller if out.identity is None else _caller(out.identity),
             channel=out.channel,
             id=self._ids,
             token=self._ids if out.wants_progress else None,
@@ -83,12 +79,24 @@ class DirectLink:
             await _follow(reply, out.channel)
         result = reply.result
         if not isinstance(result, Kept):
-            return result
+            return result if out.read is read_values else out.read(Raw(_encode(result)))
         # What is kept belongs to the board; its reader gets a copy, as it would from afar.
-        copy: dict[str, Json] = msgspec.json.decode(_encode(result.value))
-        if method == "server/discover":
-            copy["_meta"] = {PREFIX + "serverInfo": dict(self._board.info), **copy.get("_meta", {})}
+        written = Raw(_encode(result.value))
+        if method != "server/discover":
+            return out.read(written)
+        copy = read_values(written)
+        copy["_meta"] = {PREFIX + "serverInfo": dict(self._board.info), **copy.get("_meta", {})}
         return copy
+
+
+def _caller(identity: Identity) -> Caller:
+    return Caller(
+        version=MODERN,
+        transport="direct",
+        client=identity.client,
+        capabilities=identity.capabilities,
+        log_level=identity.log_level,
+    )
 
 
 async def _follow(reply: Follow, channel: Channel) -> None:

@@ -3,8 +3,8 @@
 Theory of operation. Every message comes in by `receive`, in the loop's callback, and is sorted by what it names: an
 answer by its id, progress by its token, a subscription's notice by the id of its listen request. What belongs to a
 request waits in that request's own inbox, and the coroutine that sent it takes it out, so that notices are handed on
-in order and before the answer. A notice or question that names no request belongs to the only one under way, or else
-to the lobby.
+in order and before the answer. A notice or question that names no request belongs to the only one under way, unless the
+server may still be at work for somebody else, who gave up; or else to the lobby.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from itertools import count
 from typing import Any, Final, Protocol
 
 from pegboard.call import NOBODY, Channel, Json, Notice, RequestId
+from pegboard.client.abandoned import Abandoned
 from pegboard.client.asks import Asks
 from pegboard.client.eras import forget, recall, remember
 from pegboard.client.handshake import initialize_params, read_initialized
@@ -113,6 +114,7 @@ class Duplex:
         self._open: dict[RequestId, _Open] = {}
         self._listeners = Listeners()
         self._asks = Asks(pipe.send)
+        self._abandoned = Abandoned()
         self._envelope: Envelope | None = None
         self._discovered: Mapping[str, Json] = {}
         self._fault: ServerFault | None = None
@@ -239,12 +241,13 @@ class Duplex:
         under_way = self._open[request_id] = _Open(out)
         try:
             await self._pipe.send(message)
-            return result_of(await under_way.wait(request_id))
+            return result_of(await under_way.wait(request_id), out.read)
         except asyncio.CancelledError:
             # "The client MUST NOT attempt to cancel its initialize request", and no dead server hears.
             if out.method != "initialize" and not self.lost and under_way.answer is None:
                 told = {"requestId": request_id, "reason": "The client does not wait any longer"}
                 self._pipe.send_now(jsonrpc.notification("notifications/cancelled", told))
+                self._abandoned.add(request_id, out.owner)
             raise
         except ServerFault as fault:
             raise named(fault, self.name) from None
@@ -302,6 +305,7 @@ class Duplex:
             under_way = next(iter(self._open.values()))
         if under_way is None:
             _log.debug("%s: answered %r, which nobody waits for", self.name, message.id)
+            self._abandoned.settle(message.id)
             return
         under_way.answer = message
         under_way.wake()
@@ -347,15 +351,16 @@ class Duplex:
             await self._listeners.tell(notice)
 
     def _only(self) -> _Open | None:
-        """The one request under way that is not there to listen, where there is just one."""
-        found = None
+        """The one request that the server can be at work for, where there is just one; who only listens does not count."""
+        found: _Open | None = None
         for key, under_way in self._open.items():
             if under_way.out.method == "subscriptions/listen" or isinstance(key, str):
                 continue
             if found is not None:
                 return None
             found = under_way
-        return found
+        # An answer to the wrong person's question tells one what is the other's.
+        return None if found is None or self._abandoned.is_strange_to(found.out.owner) else found
 
     def _lose(self, fault: ServerFault) -> None:
         if self._fault is None:

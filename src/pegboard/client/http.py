@@ -40,6 +40,10 @@ class Talk(Protocol):
     @property
     def mirrors(self) -> bool: ...
 
+    @property
+    def lost(self) -> bool:
+        """Whether nothing can be asked this way any more."""
+
     async def request(self, out: Outbound) -> Mapping[str, Json]: ...
 
     async def close(self) -> None: ...
@@ -83,6 +87,10 @@ class HttpLink:
     def mirrors(self) -> bool:
         return self._talk is not None and self._talk.mirrors
 
+    @property
+    def is_open(self) -> bool:
+        return self._talk is not None and not self._talk.lost
+
     async def open(self) -> None:
         await self._talking()
 
@@ -92,7 +100,9 @@ class HttpLink:
         await self._web.close()
 
     async def request(self, out: Outbound) -> Mapping[str, Json]:
-        talk = self._talk or await self._talking()
+        talk = self._talk
+        if talk is None or talk.lost:
+            talk = await self._talking()
         try:
             return await talk.request(out)
         except UnsupportedVersion as refused:
@@ -111,6 +121,9 @@ class HttpLink:
 
     async def _talking(self, instead_of: Talk | None = None) -> Talk:
         async with self._opening:
+            if self._talk is not None and self._talk.lost:
+                lost, self._talk = self._talk, None
+                await lost.close()
             if self._talk is None:
                 self._talk = await self._find()
             elif self._talk is instead_of:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -76,8 +76,16 @@ class Incoming(Struct, gc=False):
         return value if isinstance(value, dict) else {}
 
 
+Read: TypeAlias = Callable[[Raw], dict[str, Any]]
+"""How a result is read; what is no object is a msgspec.ValidationError."""
+
 _decode = msgspec.json.Decoder(Incoming).decode
-_decode_json = msgspec.json.Decoder().decode
+
+read_values: Final[Read] = msgspec.json.Decoder(dict[str, Json]).decode
+"""As plain values."""
+
+read_members: Final[Read] = msgspec.json.Decoder(dict[str, Raw]).decode
+"""Member by member, each the bytes that came: for who passes them on."""
 
 
 def read_incoming(data: bytes | str) -> Incoming:
@@ -93,14 +101,14 @@ def read_incoming(data: bytes | str) -> Incoming:
     return message
 
 
-def result_of(message: Incoming) -> dict[str, Json]:
+def result_of(message: Incoming, read: Read = read_values) -> dict[str, Any]:
     """What an answer brings; its error is raised."""
     if message.error is not None:
         raise refusal_of(message.error)
-    result = _decode_json(message.result)
-    if not isinstance(result, dict):
-        raise Garbled(f"no MCP message, a result is an object: {shorten(bytes(message.result))}")
-    return result
+    try:
+        return read(message.result)
+    except msgspec.ValidationError:
+        raise Garbled(f"no MCP message, a result is an object: {shorten(bytes(message.result))}") from None
 
 
 def refusal_of(error: WireError) -> Refusal:

@@ -43,6 +43,7 @@ class LegacyHttp:
     """Asks one endpoint within a session, which is opened anew when the server has forgotten it."""
 
     mirrors = False
+    lost = False
 
     def __init__(
         self, endpoint: Endpoint, identity: Identity, lobby: Channel, name: str, version: str = NEWEST_LEGACY
@@ -170,7 +171,7 @@ class LegacyHttp:
             await self._take(message, out, request_id, asks)
 
         try:
-            return result_of(await self._exchange(out, request_id, session, handle))
+            return result_of(await self._exchange(out, request_id, session, handle), out.read)
         except asyncio.CancelledError:
             told = {"requestId": request_id, "reason": "The client does not wait any longer"}
             self._start(self._notify(session, "notifications/cancelled", told))

@@ -8,7 +8,7 @@ channel of the request. A link owns the ids and progress tokens of its requests.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 
 from pegboard.call import Channel, Json, Notice
 from pegboard.client.admission import Authorizer
+from pegboard.client.incoming import Read, read_values
 from pegboard.errors import ServerFault
 from pegboard.protocol.params import PREFIX
 
@@ -49,7 +50,9 @@ class Outbound(Struct, kw_only=True):
     """One request on its way.
 
     `mirrors` are the arguments that a tool wants repeated in headers (name → path), `wants_progress` says whether the
-    server is asked to tell how far it is.
+    server is asked to tell how far it is, `read` how the result is wanted. Who asks for somebody else names that one by
+    its `owner`, and where it can do other things than the link's own, by its `identity`: a modern server is told with each
+    request, a legacy one was with the handshake.
     """
 
     method: str
@@ -57,6 +60,9 @@ class Outbound(Struct, kw_only=True):
     channel: Channel
     mirrors: Mapping[str, Sequence[str]] = {}
     wants_progress: bool = False
+    read: Read = read_values
+    identity: Identity | None = None
+    owner: Hashable = None
     far: float = -math.inf
 
     async def tell(self, notice: Notice, token: int) -> None:
@@ -88,6 +94,10 @@ class Link(Protocol):
         """Whether arguments have to be repeated in headers."""
 
     @property
+    def is_open(self) -> bool:
+        """Whether a request would go out as things are, with nothing opened or started for it."""
+
+    @property
     def authorizer(self) -> Authorizer | None:
         """Who gets credentials where the server wants some."""
 
@@ -100,7 +110,8 @@ class Link(Protocol):
     async def request(self, out: Outbound) -> Mapping[str, Json]:
         """The result; a Refusal where the server says no, a ServerFault where it lets us down.
 
-        Cancelled while it waits, it tells the server to stop.
+        What comes before the result goes to the request's channel first, in its order; a question that names no request
+        goes to the channel the link was made with. Cancelled while it waits, it tells the server to stop.
         """
 
 
@@ -108,23 +119,30 @@ class Envelope:
     """The metadata that a modern request brings, written once."""
 
     def __init__(self, identity: Identity, version: str) -> None:
-        self._meta: dict[str, Any] = {
-            PREFIX + "protocolVersion": version,
-            PREFIX + "clientInfo": identity.client,
-            PREFIX + "clientCapabilities": identity.capabilities,
-        }
-        if identity.log_level is not None:
-            self._meta[PREFIX + "logLevel"] = identity.log_level
+        self._version = version
+        self._meta = _metadata(identity, version)
         self._written = Raw(_encode(self._meta))
 
     def around(self, out: Outbound, token: int) -> dict[str, Any]:
         """The params of a request with its metadata."""
-        if not out.wants_progress and "_meta" not in out.params:
+        if not out.wants_progress and out.identity is None and "_meta" not in out.params:
             return {**out.params, "_meta": self._written}
-        meta = {**out.params.get("_meta", {}), **self._meta}
+        own = self._meta if out.identity is None else _metadata(out.identity, self._version)
+        meta = {**out.params.get("_meta", {}), **own}
         if out.wants_progress:
             meta["progressToken"] = token
         return {**out.params, "_meta": meta}
+
+
+def _metadata(identity: Identity, version: str) -> dict[str, Any]:
+    meta: dict[str, Any] = {
+        PREFIX + "protocolVersion": version,
+        PREFIX + "clientInfo": identity.client,
+        PREFIX + "clientCapabilities": identity.capabilities,
+    }
+    if identity.log_level is not None:
+        meta[PREFIX + "logLevel"] = identity.log_level
+    return meta
 
 
 def legacy_params(out: Outbound, token: int) -> Mapping[str, Any]:

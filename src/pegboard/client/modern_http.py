@@ -24,6 +24,7 @@ class ModernHttp:
     """Asks one endpoint, with nothing kept between two requests."""
 
     mirrors = True
+    lost = False
 
     def __init__(self, endpoint: Endpoint, identity: Identity, version: str, name: str) -> None:
         self.version = version
@@ -54,7 +55,7 @@ class ModernHttp:
                 response.close()
             if answer is None:
                 raise LinkLost(f"ended its stream, and no MCP message answers {out.method}")
-            return result_of(answer)
+            return result_of(answer, out.read)
         except ServerFault as fault:
             raise named(fault, self._name) from None
 

@@ -28,6 +28,10 @@ class Renewed:
     def version(self) -> str:
         return MODERN if self._duplex is None else self._duplex.version
 
+    @property
+    def is_open(self) -> bool:
+        return self._duplex is not None and not self._duplex.lost
+
     async def open(self) -> None:
         await self._ready()
 

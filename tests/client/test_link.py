@@ -1,0 +1,224 @@
+"""A link by itself, as a gateway uses it: what comes is passed on as it came, and nobody hears what is another's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from pegboard.call import NOBODY, Json, Notice, Question
+from pegboard.client.incoming import read_members
+from pegboard.client.link import Identity, Link, Outbound
+from pegboard.client.stdio import StdioLink
+from pegboard.client.target import Options, open_link
+from pegboard.errors import Garbled, LinkLost
+from tests.client.fakes import Asked, data, faking, initialized, legacy, modern, reply, result, script, stream, text
+from tests.client.leftovers import nothing_left
+from tests.waiting import until
+
+ME = Identity({"name": "gateway", "version": "1"}, {"elicitation": {}})
+
+# Numbers that a reader would round, a member that nobody knows, an escape that a writer would spell otherwise.
+RESULT = (
+    '{"content":[{"type":"text","text":"\\u0061","of":"tomorrow"}],"structuredContent":{"sum":1.10,"big":12345678901234567890123,'
+    '"near":0.1000000000000000055511151231257827},"_meta":{"x/y": {"b":1,"a":2}},"unheard":[1e2]}'
+)
+MEMBERS = {
+    "content": '[{"type":"text","text":"\\u0061","of":"tomorrow"}]',
+    "structuredContent": '{"sum":1.10,"big":12345678901234567890123,"near":0.1000000000000000055511151231257827}',
+    "_meta": '{"x/y": {"b":1,"a":2}}',
+    "unheard": "[1e2]",
+}
+
+
+class Ear:
+    """A channel that keeps what it hears, and answers what it is told to."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.heard: list[Notice] = []
+        self.asked: list[Question] = []
+
+    async def emit(self, notice: Notice) -> None:
+        self.heard.append(notice)
+
+    async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
+        self.asked += asks.values()
+        return {key: {"action": "accept", "content": {"by": self.name}} for key in asks}
+
+    async def close_stream(self, retry_ms: int) -> None:
+        """There is none."""
+
+
+def link_to(target: Any, lobby: Ear | None = None, **options: Any) -> Link:
+    return open_link(target, ME, lobby or Ear(), Options(**options))
+
+
+def tool_call(name: str = "any", **more: Any) -> Outbound:
+    return Outbound(
+        **{"method": "tools/call", "params": {"name": name, "arguments": Raw(b"{}")}, "channel": NOBODY, **more}
+    )
+
+
+async def check_members(link: Link) -> None:
+    try:
+        told = await link.request(tool_call(read=read_members))
+    finally:
+        await link.close()
+    assert {name: bytes(value).decode() for name, value in told.items()} == MEMBERS
+
+
+@pytest.mark.parametrize("era", [modern, legacy])
+async def test_a_result_passes_byte_by_byte_over_http(era: Any) -> None:
+    def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        reply(writer, b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (asked.message["id"], RESULT.encode()))
+
+    async with nothing_left(), faking(era(answer)) as fake:
+        await check_members(link_to(fake.url))
+
+
+async def test_a_result_passes_byte_by_byte_over_stdio() -> None:
+    body = f"""
+shake_hands()
+asked = read()
+sys.stdout.write('{{"jsonrpc":"2.0","id":%d,"result":%s}}\\n' % (asked["id"], {RESULT!r})); sys.stdout.flush()
+read()
+"""
+    async with nothing_left():
+        await check_members(link_to(script(body)))
+
+
+async def test_a_result_that_is_no_object_is_garbled_member_by_member_too() -> None:
+    async with faking(modern(lambda asked, writer: reply(writer, result(asked, [1])))) as fake:
+        link = link_to(fake.url)
+        with pytest.raises(Garbled, match="a result is an object"):
+            await link.request(tool_call(read=read_members))
+        await link.close()
+
+
+async def test_a_modern_server_is_told_what_this_caller_can_do() -> None:
+    async with faking(modern(lambda asked, writer: reply(writer, result(asked, {})))) as fake:
+        link = link_to(fake.url)
+        theirs = Identity({"name": "them", "version": "2"}, {"sampling": {}}, "debug")
+        await link.request(tool_call(identity=theirs))
+        await link.request(tool_call())
+        await link.close()
+        told = [asked.message["params"]["_meta"] for asked in fake.asked[-2:]]
+    prefix = "io.modelcontextprotocol/"
+    assert [meta[prefix + "clientCapabilities"] for meta in told] == [{"sampling": {}}, {"elicitation": {}}]
+    assert [meta[prefix + "clientInfo"]["name"] for meta in told] == ["them", "gateway"]
+    assert [meta.get(prefix + "logLevel") for meta in told] == ["debug", None]
+
+
+# A legacy child that asks as soon as it is told to, whoever may be waiting.
+ASKING = """
+shake_hands()
+number = 0
+while True:
+    got = read()
+    if got.get("method") == "notifications/cancelled":
+        number += 1
+    elif got.get("method") == "tools/call" and got["params"]["name"] == "ask":
+        say({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {"message": "who?", "requestedSchema": {}}})
+        said = read()
+        while said.get("id") != "q": said = read()
+        text(got, said["result"]["content"]["by"])
+    elif got.get("method") == "tools/call" and got["params"]["name"] == "count":
+        text(got, str(number))
+"""
+
+
+async def asked_for(link: Link, owner: str) -> str:
+    told = await link.request(tool_call("ask", channel=Ear(owner), owner=owner))
+    return str(told["content"][0]["text"])
+
+
+async def test_a_question_that_names_no_call_is_for_the_only_one_under_way_and_else_for_the_lobby() -> None:
+    async with nothing_left():
+        link = link_to(script(ASKING), Ear("lobby"))
+        try:
+            assert await asked_for(link, "ada") == "ada"
+            silent = asyncio.create_task(link.request(tool_call("never", owner="bob")))
+            await asyncio.sleep(0)
+            assert await asked_for(link, "ada") == "lobby"
+            silent.cancel()
+            await asyncio.wait([silent])
+        finally:
+            await link.close()
+
+
+async def test_a_question_may_be_of_a_call_that_somebody_else_gave_up() -> None:
+    async with nothing_left():
+        link = link_to(script(ASKING), Ear("lobby"))
+        try:
+            given_up = asyncio.create_task(link.request(tool_call("never", owner="bob")))
+            await asyncio.sleep(0)
+            await link.request(tool_call("count"))
+            given_up.cancel()
+            await asyncio.wait([given_up])
+            assert (await link.request(tool_call("count")))["content"][0]["text"] == "1"
+            assert await asked_for(link, "ada") == "lobby"
+            assert await asked_for(link, "bob") == "bob"
+        finally:
+            await link.close()
+
+
+async def test_a_child_that_died_is_told_by_whoever_listens_and_opened_again() -> None:
+    async with nothing_left():
+        link = link_to(script(ASKING))
+        assert isinstance(link, StdioLink)
+        await link.open()
+        assert link.is_open
+        heard = Ear()
+        listening = asyncio.create_task(
+            link.request(Outbound(method="subscriptions/listen", params={"notifications": {}}, channel=heard))
+        )
+        await until(lambda: bool(heard.heard))
+        first = link.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        with pytest.raises(LinkLost, match="SIGKILL"):
+            await listening
+        assert not link.is_open
+        await link.open()
+        assert link.is_open
+        assert link.pid != first
+        await link.close()
+
+
+async def test_a_stream_of_the_first_transport_that_was_lost_is_opened_again() -> None:
+    """HTTP+SSE: one stream for all answers, and with it every answer under way is lost."""
+    streams: list[asyncio.StreamWriter] = []
+
+    def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.method == "GET" and asked.target == "/mcp":
+            stream(writer, b"event: endpoint\ndata: /messages\n\n")
+            streams.append(writer)
+            return
+        if asked.target != "/messages":
+            reply(writer, b"", "405 Method Not Allowed")
+            return
+        reply(writer, b"", "202 Accepted")
+        match asked.message.get("method"):
+            case "initialize":
+                streams[-1].write(data(initialized(asked)))
+            case "tools/call" if len(streams) == 1:
+                streams[-1].close()
+            case "tools/call":
+                streams[-1].write(data(text(asked, "again")))
+
+    async with nothing_left(), faking(answer) as fake:
+        link = link_to(fake.url)
+        await link.open()
+        assert link.is_open
+        with pytest.raises(LinkLost, match="ended its stream"):
+            await link.request(tool_call())
+        assert not link.is_open
+        told = await link.request(tool_call())
+        assert told["content"][0]["text"] == "again"
+        await link.close()
