@@ -20,6 +20,7 @@ from pegboard.protocol.jsonrpc import is_batch
 from pegboard.protocol.sse import EventReader
 
 ANSWER_BYTES: Final = 16 * 1024 * 1024
+WANTS_CREDENTIALS: Final = "It wants credentials: send them as a header, or let somebody log in with auth=OAuth()."
 _ERROR_BYTES: Final = 256 * 1024
 _BUSY: Final = frozenset({408, 429, 502, 503, 504})
 _EVENTS: Final = b"text/event-stream"
@@ -92,14 +93,17 @@ class Rejection(Exception):
         said = self.error.message if self.error is not None else self._text
         told = f"{name}: answered {self.status}" + (f", {said[:200]!r}" if said else "")
         if self.status in (401, 403):
-            fix = "It wants credentials: send them as a header, or let somebody log in with auth=OAuth()."
-            return NotAdmitted(f"{told}. {fix}", self.status, self._challenge)
+            return NotAdmitted(f"{told}. {WANTS_CREDENTIALS}", self.status, self._challenge)
         if self.error is not None:
             return refusal_of(self.error)
         if self.status in _BUSY:
-            wait = float(self._retry_after) if self._retry_after.isdecimal() and len(self._retry_after) < 6 else None
-            return Unreachable(f"{told}. It cannot serve this now.", retry_after=wait)
+            return Unreachable(f"{told}. It cannot serve this now.", retry_after=read_retry(self._retry_after))
         return Garbled(f"{told} and no MCP message")
+
+
+def read_retry(told: str) -> float | None:
+    """The seconds of a Retry-After field; None where it has none, or a date."""
+    return float(told) if told.isdecimal() and len(told) < 6 else None
 
 
 async def read_rejection(response: Response) -> Rejection:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from pegboard.call import Json
+from pegboard.client.admission import Authorizer
 from pegboard.client.duplex import Duplex
 from pegboard.client.link import Outbound
 from pegboard.protocol.versions import MODERN
@@ -14,8 +15,8 @@ from pegboard.protocol.versions import MODERN
 class Renewed:
     """A link over a duplex, where there is one; `make` makes the next, told whether there was one before."""
 
-    authorizer = None
     mirrors = False
+    authorizer: Authorizer | None = None
 
     def __init__(self, name: str, transport: str, make: Callable[[bool], Awaitable[Duplex]]) -> None:
         self.name = name

@@ -65,12 +65,12 @@ def open_link(target: Target, identity: Identity, lobby: Channel, options: Optio
 
 
 def _to_url(url: str, identity: Identity, lobby: Channel, options: Options) -> Link:
-    if url.startswith(("ws://", "wss://")):
-        return _to_socket(url, identity, lobby, options)
-    if not url.startswith(("http://", "https://")):
+    if not url.startswith(("http://", "https://", "ws://", "wss://")):
         raise SetupError(f"{url!r} is no URL; a command is given as a list of words, as in ['python', 'server.py']")
     if options.auth is not None and any(name.lower() == "authorization" for name in options.headers or ()):
         raise SetupError(f"{url}: has both auth and a header Authorization; give one of them")
+    if url.startswith("ws"):
+        return _to_socket(url, identity, lobby, options)
     return HttpLink(
         url,
         identity,
@@ -85,8 +85,6 @@ def _to_url(url: str, identity: Identity, lobby: Channel, options: Options) -> L
 
 
 def _to_socket(url: str, identity: Identity, lobby: Channel, options: Options) -> Link:
-    if options.auth is not None:
-        raise SetupError(f"{url}: auth is for servers over HTTP; a WebSocket takes a header Authorization")
     return SocketLink(
         url,
         identity,
@@ -95,6 +93,7 @@ def _to_socket(url: str, identity: Identity, lobby: Channel, options: Options) -
         version=options.version,
         ca=options.ca,
         connect_timeout=options.connect_timeout,
+        auth=options.auth,
     )
 
 

@@ -1,7 +1,8 @@
 """A server behind a WebSocket: all messages both ways on one connection, opened again when it was lost.
 
 The rules of RFC 6455 are `websockets`' to know, and how a connection is made is that of HTTP: the same proxies and
-certificates. A redirect is not followed, as the headers of the handshake may say who we are.
+certificates. A redirect is not followed, as the headers of the handshake may say who we are. A handshake that is refused
+for want of credentials leads to a login as a request over HTTP does, with the same address: `wss` is `https` there.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 from pegboard.call import Channel
 from pegboard.client.address import Address, read_address
+from pegboard.client.admission import Auth
 from pegboard.client.duplex import Duplex
+from pegboard.client.endpoint import WANTS_CREDENTIALS, read_retry
 from pegboard.client.link import Identity, named
 from pegboard.client.renewed import Renewed, opened
 from pegboard.client.roads import Roads, Traveller
-from pegboard.client.web import header_lines
+from pegboard.client.web import Web, header_lines
 from pegboard.errors import Garbled, LinkLost, NotAdmitted, ServerFault, Unreachable
 
 if TYPE_CHECKING:
@@ -171,10 +174,11 @@ class SocketPipe(Traveller):
         said = bytes(response.body or b"")[:200].decode("utf-8", "replace").strip()
         told = f"{self.name}: answered {status}" + (f", {said!r}" if said else "")
         if status in (401, 403):
-            challenge = response.headers.get("WWW-Authenticate", "")
-            self._fail(NotAdmitted(f"{told}. It wants credentials: send them as a header.", status, challenge))
+            challenge = ", ".join(response.headers.get_all("WWW-Authenticate"))
+            self._fail(NotAdmitted(f"{told}. {WANTS_CREDENTIALS}", status, challenge))
         else:
-            self._fail(Unreachable(f"{told}, and opens no WebSocket"))
+            wait = read_retry("".join(response.headers.get_all("Retry-After")))
+            self._fail(Unreachable(f"{told}, and opens no WebSocket", retry_after=wait))
 
     def _take(self, frame: Frame) -> None:
         """Put together what may have come in several frames; the numbers are those of RFC 6455, 5.2."""
@@ -247,6 +251,7 @@ class SocketLink(Renewed):
         version: str | None = None,
         ca: str | Path | None = None,
         connect_timeout: float = 10.0,
+        auth: Auth | None = None,
     ) -> None:
         super().__init__(url, "ws", self._connect)
         # The schemes of a WebSocket are those of HTTP, with the same ports.
@@ -258,7 +263,20 @@ class SocketLink(Renewed):
         self._pinned = version
         self._timeout = connect_timeout
         self._roads = Roads(ca=ca, timeout=connect_timeout)
+        self._web: Web | None = None
+        if auth is not None:
+            self._web = Web(ca=ca, connect_timeout=connect_timeout)
+            self.authorizer = auth.authorizer(self._address, self._web)
+
+    async def close(self) -> None:
+        await super().close()
+        if self._web is not None:
+            await self._web.close()
 
     async def _connect(self, _again: bool) -> Duplex:
-        pipe = SocketPipe(self._address, self.name, self._headers, self._roads, self._timeout)
+        headers = dict(self._headers)
+        if self.authorizer is not None:
+            lines = (await self.authorizer.lines()).decode("latin-1").splitlines()
+            headers |= dict(line.split(": ", 1) for line in lines)
+        pipe = SocketPipe(self._address, self.name, headers, self._roads, self._timeout)
         return await opened(Duplex(pipe, self._identity, self._lobby, version=self._pinned, timeout=self._timeout))
