@@ -38,6 +38,7 @@ from pegboard.execution.subscriptions import ChangeLog, Listening
 from pegboard.execution.tasks import Tasks
 from pegboard.execution.threads import Threads
 from pegboard.limits import Limits
+from pegboard.mounting import mount
 from pegboard.seal import Seal, read_keys
 from pegboard.serve import PORT, Settings, run
 from pegboard.stores.crew import Shared
@@ -47,8 +48,6 @@ from pegboard.tools.mark import find_marked
 from pegboard.tools.naming import check_name, snake_case
 from pegboard.tools.tool import Tool, ToolOptions, name_of, tool_from_function
 from pegboard.transports.asgi import AsgiApp
-from pegboard.transports.guard import Guard
-from pegboard.transports.http import HttpEndpoint
 from pegboard.transports.legacy_doors import read_doors
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -292,17 +291,23 @@ class Board(Hanger):
     def use(
         self,
         *middleware: Middleware | Around,
+        toolbox: str | None = None,
         group: str | None = None,
         category: str | None = None,
         tag: str | None = None,
         tool: str | Iterable[str] | None = None,
         order: float | None = None,
     ) -> None:
-        """Put middleware around the calls of all tools, or of a group, a category, a tag or named tools."""
+        """Put middleware around the calls of all tools, or of a toolbox, a group, a category, a tag or named tools."""
         targets: list[tuple[Scope, str]] = [
             ("tool", name) for name in ([tool] if isinstance(tool, str) else tool or ())
         ]
-        scopes: tuple[tuple[Scope, str | None], ...] = (("group", group), ("category", category), ("tag", tag))
+        scopes: tuple[tuple[Scope, str | None], ...] = (
+            ("toolbox", toolbox),
+            ("group", group),
+            ("category", category),
+            ("tag", tag),
+        )
         targets += [(scope, target) for scope, target in scopes if target is not None]
         if tool is None and not targets:
             targets = [("board", "")]
@@ -401,22 +406,27 @@ class Board(Hanger):
         *,
         path: str = "/mcp",
         ws: str | None = "/ws",
+        store: str = "memory",
+        legacy_doors: str | Sequence[str] = "all",
+        sessions: Literal["on", "off"] = "on",
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
     ) -> AsgiApp:
         """The board as an ASGI application: `app.routes.append(board.asgi())`, or mounted, or served by itself.
 
-        `ws` is where WebSockets are let in, None for nowhere. `hosts` and `origins` name those it answers to beside
-        this machine.
+        `ws` is where WebSockets are let in, None for nowhere; the deprecated doors lie beside `path`. `store` is opened by
+        the first request at the latest. `hosts` and `origins` name those it answers to beside this machine.
         """
-        guard = Guard(hosts=hosts, origins=origins)
-        endpoint = HttpEndpoint(self.handler, self.info, limits=self.limits, guard=guard)
-
-        async def stop() -> None:
-            endpoint.followers.end()
-            await self.stop()
-
-        return AsgiApp(endpoint, self.limits, path=path, socket_path=ws, stop=stop)
+        return mount(
+            self,
+            path=path,
+            ws=ws,
+            store=store,
+            doors=read_doors(legacy_doors),
+            sessions=sessions == "on",
+            hosts=hosts,
+            origins=origins,
+        )
 
 
 def _several(given: str | Sequence[str]) -> tuple[str, ...]:

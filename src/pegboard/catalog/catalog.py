@@ -85,6 +85,12 @@ class ToolCatalog:
         self._changed()
         return tool
 
+    def arrange(self, tools: Iterable[Tool]) -> None:
+        """Have these and no others, in this order: prepared tools, whose names differ."""
+        self._tools = {tool.name: tool for tool in tools}
+        self._folded = {fold(name): name for name in self._tools}
+        self._changed()
+
     def touch(self) -> None:
         """Something about the tools changed that their list does not show: chains are made anew."""
         self.generation += 1

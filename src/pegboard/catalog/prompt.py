@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from pegboard.call import Json
+from pegboard.call import Handler, Json
 from pegboard.errors import DeclarationError, InvalidParams
 from pegboard.protocol.content import text_block
 from pegboard.tools.media import Content
@@ -28,6 +28,9 @@ class PromptMessage(Struct, frozen=True):
 
 class Prompt:
     """A prompt; `tool` is the function behind it, which returns text, content, messages, or a list of these."""
+
+    relay: Handler | None = None
+    """Where requests about it are answered that no code of ours answers."""
 
     def __init__(self, tool: Tool) -> None:
         self.tool = tool
@@ -87,6 +90,21 @@ def _content(value: Any) -> Mapping[str, Json]:
     return text_block(msgspec.json.encode(plain).decode())
 
 
+class RelayedPrompt(Prompt):
+    """A prompt of another server, shown as it is there."""
+
+    def __init__(self, definition: Mapping[str, Json], relay: Handler, *, source: str) -> None:
+        name = definition.get("name")
+        if not isinstance(name, str) or not name:
+            raise DeclarationError(f"{source}: a prompt without a name")
+        self.name = name
+        self.relay = relay
+        self._shown = dict(definition)
+
+    def definition(self) -> dict[str, Json]:
+        return self._shown
+
+
 class PromptCatalog:
     """Prompts by name, in the order they were hung."""
 
@@ -98,6 +116,11 @@ class PromptCatalog:
         return len(self._prompts)
 
     @property
+    def offered(self) -> bool:
+        """Whether clients are told that there are prompts at all."""
+        return len(self) > 0
+
+    @property
     def all(self) -> Iterable[Prompt]:
         return tuple(self._prompts.values())
 
@@ -105,6 +128,13 @@ class PromptCatalog:
         if prompt.name in self._prompts:
             raise DeclarationError(f"{prompt.tool.source}: the prompt {prompt.name!r} is there already")
         self._prompts[prompt.name] = prompt
+        self._changed()
+
+    def arrange(self, prompts: Iterable[Prompt]) -> None:
+        """Have these and no others, in this order; of two with one name the first."""
+        self._prompts = {}
+        for prompt in prompts:
+            self._prompts.setdefault(prompt.name, prompt)
         self._changed()
 
     def remove(self, name: str) -> Prompt:

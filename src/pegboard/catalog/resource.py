@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from pegboard.call import Json
+from pegboard.call import Handler, Json
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.template import Template, is_template
 from pegboard.errors import DeclarationError, ResourceNotFound
@@ -23,6 +23,9 @@ _TEXT, _BYTES, _JSON = "text/plain", "application/octet-stream", "application/js
 
 class Resource:
     """A resource or a template of resources; `tool` is the function behind it, its arguments the template's variables."""
+
+    relay: Handler | None = None
+    """Where requests about it are answered that no code of ours answers."""
 
     def __init__(
         self,
@@ -113,6 +116,24 @@ class Resource:
             )
 
 
+class RelayedResource(Resource):
+    """A resource or a template of another server, shown as it is there."""
+
+    def __init__(self, definition: Mapping[str, Json], relay: Handler, *, source: str) -> None:
+        fixed = definition.get("uri")
+        uri = definition.get("uriTemplate") if fixed is None else fixed
+        if not isinstance(uri, str) or ":" not in uri:
+            raise DeclarationError(f"{source}: a resource without a URI")
+        self.uri = uri
+        self.template = Template(uri, source) if fixed is None else None
+        self.name = str(definition.get("name", uri))
+        self.relay = relay
+        self._shown = dict(definition)
+
+    def definition(self) -> dict[str, Json]:
+        return self._shown
+
+
 class ResourceCatalog:
     """Resources by URI, and templates in the order they were hung."""
 
@@ -123,6 +144,11 @@ class ResourceCatalog:
 
     def __len__(self) -> int:
         return len(self._fixed) + len(self._templates)
+
+    @property
+    def offered(self) -> bool:
+        """Whether clients are told that there are resources at all."""
+        return len(self) > 0
 
     @property
     def fixed(self) -> Iterable[Resource]:
@@ -138,6 +164,13 @@ class ResourceCatalog:
         if resource.uri in home:
             raise DeclarationError(f"{resource.tool.source}: the resource {resource.uri!r} is there already")
         home[resource.uri] = resource
+        self._changed()
+
+    def arrange(self, resources: Iterable[Resource]) -> None:
+        """Have these and no others, in this order; of two with one URI the first."""
+        self._fixed, self._templates = {}, {}
+        for resource in resources:
+            (self._fixed if resource.template is None else self._templates).setdefault(resource.uri, resource)
         self._changed()
 
     def remove(self, uri: str) -> Resource:

@@ -15,7 +15,10 @@ from pegboard.tools.tool import Tool
 
 
 class Dispatcher:
-    """A Handler for all methods of a board; the chain of each tool is made at its first call after a change."""
+    """A Handler for all methods of a board; the chain of each tool is made at its first call after a change.
+
+    `choose_tools` says what is listed where that is not the whole catalog, or not the same for all.
+    """
 
     def __init__(
         self,
@@ -35,7 +38,8 @@ class Dispatcher:
         self._generation = catalog.generation
         self._reading = reading
         self._tasks = tasks
-        self._instructions = instructions
+        self.instructions = instructions
+        self.choose_tools: Callable[[Call], Kept] | None = None
         self._tools: Mapping[str, Json] = {} if listen is None else {"listChanged": True}
         self._discovered: Kept | None = None
         self._methods: Mapping[str, Handler] = {
@@ -62,15 +66,20 @@ class Dispatcher:
             capabilities.update(self._reading.capabilities())
         if self._tasks is not None:
             capabilities.update(self._tasks.capabilities())
-        if self._discovered is None or self._discovered.value["capabilities"] != capabilities:
-            self._discovered = Kept(_discovery(capabilities, self._instructions))
-        return Done(self._discovered)
+        kept = self._discovered
+        if (
+            kept is None
+            or kept.value["capabilities"] != capabilities
+            or kept.value.get("instructions") != (self.instructions or None)
+        ):
+            kept = self._discovered = Kept(_discovery(capabilities, self.instructions))
+        return Done(kept)
 
     async def _list_tools(self, call: Call) -> Reply:
         if read_cursor(call) is not None:
             # All tools are on the first page, so no cursor of ours can exist.
             raise InvalidParams("Invalid cursor: the list has one page, ask for it without a cursor")
-        return Done(self._catalog.listing())
+        return Done(self._catalog.listing() if self.choose_tools is None else self.choose_tools(call))
 
     def _call_tool(self, call: Call) -> Coroutine[Any, Any, Reply]:
         if self._generation != self._catalog.generation:

@@ -16,8 +16,8 @@ from pegboard.execution.hooks import Middleware, is_dynamic, name_of
 from pegboard.execution.stage import Hook, read_hook, surround
 from pegboard.tools.tool import Tool
 
-Scope: TypeAlias = Literal["board", "group", "category", "tag", "tool"]
-_SCOPES: tuple[Scope, ...] = ("board", "group", "category", "tag", "tool")
+Scope: TypeAlias = Literal["board", "toolbox", "group", "category", "tag", "tool"]
+_SCOPES: tuple[Scope, ...] = ("board", "toolbox", "group", "category", "tag", "tool")
 
 
 class Attachment(Struct, frozen=True):
@@ -36,6 +36,8 @@ class Attachment(Struct, frozen=True):
         if tool is None:
             return False
         match self.scope:
+            case "toolbox":
+                return tool.toolbox == self.target
             case "group":
                 return tool.name.startswith(self.target + ".")
             case "category":

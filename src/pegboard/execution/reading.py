@@ -16,7 +16,7 @@ from pegboard.catalog.caching import Caching
 from pegboard.catalog.completion import Suggest, complete, known_values
 from pegboard.catalog.page import Listing
 from pegboard.catalog.prompt import PromptCatalog
-from pegboard.catalog.resource import ResourceCatalog
+from pegboard.catalog.resource import Resource, ResourceCatalog
 from pegboard.errors import InternalFailure, InvalidArguments, InvalidParams, Refusal, ToolError
 from pegboard.execution.pace import Pace
 from pegboard.execution.rounds import asking
@@ -102,14 +102,16 @@ class Reading:
     def capabilities(self) -> Mapping[str, Json]:
         """What there is to declare: nothing for a board that has only tools."""
         declared: dict[str, Json] = {}
-        if len(self._resources):
+        if self._resources.offered:
             declared["resources"] = {"listChanged": True, "subscribe": True}
-        if len(self._prompts):
+        if self._prompts.offered:
             declared["prompts"] = {"listChanged": True}
         return {**declared, "completions": {}} if declared else {}
 
     async def _read(self, call: Call) -> Reply:
         resource, variables = self._resources.find(call.name)
+        if resource.relay is not None:
+            return await resource.relay(call)
         call.raw = Raw(msgspec.json.encode(variables))
         value = await self._value(resource.tool, call)
         contents = resource.contents(call.name, value)
@@ -128,6 +130,8 @@ class Reading:
 
     async def _get(self, call: Call) -> Reply:
         prompt = self._prompts.find(call.name)
+        if prompt.relay is not None:
+            return await prompt.relay(call)
         return Done(prompt.messages(await self._value(prompt.tool, call)))
 
     async def _value(self, tool: Tool, call: Call) -> Any:
@@ -156,10 +160,10 @@ class Reading:
                 "completion/complete needs ref (ref/prompt or ref/resource) and argument {name, value}"
             ) from None
         ref, argument = asked.ref, asked.argument
-        if ref.type == "ref/prompt":
-            owner, tool = ref.name, self._prompts.find(ref.name).tool
-        else:
-            owner, tool = ref.uri, self._template(ref.uri)
+        about = self._prompts.find(ref.name) if ref.type == "ref/prompt" else self._template(ref.uri)
+        if about.relay is not None:
+            return await about.relay(call)
+        owner, tool = ref.name or ref.uri, about.tool
         if argument.name not in tool.input_schema.get("properties", {}):
             raise InvalidParams(f"{owner!r} has no argument {argument.name[:80]!r}")
         suggest = self.suggestions.get((owner, argument.name))
@@ -170,11 +174,11 @@ class Reading:
             values = [str(value) for value in (await made if inspect.isawaitable(made) else made)]
         return Done(complete(values, argument.value))
 
-    def _template(self, uri: str) -> Tool:
+    def _template(self, uri: str) -> Resource:
         for resource in self._resources.templates:
             if resource.uri == uri:
-                return resource.tool
-        return self._resources.find(uri)[0].tool
+                return resource
+        return self._resources.find(uri)[0]
 
 
 def _lister(listing: Listing) -> Handler:

@@ -23,6 +23,7 @@ from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.parameters import ToolCallRequest, ToolExecutionContext
 from pegboard.tools.plain import as_plain
 from pegboard.tools.problems import render
+from pegboard.tools.relayed import Relay
 from pegboard.tools.result import RESULT_BYTES, Teller, tell_error, tell_parse_errors, with_warnings
 from pegboard.tools.tool import Tool
 from pegboard.tools.work import Mode, Parsed
@@ -58,6 +59,8 @@ class Runner:
 
     def handler(self, tool: Tool) -> Handler:
         """The walk from raw arguments to a result; it raises what the tool raises."""
+        if tool.relay is not None:
+            return _in_time(tool, _relaying(tool, tool.relay, self._arguments))
         parse, tell = tool.parse, Teller(tool.output_schema, name=tool.name, limit=self._result_bytes).tell
         perform = self._performer(tool)
         passes = tool.on_parse_error == "pass"
@@ -82,23 +85,7 @@ class Runner:
         ready: Handler = asking(run) if speaks else run
         if tool.requires:
             ready = _requiring(tool.requires, ready)
-        if tool.timeout is None:
-            return ready
-
-        seconds = tool.timeout
-
-        async def run_in_time(call: Call) -> Reply:
-            limit = asyncio.timeout(seconds)
-            try:
-                async with limit:
-                    return await ready(call)
-            except TimeoutError:
-                if not limit.expired():
-                    raise
-                said = f"{tool.name} took longer than {seconds:g} s and was stopped"
-                raise LimitReached(said, "timeout", seconds=seconds) from None
-
-        return run_in_time
+        return _in_time(tool, ready)
 
     def reader(self, tool: Tool) -> Callable[[Call], Coroutine[Any, Any, Any]]:
         """As `handler`, but what the function returned is handed on untold."""
@@ -188,6 +175,41 @@ class Runner:
                     return await threads.run(invoke, value, supplied, on_leave=on_leave)
 
         return begin
+
+
+def _relaying(tool: Tool, relay: Relay, mode: Mode) -> Handler:
+    """The walk of a call that is answered elsewhere: only what its arguments need is done here."""
+
+    async def forward(call: Call) -> Reply:
+        parsed = call.parsed = tool.parse(call.raw, mode)
+        if call._origin is not None:
+            call.note_parsed(parsed)
+        if parsed.errors:
+            raise InvalidArguments(render(parsed.errors, tool.name), parsed.errors)
+        reply = await relay(call, parsed)
+        return with_warnings(reply, parsed.warnings) if parsed.warnings and isinstance(reply, Done) else reply
+
+    return forward
+
+
+def _in_time(tool: Tool, inner: Handler) -> Handler:
+    """The same within the time that the tool may take."""
+    seconds = tool.timeout
+    if seconds is None:
+        return inner
+
+    async def run_in_time(call: Call) -> Reply:
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                return await inner(call)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            said = f"{tool.name} took longer than {seconds:g} s and was stopped"
+            raise LimitReached(said, "timeout", seconds=seconds) from None
+
+    return run_in_time
 
 
 def _detached(perform: Perform) -> Perform:

@@ -87,6 +87,9 @@ class Tool:
     task: TaskSupport | None = None
     detach: Detach = "start"
     once: bool = False
+    toolbox: str = ""
+    relay: Callable[..., Any] | None = None
+    """Where calls are answered that no code of ours answers: `tools/relayed.py`."""
 
     function: Callable[..., Any]
     source: str

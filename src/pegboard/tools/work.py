@@ -138,13 +138,30 @@ class BoundWork(Work):
         return self.repairer.fits(value)
 
 
-class OwnSchemaWork(Work):
+class SchemaWork(Work):
+    """The arguments are JSON that fits a schema, and stay that."""
+
+    def __init__(self, schema: Mapping[str, Json]) -> None:
+        super().__init__(schema, self._take, self._fill)
+
+    def _take(self, raw: bytes | Raw) -> Mapping[str, Json] | None:
+        try:
+            value = decode_json(raw)
+        except NOT_JSON:
+            return None
+        return self._fill(value) if isinstance(value, dict) and self.repairer.fits(value) else None
+
+    def _fill(self, value: Mapping[str, Json], _digits: Digits | None = None) -> Mapping[str, Json]:
+        return value
+
+
+class OwnSchemaWork(SchemaWork):
     """Explicit, hybrid and declared: the arguments are JSON that fits the author's schema, bound where a function asks."""
 
     def __init__(self, schema: Mapping[str, Json], inferred: Inferred, parameters: Sequence[Parameter] = ()) -> None:
         self._parameters = parameters
         if not inferred.fields:
-            super().__init__(schema, self._take, self._fill)
+            super().__init__(schema)
             return
         binder = Binder(inferred.fields, inferred.named, self._fits, own_schema=True)
 
@@ -155,17 +172,10 @@ class OwnSchemaWork(Work):
         def bind(value: Mapping[str, Json], digits: Digits | None) -> Any:
             return Both(binder.bind_value(value, digits), value)
 
-        super().__init__(schema, bind_raw, bind, _json_of, takes_decimals=binder.takes_decimals)
+        Work.__init__(self, schema, bind_raw, bind, _json_of, takes_decimals=binder.takes_decimals)
 
     def _fits(self, value: Json) -> bool:
         return self.repairer.fits(value)
-
-    def _take(self, raw: bytes | Raw) -> Mapping[str, Json] | None:
-        try:
-            value = decode_json(raw)
-        except NOT_JSON:
-            return None
-        return self._fill(value) if isinstance(value, dict) and self.repairer.fits(value) else None
 
     def _fill(self, value: Mapping[str, Json], _digits: Digits | None = None) -> Mapping[str, Json]:
         return fill_defaults(self._parameters, value)

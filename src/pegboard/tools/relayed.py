@@ -1,0 +1,89 @@
+"""Tools from the definitions of other servers: their arguments are read and repaired here, their calls go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from pegboard.call import Call, Json, Reply
+from pegboard.errors import DeclarationError
+from pegboard.tools.check import Validator, check_schema
+from pegboard.tools.naming import check_name
+from pegboard.tools.tool import Tool
+from pegboard.tools.work import Mode, Parsed, SchemaWork
+
+Relay: TypeAlias = Callable[[Call, Parsed], Coroutine[Any, Any, Reply]]
+"""Brings a call, whose arguments fit the schema, to where it is answered."""
+
+
+class RelayedTool(Tool):
+    """A tool whose code is elsewhere; it is shown as its definition says, with all that nobody here knows of."""
+
+    def __init__(
+        self,
+        definition: Mapping[str, Json],
+        relay: Relay,
+        *,
+        source: str,
+        toolbox: str = "",
+        category: str = "",
+        tags: Iterable[str] = (),
+        middleware: Sequence[Any] = (),
+        timeout: float | None = None,
+        arguments: Mode | None = None,
+    ) -> None:
+        name, schema = definition.get("name"), definition.get("inputSchema")
+        if not isinstance(name, str):
+            raise DeclarationError(f"{source}: a tool without a name")
+        check_name(name, source)
+        if not isinstance(schema, Mapping) or schema.get("type") != "object":
+            raise DeclarationError(f"{source}: the tool {name!r} has no inputSchema of type object")
+        check_schema(schema, f"{source}: {name}")
+        self._shown = dict(definition)
+        self.name = name
+        self.title = _text(definition, "title")
+        self.description = _text(definition, "description")
+        self.input_schema = schema
+        self.output_schema = self._read_output(source)
+        self.annotations = _object(definition, "annotations")
+        self.meta = _object(definition, "_meta")
+        self.icons = ()
+        self.source = source
+        self.kind = "async"
+        self.injected = {}
+        self.toolbox = toolbox
+        self.category = category
+        self.tags = frozenset(tags)
+        self.hooks = tuple(middleware)
+        self.timeout = timeout
+        self.arguments = arguments
+        self.relay = relay
+        self._work = SchemaWork(schema)
+
+    def definition(self) -> dict[str, Json]:
+        return self._shown
+
+    def _read_output(self, source: str) -> Mapping[str, Json] | None:
+        """The output schema; one that is no schema is neither shown nor checked, since clients stumble over it."""
+        schema = _object(self._shown, "outputSchema")
+        if schema is not None:
+            try:
+                Validator(schema).compile()
+            except (ValueError, TypeError):
+                schema = None
+        if schema is None and self._shown.pop("outputSchema", None) is not None:
+            self.flaw = f"{source}: the outputSchema of {self.name!r} is no JSON Schema; it is not passed on"
+        return schema
+
+    flaw: str = ""
+    """What had to be left out of the definition, for whoever runs this."""
+
+
+def _text(definition: Mapping[str, Json], member: str) -> str:
+    value = definition.get(member)
+    return value if isinstance(value, str) else ""
+
+
+def _object(definition: Mapping[str, Json], member: str) -> Mapping[str, Json] | None:
+    value = definition.get(member)
+    return value if isinstance(value, Mapping) else None
