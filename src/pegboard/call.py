@@ -316,6 +316,9 @@ class Changes(Protocol):
         stands for all of them; so none is missed.
         """
 
+    async def reach(self, number: int) -> None:
+        """Come up to that number, if there are so many: another process may have told of a change before we know it."""
+
     def watch(self, watcher: Callable[[], object]) -> Callable[[], None]:
         """Be called soon after each change, from the event loop; returns what ends the watch."""
 

@@ -143,3 +143,30 @@ async def test_who_has_missed_more_than_is_kept_is_told_that_anything_may_have_c
         await third.feed.start()
         assert {change for _, change in third.log.read(before)} >= set(ANYTHING)
         await third.feed.stop()
+
+
+class Deaf:
+    """A log of which nobody is told when it grows."""
+
+    def __init__(self, everywhere: store.ChangeLog) -> None:
+        self.last, self.publish, self.read = everywhere.last, everywhere.publish, everywhere.read
+
+    def watch(self, watcher: Callable[[], object]) -> Callable[[], None]:
+        return lambda: None
+
+
+async def test_a_number_that_another_process_has_told_is_reached_by_all_who_ask_at_once() -> None:
+    async with places() as (one, two):
+        late = Place(Deaf(two.everywhere), 100)
+        await late.feed.start()
+        before = late.log.last
+        one.log.publish(TOOLS)
+        one.log.publish(PROMPTS)
+        await until(one.has(before, 2))
+        assert late.log.last == before
+        await asyncio.gather(*(late.log.reach(before + 2) for _ in range(3)))
+        assert late.log.read(before) == [(before + 1, TOOLS), (before + 2, PROMPTS)]
+        # There are not so many, and that is found out without waiting for them.
+        await late.log.reach(before + 100)
+        assert late.log.last == before + 2
+        await late.feed.stop()

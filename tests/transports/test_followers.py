@@ -247,6 +247,46 @@ async def test_a_slow_reader_hears_of_each_thing_once_when_it_has_caught_up() ->
     ]
 
 
+class Late:
+    """A copy of a log that has not come so far as the others."""
+
+    def __init__(self) -> None:
+        self.log = ChangeLog()
+        self.log.take(7, Change("tools"))
+        self.elsewhere: list[tuple[int, Change]] = []
+        self.go_on = asyncio.Event()
+        self.log.divert(lambda change: None, self.catch_up)
+
+    async def catch_up(self) -> None:
+        await self.go_on.wait()
+        while self.elsewhere:
+            self.log.take(*self.elsewhere.pop(0))
+
+
+async def test_one_that_was_brought_farther_elsewhere_than_the_log_has_come_is_not_told_again() -> None:
+    followers, late = Followers(10), Late()
+    late.elsewhere += [(8, Change("prompts")), (9, Change("resources"))]
+    follower, outlet = follow(followers, late.log, after=7)
+    _, idle = follow(followers, late.log, after=7)
+    # As when the newest stream of a session ends elsewhere and this one goes on.
+    follower.after = 8
+    followers.wake()
+    late.go_on.set()
+    await until(lambda: len(idle.told) == 2)
+    assert outlet.told == [Change("resources")]
+    assert follower.after == late.log.last == 9
+
+
+async def test_one_with_a_place_that_the_log_does_not_have_is_told_that_anything_may_have_changed() -> None:
+    followers, late = Followers(10), Late()
+    late.go_on.set()
+    _, outlet = follow(followers, late.log, after=1000)
+    assert outlet.told == []
+    await until(lambda: len(outlet.told) == 3)
+    late.log.take(8, Change("tools"))
+    await until(lambda: outlet.told[3:] == [Change("tools")])
+
+
 async def test_a_change_from_a_thread_reaches_the_followers() -> None:
     log, followers = ChangeLog(), Followers(10)
     _, outlet = follow(followers, log)

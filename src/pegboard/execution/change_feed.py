@@ -40,6 +40,7 @@ class ChangeFeed:
         self._waiting: dict[Change, None] = {}
         self._some = asyncio.Event()
         self._came = asyncio.Event()
+        self._reading = asyncio.Lock()
         self._tasks: tuple[asyncio.Task[None], ...] = ()
 
     async def start(self) -> None:
@@ -56,7 +57,7 @@ class ChangeFeed:
         except BaseException:
             end_watch()
             raise
-        self._here.divert(lambda change: loop.call_soon_threadsafe(self._put, change))
+        self._here.divert(lambda change: loop.call_soon_threadsafe(self._put, change), self._look)
         self._tasks = loop.create_task(self._publish()), loop.create_task(self._follow())
         self._tasks[1].add_done_callback(lambda _: end_watch())
 
@@ -114,10 +115,15 @@ class ChangeFeed:
                 # A hint may be lost.
                 pass
             self._came.clear()
-            try:
+            await self._look()
+
+    async def _look(self) -> None:
+        try:
+            # One at a time: two would take the same changes twice.
+            async with self._reading:
                 await self._catch_up()
-            except StoreDown as problem:
-                _log.warning("changes of other processes cannot be read: %s", problem)
+        except StoreDown as problem:
+            _log.warning("changes of other processes cannot be read: %s", problem)
 
     async def _catch_up(self) -> None:
         more = True

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from threading import get_ident
 from typing import Final
 
@@ -38,6 +38,7 @@ class ChangeLog:
         self._newest: OrderedDict[Change, int] = OrderedDict()
         self._watches: tuple[_Watch, ...] = ()
         self._diverted: Callable[[Change], object] | None = None
+        self._catch_up: Callable[[], Awaitable[object]] | None = None
         self._lock = threading.Lock()
 
     @property
@@ -52,9 +53,19 @@ class ChangeLog:
             return self._last
         return self._add(None, change)
 
-    def divert(self, diverted: Callable[[Change], object] | None) -> None:
-        """Have what is published brought there from now on, from any thread; it comes back by `take`."""
-        self._diverted = diverted
+    def divert(
+        self, diverted: Callable[[Change], object] | None, catch_up: Callable[[], Awaitable[object]] | None = None
+    ) -> None:
+        """Have what is published brought there from now on, from any thread; it comes back by `take`.
+
+        `catch_up` has all taken that others have published by now.
+        """
+        self._diverted, self._catch_up = diverted, catch_up
+
+    async def reach(self, number: int) -> None:
+        """Come up to that number, if there are so many: another process may have told of a change before we know it."""
+        if self._catch_up is not None and number > self._last:
+            await self._catch_up()
 
     def restart(self, forgotten: int) -> None:
         """Forget all changes, and go on after that number: who has not come so far may have missed anything."""
@@ -94,7 +105,7 @@ class ChangeLog:
         """The changes after that number, each kind and URI once, under the newest number it had.
 
         Where what followed that number is not kept any more: one change of each list and one of no URI, and none is
-        missed. The same for a number that is yet to come: it is another log's. But for the last of them these have the
+        missed. The same for a number that was not reached: it is another log's. But for the last of them these have the
         number that was asked with, so that a reader who stops between them is told of all again.
         """
         found: list[tuple[int, Change]] = []

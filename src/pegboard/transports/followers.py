@@ -3,8 +3,9 @@
 Theory of operation. A follower has no task, no queue and no timer. One watch of the log serves all followers of a door:
 after a change each of them, some at a time so that others have the loop too, reads the log behind its place, writes what
 its filter lets through and moves on. One whose reader lags behind stays where it is; when the reader has caught up it
-reads again, and what changed often meanwhile is one entry of the log. An update of a resource that comes too soon after
-the last one stops its follower at that place until the time has come.
+reads again, and what changed often meanwhile is one entry of the log. One that another process has brought farther than
+the log here has come waits in the same way, for the log. An update of a resource that comes too soon after the last one
+stops its follower at that place until the time has come.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class Follower:
     """
 
     __slots__ = (
-        "_filter", "_followers", "_left", "_outlet", "_subscription", "_told", "_tongue", "_uris", "after", "changes", "idle", "lags", "since",
+        "_filter", "_followers", "_left", "_outlet", "_reached", "_subscription", "_told", "_tongue", "_uris", "after", "changes", "idle", "lags", "since",
     )  # fmt: skip
 
     def __init__(
@@ -118,6 +119,8 @@ class Follower:
         self._followers = followers
         self._subscription = subscription
         self._left = left
+        # The place that the log was last asked to come up to.
+        self._reached = -1
         # When each URI was told of within the last moment, the longest ago first.
         self._told: dict[str, float] | None = None
 
@@ -130,6 +133,9 @@ class Follower:
         """Tell what has changed, as far as the reader and the pace allow; if the pace did not, when it will."""
         self.lags = False
         if self.idle or self.after == self.changes.last:
+            return None
+        if self.after > self.changes.last and self.after != self._reached:
+            self.lags = True
             return None
         for number, change in self.changes.read(self.after):
             wanted = tuple(self._wanted(change))
@@ -149,7 +155,11 @@ class Follower:
         return None
 
     async def drain(self) -> None:
-        """Wait until the reader has caught up."""
+        """Wait until the reader has caught up, and the log if it is behind."""
+        after = self.after
+        if after > self.changes.last:
+            await self.changes.reach(after)
+            self._reached = after
         await self._outlet.drain()
 
     def keep_alive(self) -> None:
@@ -325,7 +335,7 @@ class Followers:
             self._wake_at(due)
 
     async def _wait(self, follower: Follower) -> None:
-        """The one time that a follower has a task: while its reader lags behind."""
+        """The one time that a follower has a task: while its reader, or the log, lags behind."""
         try:
             await follower.drain()
         except ConnectionError:
