@@ -1,0 +1,1 @@
+"""Many servers as one board."""
