@@ -1,4 +1,4 @@
-"""`read`, `prompt` and `inspect`, and the targets they share with `list` and `call`: a file, a URL, a command."""
+"""`read`, `prompt` and `inspect`, and the targets they share with `list` and `call`: a file, URLs of both kinds, a command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(*words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.fixture(scope="module", params=["file", "url", "command"])
+@pytest.fixture(scope="module", params=["file", "url", "websocket", "command"])
 def target(request: pytest.FixtureRequest) -> Iterator[tuple[list[str], list[str]]]:
     """The words before and after the rest of a command line."""
     match request.param:
@@ -34,7 +34,8 @@ def target(request: pytest.FixtureRequest) -> Iterator[tuple[list[str], list[str
             yield [], COMMAND
         case _:
             with HttpChild(target=BATTERY) as child:
-                yield [f"http://127.0.0.1:{child.port}"], []
+                scheme = "http" if request.param == "url" else "ws"
+                yield [f"{scheme}://127.0.0.1:{child.port}"], []
 
 
 Target = tuple[list[str], list[str]]

@@ -44,7 +44,7 @@ class Pointed:
         if self._command:
             # Typed in a shell, a command sees what every command there sees.
             return Client(self._command, env=dict(os.environ), **flags)
-        if chosen.target.startswith(("http://", "https://")):
+        if chosen.target.startswith(("http://", "https://", "ws://", "wss://")):
             return Client(_whole(chosen.target), headers=_headers(chosen.header), **flags)
         return Client(load_board(chosen.target), timeout=chosen.timeout)
 
@@ -62,7 +62,9 @@ def read_target(parser: argparse.ArgumentParser, argv: list[str], arguments: dic
     )
     parser.usage += " -- COMMAND …"
     if not command:
-        parser.add_argument("target", metavar="TARGET", help="a Python file with a board, or the URL of a server")
+        parser.add_argument(
+            "target", metavar="TARGET", help="a Python file with a board, or a server's URL: http(s) or ws(s)"
+        )
     for name, about in arguments.items():
         parser.add_argument(name, **about)
     parser.add_argument("--json", action="store_true", help="print all of it as JSON")
@@ -90,7 +92,7 @@ def _whole(url: str) -> str:
     with contextlib.suppress(ValueError):
         parts = urlsplit(url)
         if parts.hostname and not parts.path:
-            return parts._replace(path="/mcp").geturl()
+            return parts._replace(path="/ws" if parts.scheme.startswith("ws") else "/mcp").geturl()
     return url
 
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pegboard.call import Channel
 from pegboard.client.admission import Auth
 from pegboard.client.direct import DirectLink, Served
+from pegboard.client.entry import read_entry
 from pegboard.client.http import HttpLink
 from pegboard.client.link import Identity, Link
 from pegboard.client.stdio import StdioLink
@@ -35,18 +35,6 @@ class Options(Struct, frozen=True, kw_only=True):
     connect_timeout: float = 10.0
     connections: int = CONNECTIONS
     auth: Auth | None = None
-
-
-class _Entry(Struct):
-    """One server as clients' `mcpServers` files have it; what other programs keep there is passed over."""
-
-    command: str | list[str] | None = None
-    args: list[str] = []
-    env: dict[str, str] | None = None
-    cwd: str | None = None
-    url: str | None = None
-    headers: dict[str, str] | None = None
-    connect_timeout: float | None = field(name="connectTimeout", default=None)
 
 
 def open_link(target: Target, identity: Identity, lobby: Channel, options: Options) -> Link:
@@ -112,20 +100,14 @@ def _to_command(words: list[str], identity: Identity, lobby: Channel, options: O
 
 
 def _to_entry(entry: Mapping[str, Any], identity: Identity, lobby: Channel, options: Options) -> Link:
-    try:
-        read = msgspec.convert(entry, _Entry)
-    except msgspec.ValidationError as problem:
-        raise SetupError(f"This is no entry of a server: {problem}") from None
-    if (read.command is None) == (read.url is None):
-        raise SetupError("An entry of a server has either a command or a url")
+    read = read_entry(entry)
     options = replace(
         options,
-        headers={**(options.headers or {}), **(read.headers or {})},
-        env={**(options.env or {}), **(read.env or {})},
+        headers={**(options.headers or {}), **read.headers},
+        env={**(options.env or {}), **read.env},
         cwd=read.cwd or options.cwd,
         connect_timeout=read.connect_timeout or options.connect_timeout,
     )
-    if read.url is not None:
+    if read.url:
         return _to_url(read.url, identity, lobby, options)
-    words = [read.command] if isinstance(read.command, str) else list(read.command or ())
-    return _to_command([*words, *read.args], identity, lobby, options)
+    return _to_command(list(read.command), identity, lobby, options)
