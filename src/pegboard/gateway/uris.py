@@ -1,0 +1,91 @@
+"""Resource URIs through the gateway: whose they are is written into them, and read back without a table.
+
+    file:///a      →  file://<server>.<toolbox>.pegboard/~/a        what stood behind `//` stands behind `/~`
+    notes://h/p    →  notes://<server>.<toolbox>.pegboard/~h/p
+    memo:n         →  memo://<server>.<toolbox>.pegboard/:n         what stood behind a bare `:` stands behind `/:`
+    readme, {+uri} →  pegboard://<server>.<toolbox>.pegboard/!…     no scheme to keep
+    https://h/p    →  https://h/p                                   the client may fetch it itself
+
+The scheme stays, because hosts look at it (`ui://`). What was there is moved and never rewritten, so that a template is
+mapped as a URI is, and what its mapped form expands to leads back to what it expands to itself. Parsers of URLs write
+hosts in small letters, and so do we: the names that come back are in small letters (toolboxes and servers differ in more
+than case).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Container, Iterable
+from typing import Final
+
+from msgspec import Struct
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
+_WRAPPED: Final = re.compile(
+    r"([A-Za-z][A-Za-z0-9+.-]*)://([a-z0-9_-]+)\.([a-z0-9_-]+)\.pegboard/(~|:|!|%7e|%3a|%21)(.*)",
+    re.IGNORECASE | re.ASCII | re.DOTALL,
+)
+# How what follows the mark was led in. A client that normalises URLs may have escaped the mark.
+_LEADS: Final = {"~": "://", "%7e": "://", ":": ":", "%3a": ":"}
+_OURS: Final = "pegboard"
+
+
+class ResourceUri(Struct, frozen=True):
+    """A resource or a template by where it is and what its own server calls it."""
+
+    toolbox: str
+    server: str
+    uri: str
+
+
+def stays(uri: str) -> bool:
+    """Whether a URI is the same on both sides, and only the catalogue tells whose it is."""
+    return uri[:8].lower().startswith(("http:", "https:"))
+
+
+def wrap_uri(uri: str, toolbox: str, server: str) -> str:
+    """A server's own URI as the gateway's clients have it."""
+    if stays(uri):
+        return uri
+    host = f"{server}.{toolbox}.pegboard".lower()
+    found = _SCHEME.match(uri)
+    if found is None:
+        return f"{_OURS}://{host}/!{uri}"
+    scheme, rest = found[0], uri[found.end() + 1 :]
+    return f"{scheme}://{host}/~{rest[2:]}" if rest.startswith("//") else f"{scheme}://{host}/:{rest}"
+
+
+def wrap_template(template: str, toolbox: str, server: str) -> str:
+    """The same for a URI template: whatever the result expands to, unwrapped, is what the template itself expands to."""
+    return wrap_uri(template, toolbox, server)
+
+
+def unwrap_uri(uri: str) -> tuple[str, str, str] | None:
+    """Toolbox and server, in small letters, and the server's own URI; None for one that is not wrapped."""
+    found = _WRAPPED.fullmatch(uri)
+    if found is None:
+        return None
+    scheme, server, toolbox, mark, rest = found.groups()
+    lead = _LEADS.get(mark.lower())
+    if lead is not None:
+        return toolbox.lower(), server.lower(), f"{scheme}{lead}{rest}"
+    return (toolbox.lower(), server.lower(), rest) if scheme.lower() == _OURS else None
+
+
+def serve_uris(resources: Iterable[ResourceUri], *, plain: Container[str] = ()) -> dict[ResourceUri, str]:
+    """The URI each resource or template goes by at an endpoint.
+
+    Toolboxes in `plain` keep theirs, but for those that two servers have, or that could be another's wrapped one.
+    An http(s) URI that two servers list is one and the same; whoever lists it first answers for it.
+    """
+    known = list(dict.fromkeys(resources))
+    owners: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+    for resource in known:
+        owners[resource.uri].add((resource.toolbox, resource.server))
+    return {
+        resource: resource.uri
+        if resource.toolbox in plain and len(owners[resource.uri]) == 1 and unwrap_uri(resource.uri) is None
+        else wrap_uri(resource.uri, resource.toolbox, resource.server)
+        for resource in known
+    }
