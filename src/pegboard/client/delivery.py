@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-import random
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final
 
 from pegboard.call import Channel, Json, Question
-from pegboard.client.admission import admitted
 from pegboard.client.answers import Answers
 from pegboard.client.breaker import Breaker
 from pegboard.client.ear import Ear, OnLog, Progress
@@ -17,17 +14,12 @@ from pegboard.client.known_tools import KnownTools
 from pegboard.client.link import Link, Outbound
 from pegboard.client.lists import CACHED, Lists
 from pegboard.client.mirrors import usable
-from pegboard.client.patience import Patience, held
-from pegboard.errors import Garbled, HeaderMismatch, InvalidParams, LinkLost, NoAnswer, Refusal, Unreachable
+from pegboard.client.patience import Patience
+from pegboard.client.sending import Sending
+from pegboard.errors import Garbled, InvalidParams
 
 ROUNDS: Final = 16
 PAGES: Final = 1000
-_PATIENT: Final = 5.0
-
-# Asking twice changes nothing: these may be sent again when nobody knows whether they arrived.
-_REPEATABLE: Final = frozenset({*CACHED, "prompts/get", "completion/complete", "ping"})
-
-T = TypeVar("T")
 
 
 class Delivery:
@@ -54,22 +46,19 @@ class Delivery:
         self._answers = answers
         self._lists = lists
         self._log = log
-        self._waits = waits
         self._timeout = timeout
         self._max_timeout = max_timeout
-        self._retries = retries
-        self._breaker = breaker
         self._caches = link.transport != "direct"
         self._tools = KnownTools()
+        self._sending = Sending(link, breaker, self._tools, self._list_again, waits=waits, retries=retries)
 
     async def open(self) -> None:
         """Open the link, with credentials where it takes some."""
-        await self._admitted(self._link.open)
+        await self._sending.open()
 
     async def listen(self, params: Mapping[str, Json], channel: Channel) -> Mapping[str, Json]:
         """A subscription, which has no deadline."""
-        out = Outbound(method="subscriptions/listen", params=params, channel=channel)
-        return await self._admitted(lambda: self._link.request(out))
+        return await self._sending.listen(params, channel)
 
     async def request(
         self,
@@ -87,18 +76,8 @@ class Delivery:
             return await self._rounds(method, params, ear, wants_progress=progress is not None)
         patience = Patience(quiet, longest)
         ear.waits = (patience,)
-        self._waits.add(patience)
-        try:
-            with patience:
-                return await self._rounds(method, params, ear, wants_progress=progress is not None)
-        except TimeoutError as late:
-            if not patience.expired or isinstance(late, NoAnswer):
-                raise
-            fault = NoAnswer(f"{self._link.name}: no answer to {method} within {min(quiet, longest):g} s")
-            self._breaker.fail(fault)
-            raise fault from None
-        finally:
-            self._waits.discard(patience)
+        with self._sending.within(patience, method, min(quiet, longest)):
+            return await self._rounds(method, params, ear, wants_progress=progress is not None)
 
     async def list_tools(self) -> list[dict[str, Json]]:
         """All tools that this link can call by the rules."""
@@ -107,6 +86,11 @@ class Delivery:
             tools = usable(tools, self._link.name)
         self._tools.take(tools)
         return tools
+
+    async def _list_again(self) -> None:
+        """The list that is kept proved wrong."""
+        self._lists.drop("notifications/tools/list_changed")
+        await self.list_tools()
 
     async def collect(self, method: str, member: str) -> list[dict[str, Json]]:
         """Every page of a list."""
@@ -145,7 +129,7 @@ class Delivery:
         sent = params
         for _ in range(ROUNDS):
             out = Outbound(method=method, params=sent, channel=ear, wants_progress=wants_progress)
-            result = await self._persist(out, ear)
+            result = await self._sending.send(out, ear.waits)
             if result.get("resultType") != "input_required":
                 if cached and sent is params:
                     self._lists.keep(method, params, result)
@@ -168,63 +152,3 @@ class Delivery:
         if not again:
             raise Garbled(f"{self._link.name}: asks for input and does not say what")
         return again
-
-    async def _persist(self, out: Outbound, ear: Ear) -> Mapping[str, Json]:
-        """Send a request, and again where it cannot have been worked on or does no harm twice."""
-        self._breaker.enter()
-        for attempt in range(self._retries + 1):
-            try:
-                result = await self._admitted(lambda: self._send(out))
-            except (Unreachable, LinkLost) as fault:
-                self._breaker.fail(fault)
-                wait = self._pause(fault, attempt, out)
-                # Whoever would only wait for the deadline is told what went wrong instead.
-                if wait is None or wait >= min((patience.left() for patience in ear.waits), default=math.inf):
-                    raise
-            except Refusal:
-                self._breaker.succeed()
-                raise
-            else:
-                self._breaker.succeed()
-                return result
-            await asyncio.sleep(wait)
-        raise AssertionError("the last attempt is not waited for")
-
-    def _pause(self, fault: Unreachable | LinkLost, attempt: int, out: Outbound) -> float | None:
-        """How long to wait before a request is sent again; None where it is not."""
-        if attempt >= self._retries or self._breaker.is_open:
-            return None
-        if isinstance(fault, Unreachable) and fault.retry_after is not None:
-            return fault.retry_after if fault.retry_after <= _PATIENT else None
-        if isinstance(fault, LinkLost) and not self._is_repeatable(out):
-            return None
-        # With jitter, so that many clients do not come back together.
-        return 0.1 * 4.0**attempt * (0.5 + random.random())
-
-    def _is_repeatable(self, out: Outbound) -> bool:
-        if out.method == "tools/call":
-            return self._tools.find(str(out.params.get("name"))).repeatable
-        return out.method in _REPEATABLE
-
-    def _admitted(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
-        """A person who logs in for one request is waited for by all."""
-        authorizer = self._link.authorizer
-        return work() if authorizer is None else admitted(work, authorizer, lambda: held(self._waits))
-
-    async def _send(self, out: Outbound) -> Mapping[str, Json]:
-        if out.method != "tools/call" or not self._link.mirrors:
-            return await self._link.request(out)
-        tools = self._tools
-        if not tools.edition:
-            await tools.learn(0, self.list_tools)
-        name = str(out.params.get("name"))
-        edition = tools.edition
-        out.mirrors = tools.find(name).mirrors
-        try:
-            return await self._link.request(out)
-        except HeaderMismatch:
-            # "the client SHOULD call `tools/list` to check for changes …, then retry the original request"
-            self._lists.drop("notifications/tools/list_changed")
-            await tools.learn(edition, self.list_tools)
-            out.mirrors = tools.find(name).mirrors
-            return await self._link.request(out)

@@ -1,0 +1,135 @@
+"""How a request is sent over a link: with credentials, within its deadlines, and again where that is safe."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+from pegboard.call import Channel, Json
+from pegboard.client.admission import admitted
+from pegboard.client.breaker import Breaker
+from pegboard.client.known_tools import KnownTools
+from pegboard.client.link import Link, Outbound
+from pegboard.client.lists import CACHED
+from pegboard.client.patience import Patience, held
+from pegboard.errors import HeaderMismatch, LinkLost, NoAnswer, Refusal, Unreachable
+
+_PATIENT: Final = 5.0
+
+# Asking twice changes nothing: these may be sent again when nobody knows whether they arrived.
+_REPEATABLE: Final = frozenset({*CACHED, "prompts/get", "completion/complete", "ping"})
+
+T = TypeVar("T")
+
+
+class Sending:
+    """Sends the requests of one link.
+
+    `waits` are the deadlines of all that is under way, which stand still while a person logs in; `tools` is what is known
+    of the server's tools, and `list_tools` makes it known anew.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        breaker: Breaker,
+        tools: KnownTools,
+        list_tools: Callable[[], Awaitable[object]],
+        *,
+        waits: set[Patience],
+        retries: int,
+    ) -> None:
+        self.breaker = breaker
+        self._link = link
+        self._tools = tools
+        self._list_tools = list_tools
+        self._waits = waits
+        self._retries = retries
+
+    async def open(self) -> None:
+        """Open the link, with credentials where it takes some."""
+        await self._admitted(self._link.open)
+
+    async def listen(self, params: Mapping[str, Json], channel: Channel) -> Mapping[str, Json]:
+        """A subscription, which has no deadline."""
+        out = Outbound(method="subscriptions/listen", params=params, channel=channel)
+        return await self._admitted(lambda: self._link.request(out))
+
+    @contextmanager
+    def within(self, patience: Patience, method: str, seconds: float) -> Iterator[None]:
+        """What is done here has these deadlines, the nearest of so many seconds; NoAnswer where one of them passes."""
+        self._waits.add(patience)
+        try:
+            with patience:
+                yield
+        except TimeoutError as late:
+            if not patience.expired or isinstance(late, NoAnswer):
+                raise
+            fault = NoAnswer(f"{self._link.name}: no answer to {method} within {seconds:g} s")
+            self.breaker.fail(fault)
+            raise fault from None
+        finally:
+            self._waits.discard(patience)
+
+    async def send(self, out: Outbound, waits: Collection[Patience] = ()) -> Mapping[str, Json]:
+        """Send a request, and again where it cannot have been worked on or does no harm twice."""
+        self.breaker.enter()
+        for attempt in range(self._retries + 1):
+            try:
+                result = await self._admitted(lambda: self._send(out))
+            except (Unreachable, LinkLost) as fault:
+                self.breaker.fail(fault)
+                wait = self._pause(fault, attempt, out)
+                # Whoever would only wait for the deadline is told what went wrong instead.
+                if wait is None or wait >= min((patience.left() for patience in waits), default=math.inf):
+                    raise
+            except Refusal:
+                self.breaker.succeed()
+                raise
+            else:
+                self.breaker.succeed()
+                return result
+            await asyncio.sleep(wait)
+        raise AssertionError("the last attempt is not waited for")
+
+    def _pause(self, fault: Unreachable | LinkLost, attempt: int, out: Outbound) -> float | None:
+        """How long to wait before a request is sent again; None where it is not."""
+        if attempt >= self._retries or self.breaker.is_open:
+            return None
+        if isinstance(fault, Unreachable) and fault.retry_after is not None:
+            return fault.retry_after if fault.retry_after <= _PATIENT else None
+        if isinstance(fault, LinkLost) and not self._is_repeatable(out):
+            return None
+        # With jitter, so that many clients do not come back together.
+        return 0.1 * 4.0**attempt * (0.5 + random.random())
+
+    def _is_repeatable(self, out: Outbound) -> bool:
+        if out.method == "tools/call":
+            return self._tools.find(str(out.params.get("name"))).repeatable
+        return out.method in _REPEATABLE
+
+    def _admitted(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+        """A person who logs in for one request is waited for by all."""
+        authorizer = self._link.authorizer
+        return work() if authorizer is None else admitted(work, authorizer, lambda: held(self._waits))
+
+    async def _send(self, out: Outbound) -> Mapping[str, Json]:
+        if out.method != "tools/call" or not self._link.mirrors:
+            return await self._link.request(out)
+        tools = self._tools
+        if not tools.edition:
+            await tools.learn(0, self._list_tools)
+        name = str(out.params.get("name"))
+        edition = tools.edition
+        out.mirrors = tools.find(name).mirrors
+        try:
+            return await self._link.request(out)
+        except HeaderMismatch:
+            # "the client SHOULD call `tools/list` to check for changes …, then retry the original request"
+            await tools.learn(edition, self._list_tools)
+            out.mirrors = tools.find(name).mirrors
+            return await self._link.request(out)
