@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from pegboard import Board, Client
@@ -19,7 +20,7 @@ from pegboard.tools import coerce
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [
     ROOT / "docs" / f"{name}.md"
-    for name in ("tools", "arguments", "providers", "asking", "tasks", "client", "streaming")
+    for name in ("tools", "arguments", "providers", "asking", "tasks", "client", "streaming", "serving")
 ]
 SNIPPET = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -61,6 +62,24 @@ def test_every_kind_of_server_is_used() -> None:
     assert [line.partition(": ")[2] for line in told if ": Order" in line] == ["Order(item='apples', count=1)"] * 3
     assert told.count("packed") == 3
     assert "no program 'no-such-program'" in told[-1]
+
+
+async def test_a_mounted_board_lives_with_its_application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    mounted = importlib.import_module("examples.mounted")
+    async with (
+        mounted.lifespan(mounted.app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(mounted.app), base_url="http://127.0.0.1") as client,
+    ):
+        body = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": "add", "arguments": {"a": 1, "b": 2}},
+        }
+        answer = await client.post("/rpc", json=body, headers={"accept": "application/json"})
+        assert answer.json()["result"]["content"][0]["text"] == "3"
+        assert (tmp_path / "mounted.db").exists()
 
 
 async def test_the_services_are_injected() -> None:

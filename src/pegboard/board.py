@@ -333,6 +333,8 @@ class Board(Hanger):
         place.
         """
         if shared is not None:
+            if self._feed is not None:
+                raise SetupError(f"{self.name}: a board has one store at a time, and this one has its own already")
             self._tasks.share(shared)
             self._spent.keep_in(shared.store.records)
             if self._sealed_alone:

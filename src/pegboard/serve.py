@@ -14,18 +14,16 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, Self
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, Literal, Self
 
 from msgspec import Struct
 
-from pegboard.call import Handler, Json
 from pegboard.errors import SetupError
-from pegboard.limits import Limits
+from pegboard.keeping import Served, clean_up, keeping
 from pegboard.overseer import Leash, Overseer
 from pegboard.stores.address import open_store
-from pegboard.stores.crew import Crew, Shared
-from pegboard.stores.memory import MemoryStore
+from pegboard.stores.crew import Shared
 from pegboard.transports.guard import Guard, is_loopback
 from pegboard.transports.http import HttpEndpoint, LegacyMode
 from pegboard.transports.legacy_doors import LEGACY_DOORS
@@ -39,24 +37,6 @@ PORT = 7332
 
 _LAST_WORDS_SECONDS = 1.0
 _GRACE_SECONDS = 2.0
-
-
-class Served(Protocol):
-    """What can be served: a board, or anything with a Handler and a name."""
-
-    @property
-    def handler(self) -> Handler: ...
-
-    @property
-    def info(self) -> Mapping[str, Json]: ...
-
-    @property
-    def limits(self) -> Limits: ...
-
-    async def start(self, shared: Shared | None = None) -> None:
-        """Be ready for calls; what is shared with other processes is kept there."""
-
-    async def stop(self) -> None: ...
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -194,7 +174,7 @@ async def _serve_http(
     leash: Leash | None = None,
 ) -> None:
     guard = Guard(hosts=settings.allow_hosts, origins=settings.cors, proxies=settings.trusted_proxies)
-    async with _keeping(settings, served) as shared:
+    async with keeping(settings.store, served) as shared:
         endpoint = HttpEndpoint(
             served.handler,
             served.info,
@@ -219,39 +199,13 @@ async def _serve_http(
                 await leash.wait_for_others(max(0.0, until - loop.time()))
             await server.drain(_LAST_WORDS_SECONDS)
             await server.close()
-            await _clean_up(served)
+            await clean_up(served)
 
 
 def _legacy_mode(settings: Settings, shared: Shared | None) -> LegacyMode:
     if settings.sessions == "off":
         return "sessionless"
     return "refused" if settings.workers > 1 and shared is None else "sessions"
-
-
-@contextlib.asynccontextmanager
-async def _keeping(settings: Settings, served: Served) -> AsyncIterator[Shared | None]:
-    """Open the store where it is one that outlives us, and have all that is to be kept kept there."""
-    store = open_store(settings.store, served.limits)
-    if isinstance(store, MemoryStore):
-        await served.start()
-        yield None
-        return
-    await store.start()
-    shared = Shared(store, Crew(store.workers, served.limits.worker_seconds))
-    try:
-        await shared.crew.start()
-        await served.start(shared)
-        yield shared
-    finally:
-        await shared.crew.close()
-        await store.close()
-
-
-async def _clean_up(served: Served) -> None:
-    try:
-        await served.stop()
-    except Exception:  # noqa: BLE001 — an author's clean-up may raise anything; we end all the same
-        _log.exception("cleaning up failed")
 
 
 def address(settings: Settings, port: int) -> str:
@@ -267,7 +221,7 @@ def address(settings: Settings, port: int) -> str:
 
 
 async def _serve_stdio(served: Served, settings: Settings, source: int, target: int, watchdog: Watchdog) -> None:
-    async with _keeping(settings, served):
+    async with keeping(settings.store, served):
         await _serve_pipes(served, source, target, watchdog)
 
 
@@ -278,7 +232,7 @@ async def _serve_pipes(served: Served, source: int, target: int, watchdog: Watch
         await stop.asked.wait()
         await door.drain(served.limits.drain_seconds, stop.hurried)
         await door.line.close()
-        await _clean_up(served)
+        await clean_up(served)
 
 
 # -- the end ---------------------------------------------------------------------------------------------------------

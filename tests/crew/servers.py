@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.child import MODERN, PEGBOARD, ROOT, HttpChild
+from tests.child import MODERN, PEGBOARD, ROOT, HttpChild, UvicornChild
 from tests.transports.lines import Peer, Response
 
 BOARD = ROOT / "tests" / "crew_board.py"
@@ -51,7 +51,7 @@ class Guest(Peer):
         self._also: list[Guest] = []
         self._ids = itertools.count(1000)
 
-    def at(self, server: HttpChild) -> Guest:
+    def at(self, server: HttpChild | UvicornChild) -> Guest:
         """The same client, at another server."""
         other = Guest(server.port, self.version)
         other.session = self.session
@@ -79,7 +79,7 @@ class Guest(Peer):
 
 
 @asynccontextmanager
-async def guest(server: HttpChild, capabilities: dict[str, Any] | None = None) -> AsyncIterator[Guest]:
+async def guest(server: HttpChild | UvicornChild, capabilities: dict[str, Any] | None = None) -> AsyncIterator[Guest]:
     found = Guest(server.port)
     try:
         await found.initialize(capabilities)

@@ -19,7 +19,7 @@ from starlette.routing import Mount, Route
 from pegboard.limits import Limits
 from pegboard.transports.asgi import AsgiApp
 from pegboard.transports.door import Answer, Head, Headers, Sink
-from tests.transports.wire import Script, Scripted, get, until
+from tests.transports.wire import Fixed, Script, Scripted, get, until
 
 SSE: Headers = ((b"content-type", b"text/event-stream"),)
 
@@ -30,7 +30,7 @@ def tell(head: Head, body: bytes, sink: Sink) -> Answer:
 
 
 def application(script: Script = tell, limits: Limits | None = None, **options: Any) -> AsgiApp:
-    return AsgiApp(Scripted(script), limits or Limits(), **options)
+    return AsgiApp(Fixed(Scripted(script)), limits or Limits(), **options)
 
 
 class Session:

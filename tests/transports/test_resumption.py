@@ -21,6 +21,7 @@ from pegboard.transports.guard import Guard
 from pegboard.transports.http import HttpEndpoint
 from pegboard.transports.listener import listen
 from tests.transports.lines import Peer
+from tests.transports.wire import Fixed
 
 FORM = Question("elicitation/create", {"message": "Your name?", "requestedSchema": {"type": "object"}})
 ROOTS = Question("roots/list", {})
@@ -136,7 +137,7 @@ async def serve(endpoint: HttpEndpoint, limits: Limits) -> AsyncIterator[int]:
 @asynccontextmanager
 async def serve_asgi(endpoint: HttpEndpoint, limits: Limits) -> AsyncIterator[int]:
     """By another server, which we are an application of."""
-    app = AsgiApp(endpoint, limits)
+    app = AsgiApp(Fixed(endpoint), limits)
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws="none"))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         serving = asyncio.ensure_future(server.serve([listening]))

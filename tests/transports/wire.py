@@ -10,7 +10,7 @@ import h11
 
 from pegboard.limits import Limits
 from pegboard.transports.connections import Connections
-from pegboard.transports.door import Answer, Head, Sink
+from pegboard.transports.door import Answer, Endpoint, Head, Sink
 from pegboard.transports.http1 import Http1
 
 Script = Callable[[Head, bytes, Sink], Answer | Coroutine[Any, Any, Answer | None]]
@@ -28,6 +28,20 @@ class Scripted:
         self.heads.append(head)
         self.bodies.append(body)
         return self.script(head, body, sink)
+
+
+class Fixed:
+    """A house whose endpoint is always there."""
+
+    def __init__(self, endpoint: Any) -> None:
+        self.endpoint: Endpoint = endpoint
+        self.closed = 0
+
+    async def open(self) -> Endpoint:
+        return self.endpoint
+
+    async def close(self) -> None:
+        self.closed += 1
 
 
 def echo(head: Head, body: bytes, sink: Sink) -> Answer:

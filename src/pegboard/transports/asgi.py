@@ -7,49 +7,81 @@ the server, whose slowness is the back-pressure, while a second one watches for 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Coroutine, Iterable
+from typing import Any, Final, Protocol, Self
 
+from msgspec import Struct
+
+from pegboard.errors import PegboardError, StoreDown
 from pegboard.limits import Limits
 from pegboard.transports.answers import apologize, encode_headers, refuse_large_body
 from pegboard.transports.asgi_socket import Receive, meet_socket, refuse_socket
 from pegboard.transports.courier import Courier, Event, Send
-from pegboard.transports.door import Answer, Endpoint, Upgrade
+from pegboard.transports.door import Answer, Endpoint, Head, Sink, Upgrade
+from pegboard.transports.refusals import refused
 from pegboard.transports.scopes import Heads, Scope, strip_root
 from pegboard.transports.turns import start
 
 NO_WEBSOCKET: Final = Answer(404, b"There is no WebSocket here.\n", b"text/plain; charset=utf-8")
 
 
+class House(Protocol):
+    """Where an application has its endpoint from."""
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """None where it has to be opened first."""
+
+    async def open(self) -> Endpoint:
+        """Open it, if it is not; StoreDown where that is not possible now."""
+
+    async def close(self) -> None:
+        """End it in good order; it may be opened again."""
+
+
+class Closed(Struct, frozen=True):
+    """Stands where an endpoint could not be opened, and says so."""
+
+    answer: Answer
+
+    def accept(self, head: Head, body: bytes, sink: Sink) -> Answer:
+        return self.answer
+
+
 class AsgiApp:
     """One endpoint as an ASGI application, and as a route of Starlette and FastAPI.
 
     It answers at `path`, and where a framework has cut its mounting point off, there; with and without a trailing slash.
-    `route` is what the endpoint calls that place. `socket_path` is where WebSockets are let in, in the same ways. A framework that redirects to add a slash does so before a mounted
-    application is asked, so add it to the list of routes instead of mounting it: it is one.
+    `beside` are more paths of the endpoint, which lie where `path` does; `socket_path` is where WebSockets are let in.
+    A framework that redirects to add a slash does so before a mounted application is asked, so add it to the list of
+    routes instead of mounting it: it is one. There `beside` gives way to the routes of others, and what is `unrouted` is
+    left to them.
+
+    `async with` opens the endpoint before the first request does, and closes it.
     """
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        house: House,
         limits: Limits,
         *,
         path: str = "/mcp",
-        route: bytes = b"/mcp",
+        beside: Iterable[str] = (),
+        unrouted: Iterable[str] = (),
         socket_path: str | None = None,
-        stop: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self._stop = stop
-        self.path = "/" + path.strip("/")
-        self._accept = endpoint.accept
+        self._house = house
         self._limits = limits
-        self._places = {self.path: route, self.path.rstrip("/") + "/": route}
-        self._sockets: dict[str, str] = {}
-        if socket_path is not None:
-            bare = "/" + socket_path.strip("/")
-            self._sockets = {bare: "/ws", bare.rstrip("/") + "/": "/ws"}
-        self._all_places = {"http": frozenset(self._places), "websocket": frozenset(self._sockets)}
-        self._heads = Heads(self._places, {**self._places, "": route, "/": route}, limits)
+        self.path = "/" + path.strip("/")
+        base = self.path.rpartition("/")[0]
+        ours = dict.fromkeys(_both(self.path), b"/mcp")
+        sockets = {} if socket_path is None else dict.fromkeys(_both("/" + socket_path.strip("/")), b"/ws")
+        more = {base + one: one.encode() for one in beside} | sockets
+        places = {base + one: one.encode() for one in unrouted} | more | ours
+        self._places = {"http": frozenset(ours), "websocket": frozenset(sockets)}
+        self._beside = {"http": frozenset(more)}
+        mounted = {**places, "": b"/mcp", "/": b"/mcp"}
+        self._heads = Heads(places, mounted, limits, base)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -67,9 +99,10 @@ class AsgiApp:
             if body is not None:
                 await send_refusal(send, scope["method"], body)
             return
+        endpoint = self._house.endpoint or await self._open()
         courier = Courier(self._limits, head.method == b"HEAD")
         try:
-            answer = self._accept(head, body, courier)
+            answer = endpoint.accept(head, body, courier)
             if isinstance(answer, Upgrade):
                 raise RuntimeError("only a WebSocket can be upgraded to")
             if not isinstance(answer, Answer):
@@ -84,11 +117,28 @@ class AsgiApp:
             await send(write_start(answer))
             await send({"type": "http.response.body", "body": b"" if courier.bodyless else answer.body})
 
+    async def _open(self) -> Endpoint:
+        try:
+            return await self._house.open()
+        except StoreDown as refusal:
+            return Closed(refused(refusal, ()))
+
+    async def __aenter__(self) -> Self:
+        await self._house.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let the calls under way come to their answers, and close what was opened; a later request opens it anew."""
+        await self._house.close()
+
     async def _meet(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take part in what is no request."""
         kind = scope["type"]
         if kind == "lifespan":
-            await live(receive, send, self._stop)
+            await live(receive, send, self._house)
         elif kind == "websocket":
             await self._meet_socket(scope, receive, send)
         else:
@@ -97,15 +147,18 @@ class AsgiApp:
     async def _meet_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         answer: Answer | Upgrade = NO_WEBSOCKET
-        place = self._sockets.get(strip_root(scope))
-        if place is not None:
-            head = self._heads.find(as_request(scope, place))
-            served = head if isinstance(head, Answer) else self._accept(head, b"", Courier(self._limits))
-            answer = served if isinstance(served, Answer | Upgrade) else NO_WEBSOCKET
+        if strip_root(scope) in self._places["websocket"]:
+            head = self._heads.find(as_request(scope))
+            answer = head if isinstance(head, Answer) else await self._knock(head)
         if isinstance(answer, Upgrade):
             await meet_socket(answer, scope, receive, send, self._limits)
         else:
             await refuse_socket(scope, send, answer)
+
+    async def _knock(self, head: Head) -> Answer | Upgrade:
+        endpoint = self._house.endpoint or await self._open()
+        served = endpoint.accept(head, b"", Courier(self._limits))
+        return served if isinstance(served, Answer | Upgrade) else NO_WEBSOCKET
 
     # What Starlette asks of a route.
 
@@ -113,8 +166,11 @@ class AsgiApp:
         """Whether a request is for this application, in Starlette's terms."""
         from starlette.routing import Match  # noqa: PLC0415 - only Starlette asks, and then it is there
 
-        ours = strip_root(scope) in self._all_places.get(scope["type"], ())
-        return (Match.FULL if ours else Match.NONE), {}
+        path, kind = strip_root(scope), scope["type"]
+        if path in self._places.get(kind, ()):
+            return Match.FULL, {}
+        # A door that somebody may still come to must not stand before what the application itself has at that path.
+        return (Match.PARTIAL if path in self._beside.get(kind, ()) else Match.NONE), {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self(scope, receive, send)
@@ -126,13 +182,18 @@ class AsgiApp:
         raise NoMatchFound(name, path_params)
 
 
-def as_request(scope: Scope, path: str) -> Scope:
+def _both(path: str) -> tuple[str, str]:
+    """A path without and with a slash at its end."""
+    return path, path.rstrip("/") + "/"
+
+
+def as_request(scope: Scope) -> Scope:
     """The request by which a WebSocket began, as HTTP/1.1 has it."""
     headers = [*scope["headers"]]
     if all(name != b"upgrade" for name, _ in headers):
         headers.append((b"upgrade", b"websocket"))
     scheme = "https" if scope.get("scheme") == "wss" else "http"
-    return {**scope, "method": "GET", "path": path, "root_path": "", "scheme": scheme, "headers": headers}
+    return {**scope, "method": "GET", "scheme": scheme, "headers": headers}
 
 
 async def read_body(event: Event, receive: Receive, limit: int) -> bytes | Answer | None:
@@ -232,12 +293,15 @@ async def watch(receive: Receive, courier: Courier) -> None:
     courier.leave()
 
 
-async def live(receive: Receive, send: Send, stop: Callable[[], Awaitable[None]] | None = None) -> None:
-    """Nothing starts before the first request, so only the end has something to wait for."""
+async def live(receive: Receive, send: Send, house: House) -> None:
+    """Live as long as the server does that tells us of its start and its end."""
     while True:
         kind = (await receive())["type"]
-        if kind == "lifespan.shutdown" and stop is not None:
-            await stop()
+        try:
+            await (house.close() if kind == "lifespan.shutdown" else house.open())
+        except PegboardError as problem:
+            await send({"type": kind + ".failed", "message": str(problem.__cause__ or problem)})
+            return
         await send({"type": kind + ".complete"})
         if kind == "lifespan.shutdown":
             return

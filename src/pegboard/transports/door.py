@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeAlias
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -18,9 +19,10 @@ Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 class Head(Struct, gc=False):
     """The start of one HTTP request; header names are lower-case, `repeated` names those that came more than once.
 
-    `peer` and `server` are the addresses at the two ends of the connection; empty for a unix socket. A door may hand the
-    same head in again when the same bytes come again, so only what follows from it alone may be written on it. `verdict`
-    is the endpoint's place for that.
+    `peer` and `server` are the addresses at the two ends of the connection; empty for a unix socket. `prefix` is what
+    stands before the path in the client's URL, where somebody has cut it off. A door may hand the same head in again when
+    the same bytes come again, so only what follows from it alone may be written on it. `verdict` is the endpoint's place
+    for that.
     """
 
     method: bytes
@@ -32,6 +34,13 @@ class Head(Struct, gc=False):
     server: str = ""
     secure: bool = False
     verdict: Any = None
+    prefix: str = ""
+
+    def locate(self, path: str) -> str:
+        """Where the client of this request finds a path of ours."""
+        # Of the client's own making it may be: two slashes would lead to another server.
+        before = self.prefix.strip("/")
+        return f"/{quote(before)}{path}" if before else path
 
 
 class Answer(Struct, frozen=True, gc=False):

@@ -63,6 +63,7 @@ class HttpEndpoint:
         legacy: LegacyMode = "sessions",
         loop: asyncio.AbstractEventLoop | None = None,
         legacy_doors: Collection[str] = (),
+        successor: str = "/mcp",
         websocket: bool = True,
     ) -> None:
         self._handler = handler
@@ -86,6 +87,7 @@ class HttpEndpoint:
             self._callers,
             prefix=prefix,
             which=legacy_doors,
+            successor=successor,
             crew=None if shared is None else shared.crew,
             apart=legacy == "refused",
         )

@@ -165,7 +165,7 @@ class HttpSse:
         self._clients[session_id] = client
         sink.on_gone(client.leave)
         sink.start(200, STREAM + extra)
-        line.tell("endpoint", f"{self._place}?{_SESSION.decode()}={session_id}".encode())
+        line.tell("endpoint", f"{head.locate(self._place)}?{_SESSION.decode()}={session_id}".encode())
         return None
 
     def post(self, head: Head, body: bytes, sink: Sink, extra: Headers) -> Served:

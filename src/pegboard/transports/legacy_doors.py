@@ -34,6 +34,15 @@ Serve: TypeAlias = Callable[[Head, bytes, Sink, Headers], Served]
 Route: TypeAlias = Callable[[Head, bytes, Sink], Served]
 
 
+_PATHS: Final = {"rpc": ("/rpc",), "oneshot": ("/sse",), "sse": ("/sse", "/messages")}
+
+
+def door_paths(which: Iterable[str]) -> frozenset[str]:
+    """Where those doors are, each with and without a slash at its end."""
+    bare = {path for door in which for path in _PATHS[door]}
+    return frozenset(bare | {path + "/" for path in bare})
+
+
 def read_doors(given: str | Iterable[str]) -> tuple[str, ...]:
     """Which of the doors to open: names, `all` or `none`."""
     names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
@@ -60,12 +69,16 @@ class LegacyDoors:
         *,
         prefix: str,
         which: Collection[str],
+        successor: str = "/mcp",
         crew: Crew | None = None,
         apart: bool = False,
     ) -> None:
-        """Of several processes that stand `apart`, none can have a session that the others know of."""
+        """Of several processes that stand `apart`, none can have a session that the others know of.
+
+        `successor` is where the clients of all doors should go.
+        """
         self._guard = guard
-        self._marks: Headers = (_SINCE, (b"link", f'<{prefix}/mcp>; rel="successor-version"'.encode()))
+        self._successor = prefix + successor
         self._used: set[tuple[str, bytes]] = set()
         self.routes: dict[bytes, Route] = {}
         stateless = Stateless(handler, info, limits, calls, callers)
@@ -91,7 +104,8 @@ class LegacyDoors:
         allowed = self._guard.check(head)
         if isinstance(allowed, Answer):
             return allowed
-        extra = allowed + self._marks
+        link = f'<{head.locate(self._successor)}>; rel="successor-version"'.encode()
+        extra = (*allowed, _SINCE, (b"link", link))
         if head.method == b"OPTIONS":
             return self._guard.preflight(head, allowed)
         serve = verbs.get(head.method)

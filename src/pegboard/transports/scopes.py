@@ -22,13 +22,17 @@ _REMEMBERED_BYTES: Final = 4096
 class Heads:
     """Reads heads, and remembers those that were in order: a client sends the same one again but for the length of its body.
 
-    `places` are the paths that are ours, by what the endpoint calls them, `mounted` those where a framework has cut off the rest.
+    `places` are the paths that are ours, by what the endpoint calls them, `mounted` those where a framework has cut off the
+    rest; what the endpoint is to know is behind `base` in all of them.
     """
 
-    __slots__ = ("_known", "_length_at", "_limits", "_mounted", "_places")
+    __slots__ = ("_base", "_known", "_length_at", "_limits", "_mounted", "_places")
 
-    def __init__(self, places: Mapping[str, bytes], mounted: Mapping[str, bytes], limits: Limits) -> None:
+    def __init__(
+        self, places: Mapping[str, bytes], mounted: Mapping[str, bytes], limits: Limits, base: str = ""
+    ) -> None:
         self._places = places
+        self._base = base
         self._mounted = mounted
         self._limits = limits
         self._known: dict[tuple[Any, ...], Head] = {}
@@ -54,18 +58,20 @@ class Heads:
         if len(headers) != len(fields):
             headers, repeated = join_repeated(fields)
         path, places = scope["path"], self._places
+        prefix = self._base
         if scope.get("root_path"):
-            path, places = strip_root(scope), self._mounted
+            path, places, prefix = strip_root(scope), self._mounted, scope["root_path"].rstrip("/") + prefix
         client, server = scope.get("client"), scope.get("server")
         head = Head(
             scope["method"].encode(),
-            places.get(path) or path.encode(),
+            places.get(path, b""),
             scope["query_string"],
             headers,
             repeated,
             client[0] if client else "",
             server[0] if server and server[1] is not None else "",
             scope.get("scheme") == "https",
+            prefix=prefix,
         )
         return check(head, self._limits) or self._remember(scope, head)
 

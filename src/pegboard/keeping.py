@@ -1,0 +1,61 @@
+"""Where those who are served keep what must outlive a request: a store, opened before the first and closed after the last."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from typing import Protocol
+
+from pegboard.call import Handler, Json
+from pegboard.limits import Limits
+from pegboard.stores.address import open_store
+from pegboard.stores.crew import Crew, Shared
+from pegboard.stores.memory import MemoryStore
+
+_log = logging.getLogger("pegboard")
+
+
+class Served(Protocol):
+    """What can be served: a board, or anything with a Handler and a name."""
+
+    @property
+    def handler(self) -> Handler: ...
+
+    @property
+    def info(self) -> Mapping[str, Json]: ...
+
+    @property
+    def limits(self) -> Limits: ...
+
+    async def start(self, shared: Shared | None = None) -> None:
+        """Be ready for calls; what is shared with other processes is kept there."""
+
+    async def stop(self) -> None: ...
+
+
+@contextlib.asynccontextmanager
+async def keeping(address: str, served: Served) -> AsyncIterator[Shared | None]:
+    """Open the store where it is one that outlives us, and have all that is to be kept kept there."""
+    store = open_store(address, served.limits)
+    if isinstance(store, MemoryStore):
+        await served.start()
+        yield None
+        return
+    await store.start()
+    shared = Shared(store, Crew(store.workers, served.limits.worker_seconds))
+    try:
+        await shared.crew.start()
+        await served.start(shared)
+        yield shared
+    finally:
+        await shared.crew.close()
+        await store.close()
+
+
+async def clean_up(served: Served) -> None:
+    """End what was served."""
+    try:
+        await served.stop()
+    except Exception:  # noqa: BLE001 — an author's clean-up may raise anything; we end all the same
+        _log.exception("cleaning up failed")
