@@ -8,7 +8,7 @@ import pkgutil
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from importlib import import_module
@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from pegboard.call import Around, Change, Handler, Json
+from pegboard.call import Around, Call, Change, Handler, Json, Kept
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.caching import Scope as CacheScope
 from pegboard.catalog.catalog import ToolCatalog
@@ -151,6 +151,14 @@ class Board(Hanger):
         """The board as a Handler: all that doors and clients need of it."""
         # The method itself: an object that can be called is called by way of its type, each time.
         return self._dispatcher.__call__
+
+    def instruct(self, instructions: str | None) -> None:
+        """Tell clients that come from now on something else about how to use this board."""
+        self._dispatcher.instructions = instructions
+
+    def choose_tools(self, choose: Callable[[Call], Coroutine[Any, Any, Kept]]) -> None:
+        """List for each caller what this says, in place of all tools; all of them can be called."""
+        self._dispatcher.choose_tools = choose
 
     # -- hanging tools -----------------------------------------------------------------------------------------------
 

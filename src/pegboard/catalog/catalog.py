@@ -26,6 +26,7 @@ class ToolCatalog:
         self._watchers: list[Callable[[], None]] = []
         self.generation = 0
         self.caching = Caching(scope="public")
+        self.explain_unknown: Callable[[str], tuple[str, Json]] | None = None
         for tool in tools:
             self.add(tool)
 
@@ -51,6 +52,8 @@ class ToolCatalog:
 
     def unknown(self, name: str) -> UnknownTool:
         """The refusal of a name we do not have."""
+        if self.explain_unknown is not None:
+            return UnknownTool(*self.explain_unknown(name))
         close = self.suggest(name)
         hint = f", did you mean {' or '.join(map(repr, close))}?" if close else ""
         return UnknownTool(f"Unknown tool: {name[:128]!r}{hint}", {"suggestions": close} if close else None)
@@ -85,11 +88,17 @@ class ToolCatalog:
         self._changed()
         return tool
 
-    def arrange(self, tools: Iterable[Tool]) -> None:
-        """Have these and no others, in this order: prepared tools, whose names differ."""
+    def arrange(self, tools: Iterable[Tool], *, tell: bool = True) -> None:
+        """Have these and no others, in this order: prepared tools, whose names differ.
+
+        `tell` says whether what clients are shown has changed.
+        """
         self._tools = {tool.name: tool for tool in tools}
         self._folded = {fold(name): name for name in self._tools}
-        self._changed()
+        if tell:
+            self._changed()
+        else:
+            self.touch()
 
     def touch(self) -> None:
         """Something about the tools changed that their list does not show: chains are made anew."""

@@ -106,9 +106,10 @@ class RelayedPrompt(Prompt):
 
 
 class PromptCatalog:
-    """Prompts by name, in the order they were hung."""
+    """Prompts by name, in the order they were hung; `expected` says that some may come later."""
 
     def __init__(self) -> None:
+        self.expected = False
         self._prompts: dict[str, Prompt] = {}
         self._watchers: list[Callable[[], None]] = []
 
@@ -118,7 +119,7 @@ class PromptCatalog:
     @property
     def offered(self) -> bool:
         """Whether clients are told that there are prompts at all."""
-        return len(self) > 0
+        return self.expected or len(self) > 0
 
     @property
     def all(self) -> Iterable[Prompt]:
@@ -132,10 +133,12 @@ class PromptCatalog:
 
     def arrange(self, prompts: Iterable[Prompt]) -> None:
         """Have these and no others, in this order; of two with one name the first."""
+        before = [one.definition() for one in self.all]
         self._prompts = {}
         for prompt in prompts:
             self._prompts.setdefault(prompt.name, prompt)
-        self._changed()
+        if [one.definition() for one in self.all] != before:
+            self._changed()
 
     def remove(self, name: str) -> Prompt:
         prompt = self.find(name)

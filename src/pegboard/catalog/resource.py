@@ -135,9 +135,14 @@ class RelayedResource(Resource):
 
 
 class ResourceCatalog:
-    """Resources by URI, and templates in the order they were hung."""
+    """Resources by URI, and templates in the order they were hung.
+
+    `expected` says that some may come later; `elsewhere` finds those that nobody has listed.
+    """
 
     def __init__(self) -> None:
+        self.expected = False
+        self.elsewhere: Callable[[str], Resource | None] | None = None
         self._fixed: dict[str, Resource] = {}
         self._templates: dict[str, Resource] = {}
         self._watchers: list[Callable[[], None]] = []
@@ -148,7 +153,7 @@ class ResourceCatalog:
     @property
     def offered(self) -> bool:
         """Whether clients are told that there are resources at all."""
-        return len(self) > 0
+        return self.expected or len(self) > 0
 
     @property
     def fixed(self) -> Iterable[Resource]:
@@ -168,10 +173,12 @@ class ResourceCatalog:
 
     def arrange(self, resources: Iterable[Resource]) -> None:
         """Have these and no others, in this order; of two with one URI the first."""
+        before = [one.definition() for one in (*self.fixed, *self.templates)]
         self._fixed, self._templates = {}, {}
         for resource in resources:
             (self._fixed if resource.template is None else self._templates).setdefault(resource.uri, resource)
-        self._changed()
+        if [one.definition() for one in (*self.fixed, *self.templates)] != before:
+            self._changed()
 
     def remove(self, uri: str) -> Resource:
         """Take a resource or a template down."""
@@ -191,6 +198,9 @@ class ResourceCatalog:
             variables = resource.match(uri)
             if variables is not None:
                 return resource, variables
+        stranger = None if self.elsewhere is None else self.elsewhere(uri)
+        if stranger is not None:
+            return stranger, {}
         raise ResourceNotFound(uri)
 
     def watch(self, watcher: Callable[[], None]) -> None:

@@ -39,7 +39,7 @@ class Dispatcher:
         self._reading = reading
         self._tasks = tasks
         self.instructions = instructions
-        self.choose_tools: Callable[[Call], Kept] | None = None
+        self.choose_tools: Callable[[Call], Coroutine[Any, Any, Kept]] | None = None
         self._tools: Mapping[str, Json] = {} if listen is None else {"listChanged": True}
         self._discovered: Kept | None = None
         self._methods: Mapping[str, Handler] = {
@@ -79,7 +79,7 @@ class Dispatcher:
         if read_cursor(call) is not None:
             # All tools are on the first page, so no cursor of ours can exist.
             raise InvalidParams("Invalid cursor: the list has one page, ask for it without a cursor")
-        return Done(self._catalog.listing() if self.choose_tools is None else self.choose_tools(call))
+        return Done(self._catalog.listing() if self.choose_tools is None else await self.choose_tools(call))
 
     def _call_tool(self, call: Call) -> Coroutine[Any, Any, Reply]:
         if self._generation != self._catalog.generation:

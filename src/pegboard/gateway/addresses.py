@@ -1,0 +1,82 @@
+"""The URIs of one server as they stand here, wherever one is known to stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pegboard.call import Json
+from pegboard.gateway.uris import unwrap_uri, wrap_template, wrap_uri
+
+
+class Addresses:
+    """There and back; a server whose toolbox keeps its own names keeps its URIs too."""
+
+    def __init__(self, toolbox: str, server: str, *, plain: bool = False) -> None:
+        self._toolbox = toolbox
+        self._server = server
+        self._plain = plain
+
+    def here(self, uri: str) -> str:
+        """A URI of the server, as clients are told it."""
+        return uri if self._plain else wrap_uri(uri, self._toolbox, self._server)
+
+    def back(self, uri: str) -> str:
+        """What the server calls it."""
+        found = unwrap_uri(uri)
+        return uri if found is None else found[2]
+
+    def in_definition(self, definition: Mapping[str, Json]) -> dict[str, Json]:
+        """The definition of a resource or a template."""
+        told = dict(definition)
+        if isinstance(uri := told.get("uri"), str):
+            told["uri"] = self.here(uri)
+        elif isinstance(template := told.get("uriTemplate"), str) and not self._plain:
+            told["uriTemplate"] = wrap_template(template, self._toolbox, self._server)
+        return told
+
+    def in_meta(self, meta: Mapping[str, Json]) -> dict[str, Json]:
+        """The metadata of a tool, which may name the resource that shows it (MCP Apps)."""
+        told = dict(meta)
+        ui = told.get("ui")
+        if isinstance(ui, Mapping) and isinstance(uri := ui.get("resourceUri"), str):
+            told["ui"] = {**ui, "resourceUri": self.here(uri)}
+        if isinstance(uri := told.get("ui/resourceUri"), str):
+            told["ui/resourceUri"] = self.here(uri)
+        return told
+
+    def in_result(self, result: Mapping[str, Json]) -> Mapping[str, Json]:
+        """A result of the server: its contents, links, embedded resources, messages and metadata."""
+        if self._plain:
+            return result
+        told = dict(result)
+        for member, change in (("content", self._block), ("contents", self._contents), ("messages", self._message)):
+            items = told.get(member)
+            if isinstance(items, list):
+                told[member] = [change(item) for item in items]
+        if isinstance(meta := told.get("_meta"), Mapping):
+            told["_meta"] = self.in_meta(meta)
+        return told
+
+    def _contents(self, item: Json) -> Json:
+        if isinstance(item, Mapping) and isinstance(uri := item.get("uri"), str):
+            return {**item, "uri": self.here(uri)}
+        return item
+
+    def _block(self, item: Json) -> Json:
+        if not isinstance(item, Mapping):
+            return item
+        match item.get("type"):
+            case "resource_link":
+                return self._contents(item)
+            case "resource":
+                return {**item, "resource": self._contents(item.get("resource"))}
+            case _:
+                return item
+
+    def _message(self, item: Json) -> Json:
+        if not isinstance(item, Mapping):
+            return item
+        content = item.get("content")
+        # Older revisions have one block, some servers a list.
+        told = [self._block(one) for one in content] if isinstance(content, list) else self._block(content)
+        return {**item, "content": told}

@@ -1,0 +1,88 @@
+"""A downstream tool as an operator wants it shown: other words, other names of arguments, some fixed or hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+from msgspec import UNSET
+
+from pegboard.call import Json
+from pegboard.gateway.config import ArgumentOverride, ToolOverride
+
+
+def passes(name: str, filters: tuple[str, ...]) -> bool:
+    """Whether a tool passes the filters of its server: it matches one of the globs, and none that begins with `!`."""
+    if any(fnmatchcase(name, one[1:]) for one in filters if one.startswith("!")):
+        return False
+    wanted = [one for one in filters if not one.startswith("!")]
+    return not wanted or any(fnmatchcase(name, one) for one in wanted)
+
+
+def unmatched(names: set[str], filters: tuple[str, ...], overrides: Mapping[str, ToolOverride]) -> list[str]:
+    """What is said of tools that the server does not have; mistyped, most likely."""
+    lost = [
+        one for one in filters if one != "*" and not any(fnmatchcase(name, one.removeprefix("!")) for name in names)
+    ]
+    return [*lost, *(name for name in overrides if name not in names)]
+
+
+class Arguments:
+    """What the arguments are called here and at the server; `schema` is how they are shown."""
+
+    def __init__(self, schema: Mapping[str, Json], overrides: Mapping[str, ArgumentOverride]) -> None:
+        self.schema = schema
+        self._names: dict[str, str] = {}
+        self._fixed: dict[str, Json] = {}
+        self._defaults: dict[str, Json] = {}
+        if overrides:
+            self.schema = self._reshape(schema, overrides)
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether what is sent here may be passed on as it is."""
+        return not (self._names or self._fixed or self._defaults)
+
+    def restore(self, sent: Mapping[str, Json]) -> dict[str, Json]:
+        """The arguments as the server takes them."""
+        named = {self._names.get(name, name): value for name, value in sent.items()}
+        return {**self._defaults, **named, **self._fixed}
+
+    def _reshape(self, schema: Mapping[str, Json], overrides: Mapping[str, ArgumentOverride]) -> dict[str, Json]:
+        declared = schema.get("properties")
+        required = [name for name in schema.get("required", ()) if isinstance(name, str)]
+        properties: dict[str, Json] = {}
+        for name, about in declared.items() if isinstance(declared, Mapping) else ():
+            override = overrides.get(name)
+            if override is None:
+                properties[name] = about
+                continue
+            if override.value is not UNSET:
+                self._fixed[name] = override.value
+            if override.default is not UNSET:
+                self._defaults[name] = override.default
+            if override.hidden or override.value is not UNSET:
+                required = [other for other in required if other != name]
+                continue
+            if override.default is not UNSET:
+                required = [other for other in required if other != name]
+            shown = override.name or name
+            if shown != name:
+                self._names[shown] = name
+                required = [shown if other == name else other for other in required]
+            properties[shown] = _described(about, override)
+        reshaped = {**schema, "properties": properties}
+        if "required" in schema:
+            reshaped["required"] = required
+        return reshaped
+
+
+def _described(about: Json, override: ArgumentOverride) -> Json:
+    if not isinstance(about, Mapping):
+        return about
+    described = dict(about)
+    if override.description is not None:
+        described["description"] = override.description
+    if override.default is not UNSET:
+        described["default"] = override.default
+    return described
