@@ -58,7 +58,7 @@ class DirectLink:
         method, params = out.method, out.params
         call = Call(
             method=method,
-            caller=self._caller if out.identity is None else _caller(out.identity),
+            caller=out.caller or (self._caller if out.identity is None else _caller(out.identity)),
             channel=out.channel,
             id=self._ids,
             token=self._ids if out.wants_progress else None,

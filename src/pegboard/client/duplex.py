@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 from pegboard.call import NOBODY, Channel, Json, Notice, RequestId
 from pegboard.client.abandoned import Abandoned
@@ -35,6 +35,13 @@ INBOX: Final = 256
 """How many notices may wait for one request; beyond that the oldest are lost."""
 
 _SUBSCRIPTION: Final = PREFIX + "subscriptionId"
+# Nobody is asked, and nothing logged, in the name of these.
+_ERRANDS: Final = frozenset(
+    {
+        "initialize", "ping", "logging/setLevel", "completion/complete", "tools/list", "prompts/list", "resources/list",
+        "resources/templates/list", "resources/subscribe", "resources/unsubscribe", "subscriptions/listen",
+    }
+)  # fmt: skip
 
 
 class Pipe(Protocol):
@@ -118,6 +125,7 @@ class Duplex:
         self._envelope: Envelope | None = None
         self._discovered: Mapping[str, Json] = {}
         self._fault: ServerFault | None = None
+        self._gone = asyncio.Event()
         self._tellers: set[asyncio.Task[None]] = set()
 
     @property
@@ -132,6 +140,12 @@ class Duplex:
     def lost(self) -> bool:
         """Whether nothing can be asked any more."""
         return self._fault is not None
+
+    async def until_lost(self) -> NoReturn:
+        """Wait until nothing can be asked any more, and raise why."""
+        await self._gone.wait()
+        assert self._fault is not None  # noqa: S101 — it came with the event
+        raise self._fault
 
     async def open(self) -> None:
         await self._pipe.open(self._receive, self._lose)
@@ -351,10 +365,10 @@ class Duplex:
             await self._listeners.tell(notice)
 
     def _only(self) -> _Open | None:
-        """The one request that the server can be at work for, where there is just one; who only listens does not count."""
+        """The one request that the server can ask something for, where there is just one."""
         found: _Open | None = None
-        for key, under_way in self._open.items():
-            if under_way.out.method == "subscriptions/listen" or isinstance(key, str):
+        for under_way in self._open.values():
+            if under_way.out.method in _ERRANDS:
                 continue
             if found is not None:
                 return None
@@ -365,6 +379,7 @@ class Duplex:
     def _lose(self, fault: ServerFault) -> None:
         if self._fault is None:
             self._fault = fault
+            self._gone.set()
             for under_way in self._open.values():
                 under_way.fault = fault
                 under_way.wake()

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import Raw, Struct
 
-from pegboard.call import Channel, Json, Notice
+from pegboard.call import Caller, Channel, Json, Notice
 from pegboard.client.admission import Authorizer
 from pegboard.client.incoming import Read, read_values
 from pegboard.errors import ServerFault
@@ -35,6 +35,8 @@ CHANGES: Final = frozenset(
 
 PROGRESS: Final = "notifications/progress"
 
+_OTHERS: Final = 256
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -52,7 +54,7 @@ class Outbound(Struct, kw_only=True):
     `mirrors` are the arguments that a tool wants repeated in headers (name → path), `wants_progress` says whether the
     server is asked to tell how far it is, `read` how the result is wanted. Who asks for somebody else names that one by
     its `owner`, and where it can do other things than the link's own, by its `identity`: a modern server is told with each
-    request, a legacy one was with the handshake.
+    request, a legacy one was with the handshake. A board in this process is told the `caller` itself.
     """
 
     method: str
@@ -63,6 +65,7 @@ class Outbound(Struct, kw_only=True):
     read: Read = read_values
     identity: Identity | None = None
     owner: Hashable = None
+    caller: Caller | None = None
     far: float = -math.inf
 
     async def tell(self, notice: Notice, token: int) -> None:
@@ -116,33 +119,49 @@ class Link(Protocol):
 
 
 class Envelope:
-    """The metadata that a modern request brings, written once."""
+    """The metadata that a modern request brings, written once for each who asks."""
 
     def __init__(self, identity: Identity, version: str) -> None:
         self._version = version
-        self._meta = _metadata(identity, version)
-        self._written = Raw(_encode(self._meta))
+        self._own = _Metadata(identity, version)
+        self._others: dict[int, _Metadata] = {}
 
     def around(self, out: Outbound, token: int) -> dict[str, Any]:
         """The params of a request with its metadata."""
-        if not out.wants_progress and out.identity is None and "_meta" not in out.params:
-            return {**out.params, "_meta": self._written}
-        own = self._meta if out.identity is None else _metadata(out.identity, self._version)
-        meta = {**out.params.get("_meta", {}), **own}
+        metadata = self._own if out.identity is None else self._of(out.identity)
+        if not out.wants_progress and "_meta" not in out.params:
+            return {**out.params, "_meta": metadata.written}
+        meta = {**out.params.get("_meta", {}), **metadata.members}
         if out.wants_progress:
             meta["progressToken"] = token
         return {**out.params, "_meta": meta}
 
+    def _of(self, identity: Identity) -> _Metadata:
+        known = self._others.get(id(identity))
+        # The identity is kept with it, so that no other can come to have its number.
+        if known is None or known.identity is not identity:
+            while len(self._others) >= _OTHERS:
+                del self._others[next(iter(self._others))]
+            known = self._others[id(identity)] = _Metadata(identity, self._version)
+        return known
 
-def _metadata(identity: Identity, version: str) -> dict[str, Any]:
-    meta: dict[str, Any] = {
-        PREFIX + "protocolVersion": version,
-        PREFIX + "clientInfo": identity.client,
-        PREFIX + "clientCapabilities": identity.capabilities,
-    }
-    if identity.log_level is not None:
-        meta[PREFIX + "logLevel"] = identity.log_level
-    return meta
+
+class _Metadata:
+    """What one who asks is told by: each member as it is written, and all of them together."""
+
+    __slots__ = ("identity", "members", "written")
+
+    def __init__(self, identity: Identity, version: str) -> None:
+        self.identity = identity
+        values: dict[str, Any] = {
+            PREFIX + "protocolVersion": version,
+            PREFIX + "clientInfo": identity.client,
+            PREFIX + "clientCapabilities": identity.capabilities,
+        }
+        if identity.log_level is not None:
+            values[PREFIX + "logLevel"] = identity.log_level
+        self.members = {name: Raw(_encode(value)) for name, value in values.items()}
+        self.written = Raw(_encode(values))
 
 
 def legacy_params(out: Outbound, token: int) -> Mapping[str, Any]:

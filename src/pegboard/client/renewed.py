@@ -36,6 +36,12 @@ class Renewed:
     async def open(self) -> None:
         await self._ready()
 
+    async def until_lost(self) -> None:
+        """Wait until a link that is open is not any more, and raise why."""
+        duplex = self._duplex
+        if duplex is not None:
+            await duplex.until_lost()
+
     async def close(self) -> None:
         async with self._opening:
             await self._end()

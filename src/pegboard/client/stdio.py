@@ -25,7 +25,11 @@ _log = logging.getLogger("pegboard.client")
 
 
 class StdioLink(Renewed):
-    """A link to a command; a child that died is started anew for the next request, a few times a minute."""
+    """A link to a command; a child that died is started anew for the next request, a few times a minute.
+
+    Who sees to it that this does not happen too often needs no such bound (`restarts` is None). `spawns` counts the
+    processes that were started.
+    """
 
     def __init__(
         self,
@@ -37,6 +41,7 @@ class StdioLink(Renewed):
         cwd: str | Path | None = None,
         version: str | None = None,
         connect_timeout: float = 10.0,
+        restarts: int | None = RESTARTS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(shown(command), "stdio", self._start)
@@ -50,7 +55,9 @@ class StdioLink(Renewed):
         self._timeout = connect_timeout
         self._clock = clock
         self._child: Child | None = None
-        self._starts: deque[float] = deque(maxlen=RESTARTS)
+        self._restarts = restarts
+        self._starts: deque[float] = deque(maxlen=restarts)
+        self.spawns = 0
 
     @property
     def pid(self) -> int | None:
@@ -65,14 +72,7 @@ class StdioLink(Renewed):
     async def _start(self, again: bool) -> Duplex:
         if again:
             _log.warning("%s: has died, and is started again", self.name)
-        now = self._clock()
-        if len(self._starts) == RESTARTS and now - self._starts[0] < RESTART_SECONDS:
-            wait = RESTART_SECONDS - (now - self._starts[0])
-            raise Unreachable(
-                f"{self.name}: died {RESTARTS} times within {RESTART_SECONDS:g} s; it is tried again in {wait:.0f} s",
-                retry_after=wait,
-            )
-        self._starts.append(now)
+        self._count(self._clock())
         try:
             return await self._speak(self._pinned)
         except LinkLost:
@@ -84,8 +84,21 @@ class StdioLink(Renewed):
         except LinkLost as fault:
             raise Unreachable(str(fault)) from None
 
+    def _count(self, now: float) -> None:
+        if self._restarts is None:
+            return
+        if len(self._starts) == self._restarts and now - self._starts[0] < RESTART_SECONDS:
+            wait = RESTART_SECONDS - (now - self._starts[0])
+            times = f"{self._restarts} times within {RESTART_SECONDS:g} s"
+            raise Unreachable(f"{self.name}: died {times}; it is tried again in {wait:.0f} s", retry_after=wait)
+        self._starts.append(now)
+
     async def _speak(self, version: str | None) -> Duplex:
         child = self._child = Child(self._command, env=self._env, cwd=self._cwd)
-        return await opened(
-            Duplex(child, self._identity, self._lobby, version=version, timeout=self._timeout, known_as=self._known_as)
+        duplex = Duplex(
+            child, self._identity, self._lobby, version=version, timeout=self._timeout, known_as=self._known_as
         )
+        try:
+            return await opened(duplex)
+        finally:
+            self.spawns += child.pid is not None

@@ -15,7 +15,7 @@ from pegboard.client.direct import DirectLink, Served
 from pegboard.client.entry import read_entry
 from pegboard.client.http import HttpLink
 from pegboard.client.link import Identity, Link
-from pegboard.client.stdio import StdioLink
+from pegboard.client.stdio import RESTARTS, StdioLink
 from pegboard.client.web import CONNECTIONS
 from pegboard.client.websocket import SocketLink
 from pegboard.errors import SetupError
@@ -35,6 +35,7 @@ class Options(Struct, frozen=True, kw_only=True):
     connect_timeout: float = 10.0
     connections: int = CONNECTIONS
     auth: Auth | None = None
+    restarts: int | None = RESTARTS
 
 
 def open_link(target: Target, identity: Identity, lobby: Channel, options: Options) -> Link:
@@ -96,6 +97,7 @@ def _to_command(words: list[str], identity: Identity, lobby: Channel, options: O
         cwd=options.cwd,
         version=options.version,
         connect_timeout=options.connect_timeout,
+        restarts=options.restarts,
     )
 
 
