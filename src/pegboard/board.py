@@ -87,6 +87,8 @@ class Hanger(ABC):
 class Board(Hanger):
     """One board of tools, reached by every agent through one endpoint."""
 
+    places: None = None
+
     def __init__(
         self,
         name: str = "pegboard",

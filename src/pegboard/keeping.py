@@ -28,6 +28,10 @@ class Served(Protocol):
     @property
     def limits(self) -> Limits: ...
 
+    @property
+    def places(self) -> Mapping[str, Handler] | None:
+        """Parts of it that are served by themselves too, by name, as they come and go; None where there can be none."""
+
     async def start(self, shared: Shared | None = None) -> None:
         """Be ready for calls; what is shared with other processes is kept there."""
 

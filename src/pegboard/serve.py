@@ -19,10 +19,12 @@ from typing import Any, Literal, Self
 
 from msgspec import Struct
 
+from pegboard.call import Handler
 from pegboard.errors import SetupError
 from pegboard.keeping import Served, clean_up, keeping
 from pegboard.overseer import Leash, Overseer
 from pegboard.stores.address import open_store
+from pegboard.stores.corner import corner
 from pegboard.stores.crew import Shared
 from pegboard.transports.guard import Guard, is_loopback
 from pegboard.transports.http import HttpEndpoint, LegacyMode
@@ -30,6 +32,7 @@ from pegboard.transports.legacy_doors import LEGACY_DOORS
 from pegboard.transports.listener import Http1Server
 from pegboard.transports.places import Places
 from pegboard.transports.stdio import claim_pipes, open_door
+from pegboard.transports.switchboard import Switchboard
 
 _log = logging.getLogger("pegboard")
 
@@ -174,18 +177,36 @@ async def _serve_http(
     leash: Leash | None = None,
 ) -> None:
     guard = Guard(hosts=settings.allow_hosts, origins=settings.cors, proxies=settings.trusted_proxies)
+    prefix = settings.path_prefix.rstrip("/")
     async with keeping(settings.store, served) as shared:
-        endpoint = HttpEndpoint(
+        legacy = _legacy_mode(settings, shared)
+        main = HttpEndpoint(
             served.handler,
             served.info,
             limits=served.limits,
             guard=guard,
-            prefix=settings.path_prefix.rstrip("/"),
+            prefix=prefix,
             legacy_doors=settings.legacy_doors,
             websocket=settings.websocket,
-            legacy=_legacy_mode(settings, shared),
+            legacy=legacy,
             shared=shared,
         )
+
+        def make(name: str, handler: Handler) -> HttpEndpoint:
+            path = f"/toolboxes/{name}/mcp"
+            return HttpEndpoint(
+                handler,
+                served.info,
+                limits=served.limits,
+                guard=guard,
+                paths=(path, path + "/"),
+                prefix=prefix,
+                websocket=False,
+                legacy=legacy,
+                shared=None if shared is None else corner(shared, path),
+            )
+
+        endpoint = Switchboard(main, served.places, make, prefix) if served.places is not None else main
         server = Http1Server(endpoint, served.limits, sockets, ssl=_tls(settings), shared=leash is not None)
         await server.start()
         with Stop(watchdog, leash) as stop:

@@ -44,7 +44,7 @@ class Addresses:
             told["ui/resourceUri"] = self.here(uri)
         return told
 
-    def in_result(self, result: Mapping[str, Json]) -> Mapping[str, Json]:
+    def in_result(self, result: dict[str, Json]) -> dict[str, Json]:
         """A result of the server: its contents, links, embedded resources, messages and metadata."""
         if self._plain:
             return result

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
 from itertools import count
 from typing import Final, TypeAlias
 
@@ -60,6 +61,13 @@ class Crew:
         self._end_receiving: Callable[[], None] | None = None
         self._beating: asyncio.Task[None] | None = None
         self._at_work: set[asyncio.Task[None]] = set()
+        self._prefix = ""
+
+    def within(self, prefix: str) -> Crew:
+        """The same crew for a part of this process: what it says is heard by that part of the others only."""
+        part = copy(self)
+        part._prefix = self._prefix + prefix
+        return part
 
     async def start(self) -> None:
         """Be one of them."""
@@ -84,7 +92,7 @@ class Crew:
 
     def hear(self, kind: str, ear: Hear) -> None:
         """Have what is said of that kind brought there."""
-        self._ears[kind] = ear
+        self._ears[self._prefix + kind] = ear
 
     def on_lapse(self, callback: Callable[[], object]) -> None:
         """Be called when this process may have missed what others said, since they took it for dead."""
@@ -103,11 +111,11 @@ class Crew:
 
     async def tell(self, worker: str, kind: str, said: bytes) -> Delivery:
         """Say something to one of them."""
-        return await self._workers.send(worker, _encode(_Word(kind, self.me, 0, said)))
+        return await self._workers.send(worker, _encode(_Word(self._prefix + kind, self.me, 0, said)))
 
     async def tell_others(self, kind: str, said: bytes) -> None:
         """Say something to all others."""
-        message = _encode(_Word(kind, self.me, 0, said))
+        message = _encode(_Word(self._prefix + kind, self.me, 0, said))
         await asyncio.gather(*(self._workers.send(worker, message) for worker in await self._others()))
 
     async def ask(self, worker: str, kind: str, said: bytes, seconds: float = _PATIENCE_SECONDS) -> bytes | None:
@@ -127,7 +135,7 @@ class Crew:
             return {}
         loop = asyncio.get_running_loop()
         number = next(self._numbers)
-        message = _encode(_Word(kind, self.me, number, said))
+        message = _encode(_Word(self._prefix + kind, self.me, number, said))
         waiting = {worker: loop.create_future() for worker in workers}
         self._asked.update({(number, worker): future for worker, future in waiting.items()})
         try:

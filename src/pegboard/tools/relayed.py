@@ -17,7 +17,12 @@ Relay: TypeAlias = Callable[[Call, Parsed], Coroutine[Any, Any, Reply]]
 
 
 class RelayedTool(Tool):
-    """A tool whose code is elsewhere; it is shown as its definition says, with all that nobody here knows of."""
+    """A tool whose code is elsewhere; it is shown as its definition says, with all that nobody here knows of.
+
+    `flaw` is what had to be left out of the definition, for whoever runs this.
+    """
+
+    flaw: str = ""
 
     def __init__(
         self,
@@ -44,7 +49,9 @@ class RelayedTool(Tool):
         self.title = _text(definition, "title")
         self.description = _text(definition, "description")
         self.input_schema = schema
-        self.output_schema = self._read_output(source)
+        self.output_schema = read_output(definition)
+        if self.output_schema is None and self._shown.pop("outputSchema", None) is not None:
+            self.flaw = f"{source}: the outputSchema of {name!r} is no JSON Schema; it is not passed on"
         self.annotations = _object(definition, "annotations")
         self.meta = _object(definition, "_meta")
         self.icons = ()
@@ -63,21 +70,6 @@ class RelayedTool(Tool):
     def definition(self) -> dict[str, Json]:
         return self._shown
 
-    def _read_output(self, source: str) -> Mapping[str, Json] | None:
-        """The output schema; one that is no schema is neither shown nor checked, since clients stumble over it."""
-        schema = _object(self._shown, "outputSchema")
-        if schema is not None:
-            try:
-                Validator(schema).compile()
-            except (ValueError, TypeError):
-                schema = None
-        if schema is None and self._shown.pop("outputSchema", None) is not None:
-            self.flaw = f"{source}: the outputSchema of {self.name!r} is no JSON Schema; it is not passed on"
-        return schema
-
-    flaw: str = ""
-    """What had to be left out of the definition, for whoever runs this."""
-
 
 def _text(definition: Mapping[str, Json], member: str) -> str:
     value = definition.get(member)
@@ -87,3 +79,15 @@ def _text(definition: Mapping[str, Json], member: str) -> str:
 def _object(definition: Mapping[str, Json], member: str) -> Mapping[str, Json] | None:
     value = definition.get(member)
     return value if isinstance(value, Mapping) else None
+
+
+def read_output(definition: Mapping[str, Json]) -> Mapping[str, Json] | None:
+    """The output schema; one that is no schema is neither shown nor checked, since clients stumble over it."""
+    schema = _object(definition, "outputSchema")
+    if schema is None:
+        return None
+    try:
+        Validator(schema).compile()
+    except (ValueError, TypeError):
+        return None
+    return schema
