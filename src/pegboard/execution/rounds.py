@@ -258,14 +258,14 @@ def _digest(question: Question) -> str:
     return hashlib.sha256(_encode([question.method, question.params])).hexdigest()[:32]
 
 
-def _request_digest(call: Call) -> str:
+def request_digest(call: Call) -> str:
     """What makes a request the same one when it is sent again: what it is about and its arguments as sent."""
     return hashlib.sha256(_encode([call.method, call.name, _decode(call.raw)])).hexdigest()[:32]
 
 
 def read_ticket(call: Call, seal: Seal) -> Ticket:
     """What a call brings from its last round; refuses a ticket that is not its principal's, or another request's."""
-    request = _request_digest(call)
+    request = request_digest(call)
     if call.ticket is None:
         return Ticket(request, 0, {}, {}, {}, {})
     opened = seal.open(call.ticket, now=time.time(), bearer=call.caller.principal)

@@ -131,6 +131,19 @@ class Teller:
             self._ways[type(value)] = self._tell_json
         return self._tell_json(value)
 
+    def pass_on(self, result: dict[str, Json]) -> Done:
+        """A result that the tool's own server wrote, with all it has, if its structured content is what was declared."""
+        structured = result.get("structuredContent", UNSET)
+        boxed = self._boxed
+        if self._validator is None:
+            boxed = structured is not UNSET and not isinstance(structured, dict)
+        elif not result.get("isError"):
+            if structured is UNSET:
+                raise ResultProblem("structuredContent", f"{self._name} declares an output schema, and sent none")
+            if not self._validator.is_valid(structured):
+                raise self._misfit(structured)
+        return Done(result, boxed)
+
     def _tell_nothing(self, _value: None) -> Done:
         return Done({"content": []})
 
