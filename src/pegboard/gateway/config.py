@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, TypeAlias
+import os
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from pegboard.call import Json
+from pegboard.errors import SetupError
+from pegboard.gateway.dialects import translate
+from pegboard.gateway.entries import Entries
+from pegboard.gateway.mistakes import Notes, did_you_mean
+from pegboard.gateway.names import check_part
+from pegboard.gateway.shape import ROOT
+from pegboard.gateway.source import Place, read_source
+from pegboard.gateway.variables import Variables
 
 Mode: TypeAlias = Literal["all", "dynamic", "proxy", "auto"]
 Names: TypeAlias = Literal["qualified", "plain"]
@@ -15,6 +27,13 @@ Strictness: TypeAlias = Literal["lenient", "strict"]
 Share: TypeAlias = Literal["all", "principal", "session"]
 Kind: TypeAlias = Literal["stdio", "http", "sse", "websocket", "board"]
 LockPolicy: TypeAlias = Literal["off", "report", "quarantine"]
+
+MIDDLEWARE: Final = (
+    "Audit", "Cache", "ConcurrencyLimit", "Logging", "Metrics", "RateLimit", "Retry", "Timeout", "Timing", "TokenBudget",
+    "TokenCount", "Tracing",
+)  # fmt: skip
+FILES: Final = ("pegboard.json", "pegboard.toml", "workbench-config.json")
+"""Where a configuration is looked for when nobody says where it is."""
 
 
 class ArgumentOverride(Struct, frozen=True, kw_only=True):
@@ -138,3 +157,98 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"GatewayConfig(path={self.path!r}, name={self.name!r}, toolboxes={list(self.toolboxes)})"
+
+
+def find_config(environ: Mapping[str, str]) -> Path:
+    """The file to read when nobody names one: PEGBOARD_CONFIG, WORKBENCH_CONFIG, or one in this folder."""
+    named = environ.get("PEGBOARD_CONFIG") or environ.get("WORKBENCH_CONFIG")
+    if named:
+        return Path(named)
+    for name in FILES:
+        if Path(name).is_file():
+            return Path(name)
+    raise SetupError(f"There is no configuration: name its file, set PEGBOARD_CONFIG, or write a {FILES[0]} here")
+
+
+def read_config(path: str | Path, environ: Mapping[str, str] | None = None) -> GatewayConfig:
+    """The configuration in a file; SetupError tells every mistake in it."""
+    surroundings = os.environ if environ is None else environ
+    file = Path(path).expanduser().absolute()
+    source = read_source(file)
+    notes = Notes(str(path), source.lines)
+    for place, first, second in source.twice:
+        notes.wrong(place, f"stands twice, in lines {first} and {second}", fix="rename or remove one of them")
+    spoken = translate(source.tree, file, notes)
+    tree = Variables(surroundings, notes, spoken.vocabulary).expand(spoken.tree)
+    if not isinstance(tree, dict):
+        tree = {}
+    values = ROOT.read(tree, (), notes)
+    entries = Entries(spoken.folder, surroundings, notes)
+    _settle(values, tree, entries, notes)
+    notes.settle()
+    lock = values.pop("lock", {})
+    values.pop("schema", None)
+    values["lock"] = lock.get("policy", "report")
+    values["lock_path"] = str(entries.path(lock["path"]) if "path" in lock else file.with_suffix(".lock.json"))
+    values.update(path=str(file), warnings=tuple(notes.warnings), secrets=frozenset(notes.secrets))
+    return msgspec.convert(values, GatewayConfig)
+
+
+def lets_through(filters: Iterable[str], name: str) -> bool:
+    """Whether a server's tool is shown: some pattern has it, and none leaves it out."""
+    shown = False
+    for pattern in filters:
+        if pattern.startswith("!"):
+            if fnmatchcase(name, pattern[1:]):
+                return False
+        elif not shown:
+            shown = fnmatchcase(name, pattern)
+    return shown
+
+
+def _settle(values: dict[str, Any], tree: Mapping[str, Json], entries: Entries, notes: Notes) -> None:
+    """What the keys of toolboxes and servers mean together."""
+    _check_middleware(values, (), notes)
+    toolboxes = values.get("toolboxes", {})
+    if not toolboxes and isinstance(tree.get("toolboxes"), dict) and not tree["toolboxes"]:
+        notes.warn(("toolboxes",), "is empty, so there is nothing to serve")
+    _check_names(toolboxes, "toolbox", ("toolboxes",), notes)
+    for name, toolbox in toolboxes.items():
+        place: Place = ("toolboxes", name)
+        toolbox["name"] = name
+        _check_middleware(toolbox, place, notes)
+        servers = toolbox.get("servers", {})
+        written = tree["toolboxes"][name].get("mcpServers")
+        if isinstance(written, dict) and not written:
+            notes.wrong((*place, "mcpServers"), f"Toolbox '{name}' must have at least one MCP server", fix="add one")
+        _check_names(servers, "server", (*place, "mcpServers"), notes)
+        for server in servers:
+            inside = (*place, "mcpServers", server)
+            _check_middleware(servers[server], inside, notes)
+            servers[server] = entries.settle(servers[server], inside, written[server])
+
+
+def _check_names(names: Iterable[str], what: str, place: Place, notes: Notes) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        try:
+            check_part(name, what, "")
+        except SetupError as error:
+            notes.wrong((*place, name), str(error).removeprefix(": "))
+        first = seen.setdefault(name.casefold(), name)
+        if first != name:
+            problem = f"there is a {what} {first!r} too, and names differ in more than capitals"
+            notes.wrong((*place, name), problem, fix="rename one of them")
+
+
+def _check_middleware(values: Mapping[str, Any], place: Place, notes: Notes) -> None:
+    for position, middleware in enumerate(values.get("middleware", ())):
+        use = middleware.get("use")
+        if use is not None and use not in MIDDLEWARE:
+            module, colon, name = use.partition(":")
+            if not colon:
+                where = (*place, "middleware", position)
+                notes.wrong(where, f"there is no middleware {use!r}", fix=did_you_mean(use, MIDDLEWARE))
+            elif not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+                where = (*place, "middleware", position)
+                notes.wrong(where, got=use, expected="a class as package.module:Name")
