@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from msgspec import Struct
@@ -49,6 +49,11 @@ class Directory:
     def of_toolbox(self, toolbox: str) -> tuple[Entry, ...]:
         return tuple(self._toolboxes.get(toolbox, ()))
 
+    def search(self, query: str, admits: Callable[[Entry], bool]) -> list[Entry]:
+        """The tools that have to do with the query, the best first; those that are not admitted leave no trace."""
+        entries = self.entries
+        return [entry for number in self.index.search(query) if admits(entry := entries[number])]
+
     @cached_property
     def _by_qualified(self) -> Mapping[str, Entry]:
         """Where the served name is an alias, or plain, the qualified one is still understood."""
@@ -66,7 +71,8 @@ def _page(entry: Entry) -> Page:
         name=place.tool,
         title=_text(definition.get("title")),
         owner=f"{place.toolbox} {place.server}",
-        description=_text(definition.get("description")),
+        # The owner has a field of its own, and would count twice for tools that are shown with it.
+        description=_text(definition.get("description")).removeprefix(f"[{place.toolbox}/{place.server}]"),
         arguments=arguments_text(definition.get("inputSchema")),
         tags=" ".join(entry.tags),
     )

@@ -1,10 +1,25 @@
-"""Full-text search over the tools of an endpoint: words by BM25, their parts by trigrams, slips by spelling."""
+"""Full-text search over the tools of an endpoint: words by BM25, parts of words by trigrams, slips by spelling.
+
+Theory of operation. Two tables of SQLite's FTS5 live in memory: the pages, one for each tool, whose fields count
+differently; and the vocabulary, each word once, cut into trigrams. A query is taken apart into words, and each word is
+looked up by itself: as it is (stemmed), as the beginning of a word if it is the last, and by words that mean the same,
+which count less. A word that the pages do not have is looked for in the vocabulary: one slip away, then as a part of a
+longer word. A page's score is the sum over the words of the best that each found in it. Nothing of a query ever
+becomes syntax: words are letters and digits, and go in quoted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sqlite3
+import weakref
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Final
 
 from msgspec import Struct
+
+from pegboard.errors import SetupError
+from pegboard.gateway.words import SYNONYMS, Spelling, singular, split_words, telling_words
 
 
 class Page(Struct, frozen=True, kw_only=True):
@@ -18,12 +33,119 @@ class Page(Struct, frozen=True, kw_only=True):
     tags: str = ""
 
 
+# How much a word counts by the field it is in.
+_WEIGHTS: Final = {"name": 4.0, "title": 3.0, "owner": 1.5, "description": 2.0, "arguments": 0.6, "tags": 2.5}
+_FIELDS: Final = tuple(_WEIGHTS)
+
+# How much a page counts that has not the word itself, but another for it.
+_BEGINNING, _SYNONYM, _SLIP, _PART = 0.7, 0.4, 0.8, 0.5
+
+_MOST_WORDS: Final = 32
+_MOST_NEAR: Final = 8
+_MOST_PARTS: Final = 16
+_KEPT: Final = 4096
+# FTS5 looks at a text of any length; a tool that describes itself at book length must not make the others wait.
+_LONGEST: Final = 4_000
+
+_MAKE: Final = f"""
+    CREATE VIRTUAL TABLE pages USING fts5({", ".join(_FIELDS)}, content='', tokenize='porter unicode61');
+    CREATE VIRTUAL TABLE vocabulary USING fts5(word, tokenize='trigram');
+"""
+_LOOK_UP: Final = f"SELECT rowid, -bm25(pages, {', '.join(map(str, _WEIGHTS.values()))}) FROM pages WHERE pages MATCH ?"  # noqa: S608 — the fields are our own words
+
+Found = dict[int, float]
+
+
 class Index:
     """Answers queries with the numbers of pages, the best first."""
 
     def __init__(self, pages: Iterable[Page] = ()) -> None:
-        self._pages = tuple(pages)
+        self._pages = [_plain(page) for page in pages]
+        self._kept: dict[str, Found] = {}
+
+    def __len__(self) -> int:
+        return len(self._pages)
 
     def search(self, query: str) -> list[int]:
         """The pages that have to do with the query; any text is a query."""
-        raise NotImplementedError(query)
+        words = telling_words(query[:_LONGEST], _MOST_WORDS)
+        scores: Found = {}
+        for place, word in enumerate(words):
+            for page, score in self._find(word, last=place == len(words) - 1).items():
+                scores[page] = scores.get(page, 0.0) + score
+        return sorted(scores, key=lambda page: (-scores[page], page))
+
+    def prepare(self) -> None:
+        """Make the tables, which the first search would do otherwise; from any thread."""
+        _ = self._tables
+
+    def _find(self, word: str, *, last: bool) -> Found:
+        """The pages that one word of a query leads to, with the best that it found in each."""
+        kept = self._kept.get(key := f"{word} *" if last else word)
+        if kept is not None:
+            return kept
+        found = dict(self._look_up(f'"{word}"'))
+        if last and len(word) > 1:
+            _merge(found, self._look_up(f'"{word}" *'), _BEGINNING)
+        if not found:
+            for near in self._spelling.near(word, _MOST_NEAR):
+                _merge(found, self._look_up(f'"{near}"'), _SLIP)
+        if not found:
+            for longer in self._words_with(word):
+                _merge(found, self._look_up(f'"{longer}"'), _PART)
+        for other in SYNONYMS.get(word) or SYNONYMS.get(singular(word), ()):
+            _merge(found, self._look_up(f'"{other}"'), _SYNONYM)
+        if len(self._kept) >= _KEPT:
+            self._kept.clear()
+        self._kept[key] = found
+        return found
+
+    def _look_up(self, expression: str) -> Sequence[tuple[int, float]]:
+        rows: list[tuple[int, float]] = self._tables.execute(_LOOK_UP, (expression,)).fetchall()
+        return rows
+
+    def _words_with(self, part: str) -> list[str]:
+        """The words that a piece of three letters or more is a part of, the shortest first."""
+        asked = "SELECT word FROM vocabulary WHERE word MATCH ? ORDER BY length(word) LIMIT ?"
+        return [word for (word,) in self._tables.execute(asked, (f'"{part}"', _MOST_PARTS))]
+
+    @cached_property
+    def _tables(self) -> sqlite3.Connection:
+        # Whoever holds the endpoint may search from any one thread at a time.
+        tables = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        weakref.finalize(self, tables.close)
+        try:
+            tables.executescript(_MAKE)
+        except sqlite3.OperationalError as problem:
+            raise SetupError(
+                f"Search needs SQLite with FTS5 and its trigram tokenizer (3.34 or later); this Python has SQLite "
+                f"{sqlite3.sqlite_version}: {problem}. Use a Python that is built with a newer one"
+            ) from None
+        places = ", ".join("?" * (len(_FIELDS) + 1))
+        tables.execute("BEGIN")
+        tables.executemany(
+            f"INSERT INTO pages(rowid, {', '.join(_FIELDS)}) VALUES ({places})",  # noqa: S608 — our own words again
+            ((number, *fields) for number, fields in enumerate(self._pages)),
+        )
+        tables.executemany("INSERT INTO vocabulary(word) VALUES (?)", ((word,) for word in sorted(self._vocabulary)))
+        tables.execute("COMMIT")
+        return tables
+
+    @cached_property
+    def _vocabulary(self) -> frozenset[str]:
+        return frozenset(word for fields in self._pages for text in fields for word in text.split())
+
+    @cached_property
+    def _spelling(self) -> Spelling:
+        return Spelling(self._vocabulary)
+
+
+def _merge(found: Found, rows: Iterable[tuple[int, float]], weight: float) -> None:
+    for page, score in rows:
+        if (weighed := score * weight) > found.get(page, 0.0):
+            found[page] = weighed
+
+
+def _plain(page: Page) -> tuple[str, ...]:
+    """The fields as words alone, split as queries are, so that `readFile` is found by either."""
+    return tuple(" ".join(split_words(getattr(page, field)[:_LONGEST])) for field in _FIELDS)
