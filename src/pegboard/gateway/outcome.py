@@ -1,0 +1,132 @@
+"""What came of a request to a server, as its caller is told: results cleaned, errors mended, faults put into words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pegboard.call import Done, Json, Question
+from pegboard.catalog.caching import Caching
+from pegboard.errors import (
+    Busy,
+    Garbled,
+    InternalFailure,
+    InvalidParams,
+    LimitReached,
+    PegboardError,
+    Refusal,
+    ResourceNotFound,
+    ServerFault,
+    ToolError,
+    UnsupportedVersion,
+)
+from pegboard.gateway.destination import Destination
+from pegboard.gateway.names import delegation_error
+from pegboard.protocol.extensions import TASKS
+from pegboard.protocol.params import PREFIX
+
+CALL: Final = "tools/call"
+READ: Final = "resources/read"
+
+_SERVER: Final = PREFIX + "serverInfo"
+_NOT_KEPT: Final = Caching().hints()
+_OLD_NOT_FOUND: Final = -32002
+# "Implementations MUST NOT emit any code from this sub-range that is not defined" (Error Codes).
+_RESERVED: Final = range(-32099, -32022)
+
+
+def done_with(destination: Destination, method: str, result: Mapping[str, Json]) -> Done:
+    """The reply that a server's result makes; a ResultProblem where it is not what the server itself has declared."""
+    own = cleaned(result)
+    if method == READ:
+        # Older servers do not say; without a word nothing may be kept.
+        own = {**_NOT_KEPT, **own}
+    if method != CALL:
+        return Done(destination.map_result(own))
+    content = own.setdefault("content", [])
+    if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
+        raise Garbled("answered with content that is no list of blocks")
+    if "isError" in own:
+        own["isError"] = own["isError"] is True
+    return destination.tell(destination.map_result(own))
+
+
+def cleaned(result: Mapping[str, Json]) -> dict[str, Json]:
+    """A result without what each server says for itself: of which type it is, and by whom."""
+    own = {name: value for name, value in result.items() if name != "resultType"}
+    meta = own.get("_meta")
+    if isinstance(meta, dict) and _SERVER in meta:
+        own["_meta"] = {name: value for name, value in meta.items() if name != _SERVER}
+    if not own.get("_meta", True) or not isinstance(own.get("_meta", {}), dict):
+        del own["_meta"]
+    return own
+
+
+def questions_in(asked: Json) -> dict[str, Question]:
+    """What a server asks by its answer; Garbled where that is in no form that can be answered."""
+    try:
+        questions = {key: Question(one["method"], one.get("params") or {}) for key, one in asked.items()}
+    except (TypeError, KeyError, AttributeError):
+        raise Garbled("asks for input in no form that can be answered") from None
+    if not all(isinstance(one.method, str) and isinstance(one.params, dict) for one in questions.values()):
+        raise Garbled("asks for input in no form that can be answered")
+    return questions
+
+
+def wants_task(refusal: Refusal) -> bool:
+    """Whether a server refuses what it does as a task only."""
+    data = refusal.data if isinstance(refusal.data, dict) else {}
+    required = data.get("requiredCapabilities")
+    extensions = required.get("extensions") if isinstance(required, dict) else None
+    return isinstance(extensions, dict) and TASKS in extensions
+
+
+def failure(destination: Destination, method: str, problem: PegboardError) -> PegboardError:
+    """What the caller is told of a request that failed: the server's own refusal, or in whose hands it failed."""
+    match problem:
+        case Busy():
+            # Ours: no server's error is read as one.
+            if method != CALL:
+                return problem
+            return LimitReached(_told(destination, problem.message), "busy", retry_after=problem.retry_after)
+        case UnsupportedVersion():
+            return _failed(destination, method, "speaks another revision than it did")
+        case Refusal():
+            return mended(problem, method)
+        case ServerFault():
+            return _failed(destination, method, destination.downstream.explain(problem))
+        case _:
+            return problem
+
+
+def mended(refusal: Refusal, method: str) -> Refusal:
+    """A server's error with a code that may be passed on in every revision."""
+    data = refusal.data
+    missing = refusal.code == _OLD_NOT_FOUND or (
+        method == READ and refusal.code == InvalidParams.code and isinstance(data, dict) and "uri" in data
+    )
+    if missing:
+        return _as(ResourceNotFound, refusal)
+    return _as(InternalFailure, refusal) if refusal.code in _RESERVED else refusal
+
+
+def expired(destination: Destination) -> ToolError:
+    """What is left to say when the process is gone that held a call."""
+    return ToolError(_told(destination, "the question expired; call the tool again"))
+
+
+def _failed(destination: Destination, method: str, why: str) -> PegboardError:
+    text = _told(destination, why)
+    return ToolError(text) if method == CALL else InternalFailure(text)
+
+
+def _told(destination: Destination, why: str) -> str:
+    downstream = destination.downstream
+    return delegation_error(downstream.toolbox, downstream.name, destination.tool, why)
+
+
+def _as(kind: type[Refusal], refusal: Refusal) -> Refusal:
+    made = kind.__new__(kind)
+    # Some kinds make their text out of what was wrong; here the server has written it.
+    Refusal.__init__(made, refusal.message, refusal.data)
+    return made

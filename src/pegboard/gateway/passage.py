@@ -1,0 +1,257 @@
+"""The way of one request through a server and back, whichever eras its caller and the server are of.
+
+Theory of operation. A modern server asks by its answer: the caller is asked, while its call runs if it can be, and the
+request is sent again with what it says; or its call ends with the questions, and our ticket carries what the server gave
+us to bring back. An older server asks while its request runs. A caller that can be asked meanwhile is; for one that
+cannot the request becomes an errand, which its caller leaves and attends again (`errand`, `parking`). Tasks go to callers
+that know them under ids of ours; for others they are waited for here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from pegboard.call import Call, Caller, Channel, InputRequired, Json, NeedInput, Question, Reply
+from pegboard.client.link import Outbound
+from pegboard.errors import Garbled, MethodNotFound, MissingCapability, Refusal, ServerFault
+from pegboard.gateway.destination import Destination
+from pegboard.gateway.driven_tasks import call_as_task, finish_task
+from pegboard.gateway.errand import Errand
+from pegboard.gateway.handover import Asks, Handover
+from pegboard.gateway.messenger import DECLINED, Messenger, answer_without, ask_caller
+from pegboard.gateway.outcome import CALL, done_with, expired, failure, questions_in, wants_task
+from pegboard.gateway.outgoing import answers_of, params_for
+from pegboard.gateway.parking import Parking
+from pegboard.gateway.remote_tasks import Find, RemoteTasks, task_id_in
+from pegboard.gateway.tickets import Carried, Parked, Tickets
+from pegboard.protocol.extensions import TASKS, has_extension
+from pegboard.protocol.versions import LEGACY
+from pegboard.seal import Seal
+from pegboard.stores.crew import Shared
+
+ROUNDS: Final = 16
+
+_ASKABLE: Final = frozenset({"elicitation", "sampling", "roots"})
+
+
+class Passage:
+    """Takes requests to servers, for a whole gateway; `parking` holds those that wait for their callers."""
+
+    def __init__(self, keys: Sequence[bytes], find: Find, *, parking: Parking | None = None) -> None:
+        self.parking = parking or Parking()
+        self._tickets = Tickets(keys)
+        self._tasks = RemoteTasks(keys, find)
+        self._handover = Handover(self.parking)
+        self.owns = self._tasks.owns
+        self.task = self._tasks.handle
+
+    @property
+    def seals(self) -> tuple[Seal, ...]:
+        """What has to have its key in common with other processes."""
+        return self._tickets.seal, self._tasks.seal
+
+    def share(self, shared: Shared) -> None:
+        """Have errands visited from other processes, and visit theirs."""
+        self._handover.share(shared.crew)
+
+    async def close(self) -> None:
+        """Give up what waits for callers; the servers have to be there still."""
+        await self.parking.close()
+
+    def call_tool(self, destination: Destination, call: Call, arguments: Raw) -> Coroutine[Any, Any, Reply]:
+        """Call a server's tool with arguments that fit its schema."""
+        return self._take(destination, call, {"name": destination.tool, "arguments": arguments})
+
+    def forward(self, destination: Destination, call: Call, params: Mapping[str, Any]) -> Coroutine[Any, Any, Reply]:
+        """Bring any other request there; the params are in the server's own words."""
+        return self._take(destination, call, params)
+
+    async def _take(self, destination: Destination, call: Call, own: Mapping[str, Any]) -> Reply:
+        try:
+            return await self._walk(destination, call, params_for(call, own))
+        except (Refusal, ServerFault) as problem:
+            raise failure(destination, call.method, problem) from None
+
+    async def _walk(self, destination: Destination, call: Call, params: dict[str, Any]) -> Reply:
+        ticket = None if call.ticket is None else self._tickets.read(call, destination)
+        answers = None if call.answers is None else answers_of(call)
+        match ticket:
+            case Parked():
+                return await self._visit(ticket, destination, call, params, answers or {})
+            case Carried():
+                answers = {key: (answers or {})[key] for key in ticket.asked if key in (answers or {})}
+                answers.update(dict.fromkeys(ticket.declined, DECLINED))
+                if ticket.task:
+                    return await self._go_on(destination, call, ticket.task, answers)
+                if ticket.state is not None:
+                    params["requestState"] = ticket.state
+        if destination.downstream.asks_midway:
+            return await self._ask_midway(destination, call, params)
+        if answers is not None:
+            params["inputResponses"] = answers
+        return await self._rounds(destination, call, params)
+
+    # -- modern servers ----------------------------------------------------------------------------------------------
+
+    async def _rounds(self, destination: Destination, call: Call, params: Mapping[str, Any]) -> Reply:
+        method, caller, sent = call.method, call.caller, params
+        channel = Messenger(call)
+        for _ in range(ROUNDS):
+            try:
+                result = await self._send(destination, call, caller, method, sent, channel)
+            except MissingCapability as refusal:
+                if method != CALL or caller is not call.caller or not wants_task(refusal):
+                    raise
+                # It does this as a task only: then that is waited for here.
+                caller = _with_tasks(caller)
+                result = await self._send(destination, call, caller, method, sent, channel)
+            match result.get("resultType", "complete"):
+                case "complete":
+                    return done_with(destination, method, result)
+                case "task" if has_extension(TASKS, call.caller.capabilities, call.caller.version):
+                    return self._tasks.started(destination, call, result)
+                case "task":
+                    return await self._drive(destination, call, task_id_in(result))
+                case "input_required":
+                    asks = questions_in(result.get("inputRequests") or {})
+                    state = result.get("requestState")
+                    if not asks and state is None:
+                        raise Garbled("asks for input and does not say what")
+                    try:
+                        answers = await self._answer(call, asks)
+                    except NeedInput as need:
+                        return self._ask(destination, call, need, asks, state=state)
+                    sent = {**params, "inputResponses": answers} if asks else dict(params)
+                    if state is not None:
+                        sent["requestState"] = state
+                case _:
+                    raise Garbled("answered with a result of a type that is not known")
+        raise Garbled(f"still asks after {ROUNDS} rounds")
+
+    async def _answer(self, call: Call, asks: Mapping[str, Question]) -> Mapping[str, Json]:
+        try:
+            answered, left = answer_without(asks, call)
+        except MethodNotFound:
+            raise Garbled("asks what the client has not said that it answers") from None
+        return {**answered, **await ask_caller(call, left)} if left else answered
+
+    def _ask(
+        self,
+        destination: Destination,
+        call: Call,
+        need: NeedInput,
+        asks: Mapping[str, Question],
+        *,
+        state: str | None = None,
+        task: str = "",
+    ) -> InputRequired:
+        declined = tuple(key for key in asks if key not in need.asks)
+        ticket = Carried(state, task, tuple(need.asks), declined)
+        return InputRequired(need.asks, self._tickets.write(ticket, call, destination))
+
+    async def _go_on(self, destination: Destination, call: Call, task: str, answers: Mapping[str, Json]) -> Reply:
+        """A task whose caller was asked what it waits for."""
+        send = partial(self._send, destination, call, _with_tasks(call.caller))
+        await send("tasks/update", {"taskId": task, "inputResponses": answers}, Messenger(call))
+        return await self._drive(destination, call, task, frozenset(answers))
+
+    async def _drive(
+        self, destination: Destination, call: Call, task: str, answered: frozenset[str] = frozenset()
+    ) -> Reply:
+        send = partial(self._send, destination, call, _with_tasks(call.caller))
+        asked: Mapping[str, Question] = {}
+
+        async def answer(asks: Mapping[str, Question]) -> Mapping[str, Json]:
+            nonlocal asked
+            asked = asks
+            return await self._answer(call, asks)
+
+        seconds = destination.downstream.config.max_timeout
+        try:
+            result = await finish_task(send, task, answer, Messenger(call), seconds, answered=answered)
+        except NeedInput as need:
+            return self._ask(destination, call, need, asked, task=task)
+        return done_with(destination, call.method, result)
+
+    # -- older servers -----------------------------------------------------------------------------------------------
+
+    async def _ask_midway(self, destination: Destination, call: Call, params: Mapping[str, Any]) -> Reply:
+        caller = call.caller
+        work = partial(self._work, destination, call, params)
+        if caller.version in LEGACY or _ASKABLE.isdisjoint(caller.capabilities):
+            return done_with(destination, call.method, await work(Messenger(call)))
+        return await self._attend(Errand(call, work), destination, call)
+
+    async def _work(
+        self, destination: Destination, call: Call, params: Mapping[str, Any], channel: Channel
+    ) -> Mapping[str, Json]:
+        send = partial(self._send, destination, call, call.caller)
+        try:
+            if destination.as_task and call.method == CALL:
+                return await call_as_task(send, params, channel, destination.downstream.config.max_timeout)
+            return await send(call.method, params, channel)
+        except (Refusal, ServerFault) as problem:
+            # In the words of the caller, who may wait for it at another process.
+            raise failure(destination, call.method, problem) from None
+
+    async def _attend(self, errand: Errand, destination: Destination, call: Call) -> Reply:
+        try:
+            asks = await errand.attend(call)
+        except BaseException:
+            self.parking.leave(errand)
+            raise
+        if asks:
+            self.parking.park(errand)
+            ticket = Parked(self._handover.me, errand.id, errand.leg, tuple(asks))
+            return InputRequired(asks, self._tickets.write(ticket, call, destination))
+        self.parking.leave(errand)
+        return done_with(destination, call.method, errand.result())
+
+    async def _visit(
+        self,
+        ticket: Parked,
+        destination: Destination,
+        call: Call,
+        params: Mapping[str, Any],
+        answers: Mapping[str, Json],
+    ) -> Reply:
+        """Come back to an errand, wherever it is held."""
+        brought = {key: answers[key] for key in ticket.asked if key in answers}
+        if ticket.worker == self._handover.me:
+            errand = self.parking.take(ticket.errand, ticket.leg, call.caller.principal)
+            errand.take(brought)
+            return await self._attend(errand, destination, call)
+        came = await self._handover.visit(ticket, call, brought)
+        if came is None:
+            if call.method == CALL and not destination.repeatable:
+                raise expired(destination)
+            return await self._ask_midway(destination, call, params)
+        if isinstance(came, Asks):
+            again = replace(ticket, leg=came.leg, asked=tuple(came.asked))
+            return InputRequired(came.questions, self._tickets.write(again, call, destination))
+        return done_with(destination, call.method, came.result)
+
+    async def _send(
+        self,
+        destination: Destination,
+        call: Call,
+        caller: Caller,
+        method: str,
+        params: Mapping[str, Any],
+        channel: Channel,
+    ) -> Mapping[str, Json]:
+        wants_progress = call.token is not None and method == call.method
+        out = Outbound(method=method, params=params, channel=channel, wants_progress=wants_progress)
+        return await destination.downstream.send(out, caller)
+
+
+def _with_tasks(caller: Caller) -> Caller:
+    """The same caller, as if it knew tasks: whoever waits for them does."""
+    extensions = caller.capabilities.get("extensions")
+    declared = {**(extensions if isinstance(extensions, Mapping) else {}), TASKS: {}}
+    return replace(caller, capabilities={**caller.capabilities, "extensions": declared})

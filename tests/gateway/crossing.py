@@ -1,0 +1,148 @@
+"""A board whose tools are another server's: the least gateway there can be, served on a port of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+import tests.gateway.standin  # noqa: F401
+from pegboard import Board
+from pegboard.call import NOBODY, Call, Caller, Channel, Reply
+from pegboard.client.link import Outbound
+from pegboard.gateway.config import ServerConfig
+from pegboard.gateway.destination import Destination
+from pegboard.gateway.downstream import Downstream
+from pegboard.gateway.parking import Parking
+from pegboard.gateway.passage import Passage
+from pegboard.protocol.versions import NAMED
+from pegboard.seal import read_keys
+from pegboard.tools.relayed import RelayedTool
+from pegboard.tools.result import Teller
+from pegboard.tools.work import Parsed
+from pegboard.transports.guard import Guard
+from pegboard.transports.http import HttpEndpoint
+from pegboard.transports.listener import listen
+
+LEGACY = "2025-11-25"
+MODERN = "2026-07-28"
+KEYS = read_keys("a secret that only these tests have")
+ASKABLE = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+
+
+@asynccontextmanager
+async def served(board: Board) -> AsyncIterator[str]:
+    """A board on a port, in this loop."""
+    endpoint = HttpEndpoint(board.handler, board.info, limits=board.limits, guard=Guard())
+    server = await listen(endpoint, board.limits)
+    try:
+        yield f"http://127.0.0.1:{server.port}/mcp"
+    finally:
+        await server.close()
+
+
+@dataclass
+class Crossing:
+    """A gateway with one server behind it."""
+
+    downstream: Downstream
+    passage: Passage
+    board: Board = field(default_factory=lambda: Board("gateway"))
+    destinations: dict[str, Destination] = field(default_factory=dict)
+
+    async def hang(self) -> None:
+        """Every tool of the server, under its own name."""
+        listed = await self.downstream.send(Outbound(method="tools/list", params={}, channel=NOBODY))
+        for definition in listed["tools"]:
+            self.add(definition)
+
+    def add(self, definition: Mapping[str, Any]) -> None:
+        name = definition["name"]
+        hints = definition.get("annotations") or {}
+        source = f"{self.downstream.toolbox}/{self.downstream.name}"
+        destination = self.destinations[name] = Destination(
+            downstream=self.downstream,
+            tool=name,
+            tell=Teller(definition.get("outputSchema"), name=f"{source}: {name}").pass_on,
+            repeatable=bool(hints.get("readOnlyHint") or hints.get("idempotentHint")),
+            as_task=(definition.get("execution") or {}).get("taskSupport") == "required",
+        )
+
+        async def relay(call: Call, parsed: Parsed) -> Reply:
+            return await self.passage.call_tool(destination, call, Raw(msgspec.json.encode(parsed.value)))
+
+        self.board.tools.add(RelayedTool(definition, relay, source=source, toolbox="dev"))
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        principal: str = "alice",
+        channel: Channel = NOBODY,
+        capabilities: Mapping[str, Any] = ASKABLE,
+        version: str = MODERN,
+        answers: Mapping[str, Any] | None = None,
+        ticket: str | None = None,
+        token: str | int | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> Reply:
+        """A call as a door makes it, of anybody."""
+        caller = Caller(version=version, transport="http", principal=principal, capabilities=capabilities)
+        call = Call(
+            method="tools/call",
+            caller=caller,
+            channel=channel,
+            id=1,
+            name=name,
+            raw=Raw(msgspec.json.encode(arguments or {})),
+            params=Raw(msgspec.json.encode({"name": name, "arguments": arguments or {}, "_meta": meta or {}})),
+            answers=None if answers is None else Raw(msgspec.json.encode(answers)),
+            ticket=ticket,
+            token=token,
+        )
+        return await self.board.handler(call)
+
+    async def task(self, method: str, task_id: str, principal: str = "alice", **params: Any) -> Mapping[str, Any]:
+        """One of the methods about tasks."""
+        caller = Caller(version=MODERN, transport="http", principal=principal, capabilities=TASKS)
+        call = Call(method=method, caller=caller, channel=NOBODY, id=1, name=task_id)
+        call.params = Raw(msgspec.json.encode({NAMED[method]: task_id, **params}))
+        if "inputResponses" in params:
+            call.answers = Raw(msgspec.json.encode(params["inputResponses"]))
+        reply = await self.passage.task(call)
+        assert isinstance(reply.result, Mapping)
+        return reply.result
+
+
+def config(target: str | list[str], version: str | None, **more: Any) -> ServerConfig:
+    """How a server at a URL or behind a command is configured."""
+    if isinstance(target, str):
+        return ServerConfig(name="there", kind="http", url=target, version=version, **more)
+    return ServerConfig(name="there", kind="stdio", command=tuple(target), version=version, **more)
+
+
+@asynccontextmanager
+async def crossing(
+    target: Board | str | list[str], version: str | None = None, *, parking: Parking | None = None, **more: Any
+) -> AsyncIterator[Crossing]:
+    """A gateway in front of a server, which is spoken to in that revision; a board is served for it."""
+    async with AsyncExitStack() as stack:
+        address = await stack.enter_async_context(served(target)) if isinstance(target, Board) else target
+        downstream = Downstream("dev", config(address, version, **more), on_change=_pass, on_updated=_pass)
+        stack.push_async_callback(downstream.stop)
+        await downstream.settled()
+        made = Crossing(downstream, Passage(KEYS, lambda *place: made.destinations.get(place[2]), parking=parking))
+        stack.push_async_callback(made.passage.close)
+        await made.hang()
+        yield made
+        assert (len(made.passage.parking), downstream.in_flight) == (0, 0)
+
+
+def _pass(*_: object) -> None:
+    """Nobody follows."""
