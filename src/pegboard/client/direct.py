@@ -40,17 +40,19 @@ class DirectLink:
     authorizer = None
     version = MODERN
     mirrors = False
-    is_open = True
 
     def __init__(self, board: Served, identity: Identity) -> None:
+        self.is_open = False
         self._board = board
         self._caller = _caller(identity)
         self._ids = 0
 
     async def open(self) -> None:
         await self._board.start()
+        self.is_open = True
 
     async def close(self) -> None:
+        self.is_open = False
         await self._board.stop()
 
     async def request(self, out: Outbound) -> Mapping[str, Json]:

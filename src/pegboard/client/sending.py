@@ -56,7 +56,10 @@ class Sending:
 
     async def listen(self, params: Mapping[str, Json], channel: Channel) -> Mapping[str, Json]:
         """A subscription, which has no deadline."""
-        out = Outbound(method="subscriptions/listen", params=params, channel=channel)
+        return await self.send_once(Outbound(method="subscriptions/listen", params=params, channel=channel))
+
+    async def send_once(self, out: Outbound) -> Mapping[str, Json]:
+        """Send a request once, however the server fares, and say nothing of that to the breaker."""
         return await self._admitted(lambda: self._link.request(out))
 
     @contextmanager

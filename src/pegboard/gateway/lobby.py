@@ -1,0 +1,90 @@
+"""What a server says and asks without naming the call that it is about."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from pegboard.call import Channel, Json, Notice, Question
+from pegboard.client.abandoned import Abandoned
+from pegboard.errors import InvalidRequest, MethodNotFound
+
+_log = logging.getLogger("pegboard.gateway")
+
+TEXT: Final = 500
+"""How much of what a server logs is shown in our own log."""
+
+_LEVELS: Final[Mapping[str, int]] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "notice": logging.INFO,
+    "warning": logging.WARNING,
+}
+
+_encode = msgspec.json.Encoder(enc_hook=repr).encode
+
+
+class Asked(Channel, Protocol):
+    """A call under way; its `owner` is whoever must not see what is another's."""
+
+    @property
+    def owner(self) -> object: ...
+
+
+class Lobby:
+    """Answers for a gateway, which knows but its roots; nobody is asked in another's name.
+
+    `under_way` are the calls that the server may be asking for. Over one pipe a server of the older revisions does not say
+    for which: where there are several, that is `muddled`, and from then on they had better go one at a time.
+    """
+
+    def __init__(self, name: str, roots: Sequence[str], under_way: Collection[Asked]) -> None:
+        self.muddled = False
+        self.abandoned = Abandoned()
+        self.by_streams = False
+        """Whether every call has a stream of its own, so that the link cannot know of a call it came beside."""
+        self._name = name
+        self._roots = [{"uri": root} for root in roots]
+        self._under_way = under_way
+
+    async def emit(self, notice: Notice) -> None:
+        if notice.method != "notifications/message":
+            return
+        level, data = notice.params.get("level"), notice.params.get("data")
+        text = data if isinstance(data, str) else _encode(data).decode("utf-8", "replace")
+        # A line of ours is one line, whatever a server writes into it.
+        _log.log(_LEVELS.get(str(level), logging.ERROR), "%s says: %s", self._name, ascii(text[:TEXT])[1:-1])
+
+    async def close_stream(self, retry_ms: int) -> None:
+        """There is none."""
+
+    async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
+        return {key: await self._answer(key, question) for key, question in asks.items()}
+
+    async def _answer(self, key: str, question: Question) -> Json:
+        only = self._only()
+        if only is not None:
+            return (await only.ask({key: question}))[key]
+        if question.method == "roots/list":
+            return {"roots": self._roots}
+        if len(self._under_way) > 1 and not self.muddled:
+            self.muddled = True
+            _log.warning(
+                "%s: asks for one of several calls and does not say for which. Nobody is asked, and from now on its calls "
+                "go one at a time",
+                self._name,
+            )
+        if question.method == "elicitation/create":
+            return {"action": "cancel"}
+        if question.method == "sampling/createMessage":
+            raise InvalidRequest("Nobody can be asked: it is not said which call this is for")
+        raise MethodNotFound(f"There is no method {question.method[:80]!r} here")
+
+    def _only(self) -> Asked | None:
+        if not self.by_streams or len(self._under_way) != 1:
+            return None
+        only = next(iter(self._under_way))
+        return None if self.abandoned.is_strange_to(only.owner) else only
