@@ -8,6 +8,9 @@ stream are messages of bytes, each behind a header of 24:
      8 bytes  the number of the chunk, little-endian
 
 An id that is no GUID stands there as zeros.
+
+A stream whose start names a `window` has credit: its sender sends no more than its reader has granted, by messages of type
+`credit`. All others are held back together, by what the socket takes.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from struct import Struct as Layout
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -33,14 +36,15 @@ NO_GUID: Final = bytes(16)
 _HEADER: Final = Layout("<16sq")
 _GUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _ID_LENGTH: Final = 128
+_MOST: Final = 2**53 - 1
 _MARK: Final = b'"type"'
 _JSON_RPC: Final = b'{"jsonrpc"'
 
-Kind: TypeAlias = Literal["start", "chunk", "done", "error", "cancel"]
+Kind: TypeAlias = Literal["start", "chunk", "done", "error", "cancel", "credit"]
 
 
 class Meta(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """What a stream is and for which tool; all but the first four members are labels that nothing is made of.
+    """What a stream is and for which tool; all but the first five members are labels that nothing is made of.
 
     `arguments` are the tool's, where it takes any beside the stream.
     """
@@ -49,6 +53,7 @@ class Meta(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True
     binary: bool = False
     arguments: Raw = EMPTY_OBJECT
     total_size: int | None = None
+    window: Annotated[int, msgspec.Meta(gt=0, le=_MOST)] | None = None
     correlation_id: str | int | None = None
     name: str | None = None
     mime: str | None = None
@@ -66,6 +71,7 @@ class Frame(Struct, frozen=True, kw_only=True):
     data: Raw = NOTHING
     summary: Raw = NOTHING
     error: Raw = NOTHING
+    granted: Annotated[int, msgspec.Meta(gt=0, le=_MOST)] | UnsetType = msgspec.field(default=UNSET, name="bytes")
     jsonrpc: Raw = NOTHING
 
 
@@ -79,7 +85,7 @@ class Failure(Struct, frozen=True):
 
 _decode = msgspec.json.Decoder(Frame).decode
 _decode_failure = msgspec.json.Decoder(Failure).decode
-_encode = msgspec.json.Encoder().encode
+encode = _encode = msgspec.json.Encoder().encode
 
 
 def read(text: bytes, limits: Limits) -> Frame | None:
@@ -100,6 +106,8 @@ def read(text: bytes, limits: Limits) -> Frame | None:
         _check_start(text, frame)
     elif frame.type == "chunk" and (frame.index is UNSET or frame.data is NOTHING):
         raise _about(frame.id, "A chunk has an index and data")
+    elif frame.type == "credit" and frame.granted is UNSET:
+        raise _about(frame.id, "A credit has a number of bytes")
     return frame
 
 
@@ -168,6 +176,10 @@ def start(stream_id: str, timestamp: str, meta: Meta) -> bytes:
 
 def chunk(stream_id: str, timestamp: str, index: int, data: Json) -> bytes:
     return _encode({"type": "chunk", "id": stream_id, "timestamp": timestamp, "index": index, "data": data})
+
+
+def credit(stream_id: str, timestamp: str, size: int) -> bytes:
+    return _encode({"type": "credit", "id": stream_id, "timestamp": timestamp, "bytes": size})
 
 
 def done(stream_id: str, timestamp: str, summary: Json = None) -> bytes:

@@ -3,192 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 from uuid import uuid4
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import Raw
 
 from pegboard.call import Json, Kept, Question, Reply, RequestId
-from pegboard.errors import AskFailed, MethodNotFound, Refusal, StreamFault, ToolError, UnknownTool
+from pegboard.errors import AskFailed, MethodNotFound, Refusal, UnknownTool
 from pegboard.limits import Limits
 from pegboard.protocol import frames
 from pegboard.protocol.frames import Failure, Meta
 from pegboard.protocol.tongue import Tongue
 from pegboard.transports.channels import LineExchange, shutting_down
 from pegboard.transports.door import Socket
+from pegboard.transports.flows import Inflow, Outgoing, stamp
 from pegboard.transports.legacy_exchange import LegacyLineExchange
 
-_BURST: Final = 16
 _FAILED: Final = Failure(-32000, "The call failed before the end of the stream")
-
-
-def stamp() -> str:
-    """Now, as the messages of streams tell it."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-class Inflow(Struct, eq=False):
-    """What a caller sends on its stream, checked, and kept until the call reads it.
-
-    `binary` is None where the first chunk is to show it. `weigh` is told of each byte that is kept or let go; `heard_since`
-    says from when on the caller could be heard, for silence is not its own while nothing is read from it.
-    """
-
-    meta: Meta
-    binary: bool | None
-    seconds: float
-    weigh: Callable[[int], object]
-    heard_since: Callable[[], float]
-    summary: Json = None
-    held: int = 0
-    ended: bool = False
-    _next: int = 0
-    _bytes: int = 0
-    _chunks: deque[tuple[Any, int]] = msgspec.field(default_factory=deque)
-    _error: ToolError | None = None
-    _reader: asyncio.Future[None] | None = None
-
-    def take(self, index: int, chunk: Any, size: int, *, binary: bool) -> None:
-        """The next chunk has come."""
-        if self.binary is None:
-            self.binary = binary
-        if self.ended:
-            raise StreamFault("Binary data sent after done" if binary else "Text chunk sent after done")
-        if binary is not self.binary:
-            expected, got = ("binary", "text") if self.binary else ("text", "binary")
-            raise StreamFault(f"Chunk was expected to be {expected}, got {got}")
-        if index != self._next:
-            raise StreamFault(f"Chunk {index} came where {self._next} was expected", {"expected": self._next})
-        self._next += 1
-        self._bytes += size
-        total = self.meta.total_size
-        if binary and total is not None and self._bytes > total:
-            raise StreamFault(f"More than the {total} bytes came that were announced", {"totalSize": total})
-        self._chunks.append((chunk, size))
-        self.held += size
-        self.weigh(size)
-        self._wake()
-
-    def finish(self, summary: Json) -> None:
-        """All has come."""
-        if self.ended:
-            raise StreamFault("The stream had already ended")
-        total = self.meta.total_size
-        if self.binary and total is not None and self._bytes != total:
-            raise StreamFault(f"{self._bytes} bytes came where {total} were announced", {"totalSize": total})
-        self.summary = summary
-        self.ended = True
-        self._wake()
-
-    def fail(self, failure: Failure) -> None:
-        """The caller cannot go on."""
-        self.ended = True
-        self._error = ToolError(f"The caller's stream ended with an error: {failure.message[:500]}")
-        self._wake()
-
-    def drop(self) -> None:
-        """Nobody will read what is left."""
-        self.ended = True
-        self._chunks.clear()
-        self.weigh(-self.held)
-        self.held = 0
-
-    async def read(self) -> Any:
-        """The next chunk, UNSET at the end."""
-        if self._reader is not None:
-            raise RuntimeError("two at once read the same stream")
-        while not self._chunks:
-            if self._error is not None:
-                raise self._error
-            if self.ended:
-                return UNSET
-            await self._wait()
-        chunk, size = self._chunks.popleft()
-        self.held -= size
-        self.weigh(-size)
-        return chunk
-
-    async def _wait(self) -> None:
-        loop = asyncio.get_running_loop()
-        begun, self._reader = loop.time(), loop.create_future()
-        try:
-            async with asyncio.timeout(self.seconds):
-                await self._reader
-        except TimeoutError:
-            if self._chunks or self.ended or self.heard_since() > begun:
-                return
-            raise StreamFault("Stream timeout", {"timeout": self.seconds}) from None
-        finally:
-            self._reader = None
-
-    def _wake(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
-
-
-class Outgoing(Struct, eq=False):
-    """A stream to the caller."""
-
-    id: str
-    key: bytes
-    binary: bool
-    limit: int
-    # None: it has ended.
-    socket: Socket | None
-    _next: int = 0
-
-    async def write(self, chunk: Any) -> None:
-        """Send a chunk; many bytes go in several, so that no message is larger than its reader may be ready for."""
-        if not self.binary:
-            await self._send(chunk)
-            return
-        view = memoryview(chunk)
-        if view.nbytes <= self.limit:
-            await self._send(view)
-            return
-        view = view.cast("B")
-        for start in range(0, len(view), self.limit):
-            await self._send(view[start : start + self.limit])
-
-    async def _send(self, chunk: Any) -> None:
-        socket = self.socket
-        if socket is None:
-            return
-        index = self._next
-        self._next += 1
-        if not self._next % _BURST:
-            # A reader that is fast enough would keep the loop from everybody else, and from telling that it has left.
-            await asyncio.sleep(0)
-        if self.binary:
-            socket.write_bytes(frames.header(self.key, index) + chunk)
-        else:
-            socket.write(frames.chunk(self.id, stamp(), index, chunk))
-        if socket.full:
-            await socket.drain()
-
-    def finish(self, summary: Json = None) -> None:
-        socket, self.socket = self.socket, None
-        if socket is not None:
-            socket.write(frames.done(self.id, stamp(), summary))
-
-    def fail(self, message: str, code: int = -32000, data: Json = None) -> None:
-        socket, self.socket = self.socket, None
-        if socket is not None:
-            socket.write(frames.error(self.id, stamp(), Failure(code, message, data)))
 
 
 class Streams:
     """All streams of one call: the one by which it began, and those that it has opened."""
 
-    __slots__ = ("_limits", "_opened", "_socket", "about", "id", "inflow", "key")
+    __slots__ = ("_limits", "_opened", "_socket", "_turns", "_window", "about", "id", "inflow", "key")
 
     def __init__(
         self,
         socket: Socket,
+        turns: asyncio.Lock,
         stream_id: str,
         meta: Meta,
         binary: bool | None,
@@ -200,8 +44,10 @@ class Streams:
         self.key = frames.key(stream_id)
         # What the streams that it opens say they belong to.
         self.about: str | int = stream_id
-        self.inflow = Inflow(meta, binary, limits.unread_seconds, weigh, heard_since)
+        self._window = None if meta.window is None else min(meta.window, limits.window_bytes)
+        self.inflow = Inflow(meta, binary, limits.unread_seconds, weigh, heard_since, self._credit, self._window)
         self._socket = socket
+        self._turns = turns
         self._limits = limits
         self._opened: list[Outgoing] = []
 
@@ -221,17 +67,35 @@ class Streams:
     async def read(self) -> Json:
         return await self.inflow.read()
 
+    def begin(self) -> None:
+        """The caller may send: it is told how much, if it wants to be told."""
+        if self._window is not None:
+            self._credit(self._window)
+
+    def _credit(self, size: int) -> None:
+        self._socket.write(frames.credit(self.id, stamp(), size))
+
     def open(self, meta: Mapping[str, Json]) -> Outgoing:
-        told = msgspec.convert({**meta, "correlationId": self.about}, Meta)
-        guid = uuid4()
-        opened = Outgoing(str(guid), guid.bytes_le, told.binary, self._limits.chunk_bytes, self._socket)
+        about: dict[str, Json] = {"correlationId": self.about, "window": self._window}
+        told = msgspec.convert({**meta, **about}, Meta)
+        guid, limits = uuid4(), self._limits
+        opened = Outgoing(
+            str(guid),
+            guid.bytes_le,
+            told.binary,
+            limits.chunk_bytes if self._window is None else min(limits.chunk_bytes, self._window),
+            limits.unread_seconds,
+            self._socket,
+            self._turns,
+            self._window,
+        )
         self._opened.append(opened)
         self._socket.write(frames.start(opened.id, stamp(), told))
         return opened
 
-    def owns(self, stream_id: str) -> bool:
-        """Whether a stream of that id is one that the call has opened and not ended."""
-        return any(one.id == stream_id and one.socket is not None for one in self._opened)
+    def find(self, stream_id: str) -> Outgoing | None:
+        """The stream of that id, where it is one that the call has opened and not ended."""
+        return next((one for one in self._opened if one.id == stream_id and one.socket is not None), None)
 
     def close(self, failure: Failure | None) -> None:
         """The call has ended, and its streams with it."""
@@ -246,7 +110,7 @@ class Streams:
         """The call has ended, and nothing is to be said of it any more."""
         self.inflow.drop()
         for one in self._opened:
-            one.socket = None
+            one.forget()
 
 
 class DirectExchange(LineExchange):

@@ -4,7 +4,8 @@ Theory of operation. A message of text is JSON-RPC, served as on any line, or be
 a chunk of one. A stream that a client starts is a call of the tool that it names, with all hooks around it, and any
 number of them share the socket. What a tool has not read yet is kept up to a bound for the whole socket; beyond it
 nothing more is read from the peer, so that the peer's own writes wait. A tool that leaves it at that for too long loses
-its stream, for the others on the socket wait too.
+its stream, for the others on the socket wait too. A sender that asks for a window waits for credit instead, alone: what
+its stream holds is a small part of that bound.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from pegboard.transports.calls import Calls
 from pegboard.transports.channels import LineExchange, conduct, shutting_down
 from pegboard.transports.conversation import Conversation, LineService
 from pegboard.transports.door import Answer, Head, Served, Sink, Socket, Upgrade, Visitor
-from pegboard.transports.duplex import DirectExchange, StreamExchange, Streams, as_failure, stamp
+from pegboard.transports.duplex import DirectExchange, StreamExchange, Streams, as_failure
+from pegboard.transports.flows import stamp
 from pegboard.transports.followers import Followers
 from pegboard.transports.guard import Guard
 from pegboard.transports.legacy_exchange import LegacyLineExchange
@@ -102,6 +104,7 @@ class SocketConversation(Conversation):
         self.streams: dict[str, tuple[Streams, LineExchange]] = {}
         self._keys: dict[bytes, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._turns = asyncio.Lock()
         # Those whose senders may not have heard yet that nobody reads on.
         self._past: dict[str | bytes, None] = {}
 
@@ -174,7 +177,7 @@ class SocketConversation(Conversation):
         if not self.streams:
             return
         stream_id, (streams, _) = max(self.streams.items(), key=lambda one: one[1][0].inflow.held)
-        unread, seconds = streams.inflow.held, self._limits.unread_seconds
+        unread, seconds = streams.inflow.unread, self._limits.unread_seconds
         self._break(stream_id, StreamFault("Stream timeout", {"timeout": seconds, "unread": unread}))
 
     # -- messages ----------------------------------------------------------------------------------------------------
@@ -208,6 +211,9 @@ class SocketConversation(Conversation):
             return
         if frame.type == "cancel":
             self._cancel(frame.id)
+            return
+        if frame.type == "credit":
+            self._grant(frame)
             return
         found = self.streams.get(frame.id)
         if found is None:
@@ -277,7 +283,9 @@ class SocketConversation(Conversation):
             raise InvalidRequest(f"The stream {stream_id!r} is already open: use another id")
         if len(self.streams) >= self._limits.calls_per_caller:
             raise Busy(f"{self._limits.calls_per_caller} streams are already open on this socket", retry_after=1)
-        streams = Streams(self._socket, stream_id, meta, binary, self._limits, self._weigh, self._heard_since)
+        streams = Streams(
+            self._socket, self._turns, stream_id, meta, binary, self._limits, self._weigh, self._heard_since
+        )
         if binary is not False and streams.key in self._keys:
             raise InvalidRequest("Another stream of bytes is open whose id is no GUID either: give this one a GUID")
         return streams
@@ -299,6 +307,7 @@ class SocketConversation(Conversation):
             self._keys[streams.key] = stream_id
         self._past.pop(stream_id, None)
         self._past.pop(streams.key, None)
+        streams.begin()
         try:
             task = self._run(exchange, conduct(self._handler, call, exchange))
         except Refusal:
@@ -338,10 +347,18 @@ class SocketConversation(Conversation):
     def _cancel(self, request_id: RequestId) -> None:
         super()._cancel(request_id)
         for stream_id, (streams, _) in tuple(self.streams.items()):
-            if request_id == stream_id or (isinstance(request_id, str) and streams.owns(request_id)):
+            if request_id == stream_id or (isinstance(request_id, str) and streams.find(request_id)):
                 task = self._tasks.get(stream_id)
                 if task is not None:
                     task.cancel()
+
+    def _grant(self, frame: Frame) -> None:
+        for streams, _ in self.streams.values():
+            opened = streams.find(frame.id)
+            if opened is not None and frame.granted is not UNSET:
+                opened.grant(frame.granted)
+                return
+        # It may be of a stream that has ended meanwhile: who grants cannot know.
 
     def _refuse_stream(self, stream_id: RequestId | None, refusal: Refusal, method: str = "") -> None:
         about = stream_id if isinstance(stream_id, str) else None
