@@ -70,6 +70,11 @@ Login: TypeAlias = Callable[[ServerConfig, str], Auth | None]
 _CLIENT: Final[Mapping[str, Json]] = {"name": "pegboard", "title": "Pegboard", "version": __version__}
 # All that a gateway can carry to somebody: what a legacy server is told once, whoever calls later.
 _CARRIED: Final[Mapping[str, Json]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+_TOLD: Final[Mapping[State, str]] = {
+    "failed": "cannot be reached now; it is tried again by itself",
+    "needs_login": "needs a login, which whoever runs this gateway has to do",
+    "stopped": "is stopped",
+}
 _OURSELVES: Final = Identity(_CLIENT, _CARRIED, "info")
 
 
@@ -119,6 +124,16 @@ class Downstream:
     @property
     def in_flight(self) -> int:
         return self._slots.taken
+
+    @property
+    def pending(self) -> bool:
+        """Whether the first attempt to connect has not ended, or not even begun."""
+        return not self._settled.is_set()
+
+    @property
+    def told_problem(self) -> str:
+        """Why the server cannot be used, for callers; nothing while it can, or may soon."""
+        return _TOLD.get(self.state, "")
 
     @property
     def asks_midway(self) -> bool:
@@ -175,7 +190,7 @@ class Downstream:
         """What a caller may know of a fault: nothing of where the server is, how it is started or what it is sent."""
         match fault:
             case NotAdmitted():
-                told = "needs a login, which whoever runs this gateway has to do"
+                told = _TOLD["needs_login"]
             case NoAnswer():
                 told = "did not answer in time; the request was cancelled"
             case LinkLost():
@@ -185,7 +200,7 @@ class Downstream:
             case Unreachable(retry_after=float(seconds)):
                 told = f"cannot be reached now; try again in {max(1, round(seconds))} s"
             case _:
-                told = "cannot be reached now; it is tried again by itself"
+                told = _TOLD["failed"]
         return f"The server '{self.name}' {told}."
 
     async def stop(self) -> None:

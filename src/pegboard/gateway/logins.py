@@ -1,15 +1,18 @@
-"""The credentials for downstream servers; nobody is asked for them while a gateway serves."""
+"""How downstream servers are logged in to; nobody is asked for that while a gateway serves."""
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractAsyncContextManager
+from importlib.util import find_spec
 
 from pegboard.client.admission import Auth
-from pegboard.client.login.browser import Redirect
+from pegboard.client.login.browser import Login, Redirect
 from pegboard.client.login.oauth import ClientCredentials, OAuth
-from pegboard.client.login.storage import MemoryStorage, Storage
+from pegboard.client.login.storage import FileStorage, MemoryStorage, Storage
 from pegboard.errors import LoginFailed
 from pegboard.gateway.config import AuthConfig, ServerConfig
+from pegboard.gateway.folders import token_folder
 
 
 class Unattended:
@@ -24,14 +27,20 @@ class Unattended:
 
 
 class Logins:
-    """Tells how each server is logged in to, for the gateway itself (no principal) or for one who calls."""
+    """Tells how each server is logged in to, for the gateway itself (no principal) or for one who calls.
 
-    def __init__(self, storage: Storage | None = None) -> None:
+    Where a person sits by, `login` takes them to the server's own login.
+    """
+
+    def __init__(self, storage: Storage | None = None, login: Login | None = None) -> None:
         self._storage = storage or MemoryStorage()
+        self._login = login
 
     def auth(self, config: ServerConfig, principal: str = "") -> Auth | None:
         """None where the server is sent no token of ours, whatever it asks for."""
-        if config.kind not in ("http", "sse") or any(name.lower() == "authorization" for name in config.headers):
+        if config.kind not in ("http", "sse", "websocket") or any(
+            name.lower() == "authorization" for name in config.headers
+        ):
             return None
         told = config.auth or AuthConfig()
         if told.kind == "none":
@@ -47,7 +56,7 @@ class Logins:
                 storage=storage,
             )
         return OAuth(
-            login=Unattended(config.name),
+            login=self._login or Unattended(config.name),
             storage=storage,
             client_id=told.client_id,
             client_secret=told.client_secret,
@@ -72,3 +81,9 @@ class OwnStorage:
 
     async def delete(self, key: str) -> None:
         await self._storage.delete(self._prefix + key)
+
+
+def token_storage() -> Storage:
+    """Where this user's tokens are kept; encrypted where `PEGBOARD_SECRET` is set and can be used for that."""
+    secret = os.environ.get("PEGBOARD_SECRET") if find_spec("cryptography") is not None else None
+    return FileStorage(token_folder(), secret or None)
