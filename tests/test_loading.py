@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pegboard.cli.load import load_board
+from pegboard.loading import load_board
 from pegboard.errors import PegboardError, SetupError
 
 ONE = "from pegboard import Board\nboard = Board('one')\n"

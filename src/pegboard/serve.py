@@ -69,7 +69,7 @@ def run(served: Served, settings: Settings | None = None) -> None:
     settings = settings or Settings()
     transport = settings.transport
     if transport == "auto":
-        transport = "stdio" if _held_by_a_client() else "http"
+        transport = "stdio" if held_by_a_client() else "http"
         if transport == "stdio":
             _tell("stdin is a pipe: serving stdio (use --http to serve HTTP)")
     if transport not in ("http", "stdio"):
@@ -100,7 +100,7 @@ def _tell(line: str) -> None:
         print(line, file=sys.stderr, flush=True)  # noqa: T201 — this is said whatever the log is set to
 
 
-def _held_by_a_client() -> bool:
+def held_by_a_client() -> bool:
     """Whether stdin is a pipe or a socket: then somebody started us to talk to us."""
     try:
         mode = os.fstat(0).st_mode

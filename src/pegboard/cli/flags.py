@@ -19,8 +19,8 @@ _LEVELS = ("info", "debug", "warning", "error")
 _FORMATS = ("text", "json")
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Where and how to serve."""
+def add_flags(parser: argparse.ArgumentParser, *, store: str = "memory") -> None:
+    """Where and how to serve; `store` is the verb's own default, told as `sqlite` where it is left open."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--http", action="store_const", dest="transport", const="http", help="serve HTTP")
     which.add_argument("--stdio", action="store_const", dest="transport", const="stdio", help="serve stdin and stdout")
@@ -65,9 +65,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     keep = parser.add_argument_group("several workers, restarts")
     keep.add_argument(
         "--store",
-        default=_env("store", "memory"),
+        default=_env("store", store),
         metavar="ADDRESS",
-        help="where sessions, events and tasks are kept: memory, sqlite:PATH or redis://HOST:6379/0 (memory)",
+        help="where sessions, events and tasks are kept: memory, sqlite:PATH or redis://HOST:6379/0 "
+        f"({store or 'a SQLite file of this user'})",
     )
     keep.add_argument(
         "--workers",

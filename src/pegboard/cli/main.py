@@ -13,6 +13,8 @@ from pegboard.errors import PegboardError
 VERBS = {
     "demo": "serve a board with tools to play with",
     "run": "serve the board in a Python file, over HTTP or stdio",
+    "up": "serve many servers as one, by a configuration file",
+    "login": "log in to a server of a configuration",
     "list": "list the tools of a file or a server",
     "call": "call a tool of a file or a server",
     "read": "read a resource",

@@ -11,7 +11,7 @@ from pathlib import Path
 from pegboard import __version__
 from pegboard.board import Board
 from pegboard.cli.flags import add_flags, read_settings, set_up_logging
-from pegboard.cli.load import load_board
+from pegboard.loading import load_board
 from pegboard.serve import run
 
 

@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from pegboard.cli.load import load_board
 from pegboard.client.client import Client
 from pegboard.errors import Refusal, ServerFault, SetupError
+from pegboard.loading import load_board
 from pegboard.protocol.versions import SUPPORTED
 
 OK, TOOL_ERROR, USAGE, CANNOT_CONNECT = 0, 1, 2, 3

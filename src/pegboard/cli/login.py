@@ -1,0 +1,72 @@
+"""`pegboard login CONFIG SERVER`: log in to a server that a gateway is to use."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+
+from pegboard.client.client import Client
+from pegboard.client.login.browser import BrowserLogin
+from pegboard.errors import LoginFailed, Refusal, ServerFault, SetupError
+from pegboard.gateway.config import ServerConfig, read_config
+from pegboard.gateway.logins import Logins, token_storage
+from pegboard.tools.naming import suggest
+
+OK, USAGE, CANNOT_CONNECT = 0, 2, 3
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="pegboard login",
+        description="Log in to a server of a configuration, in the browser; `pegboard up` uses the token from then on.",
+        epilog="Without a browser on this machine, open the printed link anywhere that reaches 127.0.0.1 here.",
+    )
+    parser.add_argument("config", metavar="CONFIG", help="the configuration file of the gateway")
+    parser.add_argument("server", metavar="SERVER", help="the server, or TOOLBOX/SERVER where two have one name")
+    parser.add_argument("--no-browser", action="store_false", dest="browser", help="only print the link")
+    parser.add_argument("--port", type=int, default=0, help="where to wait for the browser (any free port)")
+    parser.add_argument("--principal", default="", metavar="NAME", help="log in for this user of the gateway only")
+    parser.add_argument("--timeout", type=float, default=300.0, metavar="SECONDS", help="how long to wait (300)")
+    chosen = parser.parse_args(argv)
+    toolbox, server = _find(chosen.config, chosen.server)
+    if server.kind not in ("http", "sse"):
+        raise SetupError(f"{server.name} is reached by {server.kind}; only servers behind a URL take a login")
+    login = BrowserLogin(port=chosen.port, browser=chosen.browser, seconds=chosen.timeout)
+    auth = Logins(token_storage(), login=login).auth(server, chosen.principal)
+    if auth is None:
+        raise SetupError(f"{server.name} is sent a header Authorization already, or its auth is none")
+    return asyncio.run(_log_in(f"{toolbox}/{server.name}", Client(server.url, headers=server.headers, auth=auth)))
+
+
+async def _log_in(name: str, client: Client) -> int:
+    try:
+        async with client:
+            tools = await client.list_tools()
+    except (LoginFailed, Refusal) as problem:
+        print(f"pegboard login: {name}: {problem}", file=sys.stderr)
+        return USAGE
+    except ServerFault as fault:
+        print(f"pegboard login: {fault}", file=sys.stderr)
+        return CANNOT_CONNECT
+    print(f"{name}: logged in, {len(tools)} tools", file=sys.stderr)
+    return OK
+
+
+def _find(config: str, wanted: str) -> tuple[str, ServerConfig]:
+    read = read_config(config, os.environ)
+    toolbox, slash, name = wanted.rpartition("/")
+    found = [
+        (box.name, box.servers[name])
+        for box in read.toolboxes.values()
+        if name in box.servers and (not slash or box.name == toolbox)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise SetupError(f"{config}: several toolboxes have a server {name!r}; say which: {found[0][0]}/{name}")
+    known = [server for box in read.toolboxes.values() for server in box.servers]
+    close = suggest(name, known, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(known)}"
+    raise SetupError(f"{config}: there is no server {wanted!r}{hint}")

@@ -1,0 +1,63 @@
+"""How the servers of a gateway fare, as a table for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pegboard.gateway.downstream import Downstream
+from pegboard.gateway.gateway import Gateway
+from pegboard.gateway.mistakes import hide
+
+_WORDS = {"needs_login": "needs login"}
+
+
+def told(gateway: Gateway, url: str, seconds: float, command: str) -> list[str]:
+    """What was connected, what it costs a model, and what to do next."""
+    servers = gateway.downstreams
+    ready = sum(one.state == "ready" for one in servers)
+    count = f"{len(servers)} server" + ("" if len(servers) == 1 else "s")
+    waiting = sum(one.config.lazy and one.state == "idle" for one in servers)
+    lines = [
+        f"  {ready} of {count} ready in {seconds:.1f} s"
+        + (f", {waiting} start when they are needed" if waiting else "")
+        + f": {len(gateway.main.directory)} tools"
+    ]
+    lines += _table([_row(gateway, one) for one in servers])
+    costs = gateway.main.costs()
+    lines.append("")
+    lines += [f"  {'tokens' if number == 0 else '':<8} {line}" for number, line in enumerate(costs.lines())]
+    lines.append(f"  MCP      {url}")
+    if url.startswith("http"):
+        base = url.removesuffix("/mcp")
+        lines += [f"           {base}/toolboxes/{name}/mcp" for name in gateway.config.toolboxes]
+        lines.append(f"  try      {command} list {url}")
+        lines.append(f"  add to   claude mcp add --transport http {gateway.config.name} {url}")
+    lines += _to_do(gateway, command)
+    return [hide(line, gateway.config.secrets) for line in lines]
+
+
+def _row(gateway: Gateway, one: Downstream) -> tuple[str, ...]:
+    catalogue = one.catalogue
+    shown = sum(entry.place.server == one.name for entry in gateway.main.directory.of_toolbox(one.toolbox))
+    listed = len(catalogue.tools) if catalogue is not None else 0
+    tools = "" if catalogue is None else f"{shown} tools" if shown == listed else f"{shown} of {listed} tools"
+    if one.config.lazy and one.state == "idle" and catalogue is None:
+        tools = "not started"
+    return one.toolbox, one.name, _WORDS.get(one.state, one.state), one.config.kind, tools, one.problem[:160]
+
+
+def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(5)]
+    toolbox = None
+    for row in rows:
+        first = "" if row[0] == toolbox else row[0]
+        toolbox = row[0]
+        cells = [first, *row[1:5]]
+        told_row = "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
+        yield f"    {told_row}  {row[5]}".rstrip()
+
+
+def _to_do(gateway: Gateway, command: str) -> Iterator[str]:
+    for one in gateway.downstreams:
+        if one.state == "needs_login":
+            yield f"  log in   {command} login {gateway.config.path} {one.toolbox}/{one.name}"

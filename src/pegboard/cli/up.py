@@ -1,0 +1,62 @@
+"""`pegboard up CONFIG`: serve many servers as one."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+
+from pegboard import __version__
+from pegboard.cli.flags import add_flags, read_settings, set_up_logging
+from pegboard.cli.run import command
+from pegboard.cli.status import told
+from pegboard.gateway.folders import store_path
+from pegboard.gateway.gateway import Gateway
+from pegboard.serve import held_by_a_client, run
+
+_SETTLE_SECONDS = 15.0
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="pegboard up",
+        description="Serve the servers of a configuration file as one: over HTTP, or over stdio to one client.",
+        epilog="The file is JSON or TOML: ours, or one of Claude, Cursor, VS Code, Codex or Gemini as it is. "
+        "Edits are taken over while it is served. Every flag can be set by the environment: PEGBOARD_PORT=8000.",
+    )
+    parser.add_argument("config", metavar="CONFIG", help="a configuration file")
+    parser.add_argument("--mode", choices=("all", "dynamic", "proxy", "auto"), help="how tools are shown")
+    parser.add_argument("--no-watch", action="store_false", dest="watch", help="leave edits of the file alone")
+    add_flags(parser, store="")
+    chosen = parser.parse_args(argv)
+    set_up_logging(chosen.log_level, chosen.log_format)
+    began = time.monotonic()
+    gateway = Gateway(chosen.config, mode=chosen.mode, watch=chosen.watch)
+    if not chosen.store:
+        # A client of stdio is one connection, and nothing of it outlives that.
+        pipes = chosen.transport == "stdio" or (chosen.transport == "auto" and held_by_a_client())
+        chosen.store = "memory" if pipes else f"sqlite:{store_path(chosen.config)}"
+    run(gateway, read_settings(chosen, announce=lambda url: Announcement(gateway, url, began).start()))
+    return 0
+
+
+class Announcement:
+    """What is said once the servers have answered, or have had their time."""
+
+    def __init__(self, gateway: Gateway, url: str, began: float) -> None:
+        self._gateway = gateway
+        self._url = url
+        self._began = began
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._tell())
+        # Kept by the loop's owner for as long as it serves.
+        self._gateway.hold(self._task)
+
+    async def _tell(self) -> None:
+        print(f"pegboard {__version__}   {self._gateway.config.name}: {self._url}", file=sys.stderr, flush=True)
+        await self._gateway.settle(_SETTLE_SECONDS)
+        took = time.monotonic() - self._began
+        print("\n".join(told(self._gateway, self._url, took, command())), file=sys.stderr, flush=True)

@@ -1,0 +1,41 @@
+"""A board of our own process behind the gateway, loaded when it is first needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from pegboard.call import Handler, Json
+from pegboard.client.direct import Served
+from pegboard.loading import load_board
+
+
+class LocalBoard:
+    """Stands for the board in a file."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._board: Served | None = None
+
+    @property
+    def handler(self) -> Handler:
+        return self._loaded.handler
+
+    @property
+    def info(self) -> Mapping[str, Json]:
+        return self._loaded.info
+
+    async def start(self) -> None:
+        """Load and start it; in a thread, as what a file does when it is imported may take its time."""
+        if self._board is None:
+            self._board = await asyncio.to_thread(load_board, self._target)
+        await self._board.start()
+
+    async def stop(self) -> None:
+        if self._board is not None:
+            await self._board.stop()
+
+    @property
+    def _loaded(self) -> Served:
+        assert self._board is not None  # noqa: S101 — it is started before it is asked
+        return self._board
