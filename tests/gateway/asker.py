@@ -74,7 +74,7 @@ class Asker(Board):
         return "told"
 
     async def log(self, ctx: Context) -> str:
-        await ctx.log("debug", "much")
+        await ctx.log("info", "much")
         await ctx.log("warning", "little", logger="server")
         return "logged"
 

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-import tests.gateway.standin  # noqa: F401
 from pegboard import Board
 from pegboard.call import NOBODY, Call, Caller, Channel, Reply
 from pegboard.client.link import Outbound

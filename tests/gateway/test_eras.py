@@ -94,7 +94,7 @@ async def test_progress_is_told_in_order(caller: str, server: str) -> None:
     assert steps == [(1, 3, "step 1"), (2, 3, "step 2"), (3, 3, "step 3")]
 
 
-@pytest.mark.parametrize(("level", "heard"), [("debug", ["much", "little"]), ("warning", ["little"]), ("error", [])])
+@pytest.mark.parametrize(("level", "heard"), [("info", ["much", "little"]), ("warning", ["little"]), ("error", [])])
 async def test_logs_go_by_the_level_of_the_caller(caller: str, server: str, level: str, heard: list[str]) -> None:
     logs: list[Any] = []
     listen = {"log": lambda _level, data: logs.append(data), "log_level": level}

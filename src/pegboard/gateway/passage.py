@@ -43,7 +43,7 @@ class Passage:
     """Takes requests to servers, for a whole gateway; `parking` holds those that wait for their callers."""
 
     def __init__(self, keys: Sequence[bytes], find: Find, *, parking: Parking | None = None) -> None:
-        self.parking = parking or Parking()
+        self.parking = Parking() if parking is None else parking
         self._tickets = Tickets(keys)
         self._tasks = RemoteTasks(keys, find)
         self._handover = Handover(self.parking)
