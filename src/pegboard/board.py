@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeVar, Unpack, overload
@@ -117,6 +118,7 @@ class Board(Hanger):
         self._title = title
         self._threads = Threads(self.limits.threads, self.limits.thread_queue, self.limits.threads_asking)
         self._attached: list[Attachment] = []
+        self._numbers = count()
         secret = os.environ.get("PEGBOARD_SECRET")
         keys = read_keys(secret)
         desk = Desk(tickets=Seal("requestState", keys, secret=True), changes=self.changes)
@@ -325,13 +327,23 @@ class Board(Hanger):
             check_middleware(one)
         for one in middleware:
             for scope, target in targets:
-                self._attached.append(Attachment(one, scope, target, order, len(self._attached)))
+                self._attached.append(Attachment(one, scope, target, order, next(self._numbers)))
             if isinstance(one, Middleware):
                 one.watch(self.tools.touch)
         self.tools.touch()
 
+    def unuse(self, middleware: Middleware | Around) -> None:
+        """Take middleware away from wherever it was put by `use`; calls that are under way keep it."""
+        self._attached = [one for one in self._attached if one.middleware is not middleware]
+        self.tools.touch()
+
+    def declare(self, capabilities: Mapping[str, Json]) -> None:
+        """Tell clients of these capabilities too, beside those that follow from what hangs here."""
+        self._dispatcher.declared = capabilities
+
     def _surround(self, tool: Tool | None, inner: Handler) -> Handler:
-        chain = settle(compose(self._attached, tool, inner))
+        attached = self._attached if tool is None or tool.surrounded else ()
+        chain = settle(compose(attached, tool, inner))
         return chain if tool is None else self._enter(tool, self._tasks.handler(tool, chain))
 
     # -- serving -----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ speaks revision 2026-07-28; older clients are translated before a Call exists an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NoReturn, Protocol, TypeAlias
 
 import msgspec
@@ -319,8 +319,16 @@ class Changes(Protocol):
     async def reach(self, number: int) -> None:
         """Come up to that number, if there are so many: another process may have told of a change before we know it."""
 
-    def watch(self, watcher: Callable[[], object]) -> Callable[[], None]:
-        """Be called soon after each change, from the event loop; returns what ends the watch."""
+    def watch(
+        self, watcher: Callable[[], object], uris: Callable[[], Iterable[str]] | None = None
+    ) -> Callable[[], None]:
+        """Be called soon after each change, from the event loop; returns what ends the watch.
+
+        `uris` tells, whenever it is asked, which resources are followed there.
+        """
+
+    def stir(self) -> None:
+        """Somebody who watches follows other resources than before."""
 
 
 class Filter(Struct, frozen=True, kw_only=True):

@@ -105,7 +105,8 @@ async def _follow(reply: Follow, channel: Channel) -> None:
     """Tell the changes of a board until nobody listens."""
     wanted = reply.filter
     changed = asyncio.Event()
-    end = reply.changes.watch(changed.set)
+    end = reply.changes.watch(changed.set, lambda: wanted.uris)
+    reply.changes.stir()
     after = reply.changes.last
     try:
         await channel.emit(Notice("notifications/subscriptions/acknowledged", {}))
@@ -121,3 +122,4 @@ async def _follow(reply: Follow, channel: Channel) -> None:
             await changed.wait()
     finally:
         end()
+        reply.changes.stir()

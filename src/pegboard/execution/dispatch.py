@@ -39,6 +39,7 @@ class Dispatcher:
         self._reading = reading
         self._tasks = tasks
         self.instructions = instructions
+        self.declared: Mapping[str, Json] = {}
         self.choose_tools: Callable[[Call], Coroutine[Any, Any, Kept]] | None = None
         self._tools: Mapping[str, Json] = {} if listen is None else {"listChanged": True}
         self._discovered: Kept | None = None
@@ -66,6 +67,8 @@ class Dispatcher:
             capabilities.update(self._reading.capabilities())
         if self._tasks is not None:
             capabilities.update(self._tasks.capabilities())
+        if self.declared:
+            capabilities = {**self.declared, **capabilities}
         kept = self._discovered
         if (
             kept is None

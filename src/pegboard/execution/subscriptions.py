@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from threading import get_ident
 from typing import Final
 
@@ -40,6 +40,8 @@ class ChangeLog:
         self._diverted: Callable[[Change], object] | None = None
         self._catch_up: Callable[[], Awaitable[object]] | None = None
         self._lock = threading.Lock()
+        # Who brings changes of resources from elsewhere is told here that others are wanted.
+        self.on_stir: Callable[[], object] | None = None
 
     @property
     def last(self) -> int:
@@ -126,9 +128,23 @@ class ChangeLog:
         last = [(forgotten, change) for change in anything[-1:]]
         return [*((asked, change) for change in anything[:-1]), *last, *found]
 
-    def watch(self, watcher: Callable[[], object]) -> Callable[[], None]:
-        """Be called soon after each change, from the event loop; returns what ends the watch."""
-        watch = _Watch(watcher, asyncio.get_running_loop())
+    def followed(self) -> frozenset[str]:
+        """The resources that anybody follows now."""
+        return frozenset(uri for watch in self._watches if watch.uris is not None for uri in watch.uris())
+
+    def stir(self) -> None:
+        """Somebody who watches follows other resources than before."""
+        if self.on_stir is not None:
+            self.on_stir()
+
+    def watch(
+        self, watcher: Callable[[], object], uris: Callable[[], Iterable[str]] | None = None
+    ) -> Callable[[], None]:
+        """Be called soon after each change, from the event loop; returns what ends the watch.
+
+        `uris` tells, whenever it is asked, which resources are followed there.
+        """
+        watch = _Watch(watcher, asyncio.get_running_loop(), uris)
         with self._lock:
             self._watches += (watch,)
 
@@ -146,9 +162,15 @@ class ChangeLog:
 class _Watch:
     """One who watches, on its own loop; changes that come before it has looked are one call."""
 
-    __slots__ = ("_called", "_loop", "_thread", "_watcher", "ended")
+    __slots__ = ("_called", "_loop", "_thread", "_watcher", "ended", "uris")
 
-    def __init__(self, watcher: Callable[[], object], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        watcher: Callable[[], object],
+        loop: asyncio.AbstractEventLoop,
+        uris: Callable[[], Iterable[str]] | None = None,
+    ) -> None:
+        self.uris = uris
         self._watcher = watcher
         self._loop = loop
         self._thread = get_ident()

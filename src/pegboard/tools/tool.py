@@ -88,6 +88,8 @@ class Tool:
     detach: Detach = "start"
     once: bool = False
     toolbox: str = ""
+    surrounded: bool = True
+    """Whether the board's middleware goes around it; not where it only hands on to a tool that it goes around."""
     relay: Callable[..., Any] | None = None
     """Where calls are answered that no code of ours answers: `tools/relayed.py`."""
 

@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Final, Protocol
 
 from pegboard.call import Change, Changes, Done, Filter, Follow, Json, Notice, RequestId
@@ -186,6 +187,11 @@ class Follower:
         """The client is gone, or wants no more: nothing is said."""
         self._followers.leave(self)
 
+    @property
+    def uris(self) -> Collection[str]:
+        """The resources that are followed."""
+        return self._uris
+
     def note_left(self) -> None:
         """Tell whoever asked that this has ended."""
         if self._left is not None:
@@ -267,7 +273,11 @@ class Followers:
             self._keeper.follow(follower)
         self._live[follower] = None
         if follower.changes not in self._watched:
-            self._watched[follower.changes] = follower.changes.watch(self.wake)
+            self._watched[follower.changes] = follower.changes.watch(self.wake, partial(self._uris, follower.changes))
+        follower.changes.stir()
+
+    def _uris(self, changes: Changes) -> Iterable[str]:
+        return (uri for follower in self._live if follower.changes is changes for uri in follower.uris)
 
     def begin(self, follower: Follower) -> None:
         """Have a follower hear of what changes after its place in the log; the stream it writes to is open."""
@@ -282,6 +292,7 @@ class Followers:
         if self._keeper is not None:
             self._keeper.forget(follower)
         follower.note_left()
+        follower.changes.stir()
         if not self._live:
             self._rest()
         elif follower.after != follower.changes.last:
