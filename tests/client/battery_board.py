@@ -84,6 +84,14 @@ async def hold(key: str) -> str:
 
 
 @board.tool
+async def dawdle(ctx: Context) -> str:
+    """Says that it has begun, and never ends."""
+    await ctx.progress(1)
+    await asyncio.sleep(600)
+    return "done"
+
+
+@board.tool
 async def is_held(key: str) -> bool:
     await held.setdefault(key, asyncio.Event()).wait()
     return True

@@ -17,7 +17,7 @@ from pegboard.client.link import Identity, Link, Outbound
 from pegboard.client.stdio import StdioLink
 from pegboard.client.target import Options, open_link
 from pegboard.errors import Garbled, LinkLost
-from tests.client.fakes import Asked, data, faking, initialized, legacy, modern, reply, result, script, stream, text
+from tests.client.fakes import Asked, faking, legacy, modern, reply, result, script
 from tests.client.leftovers import nothing_left
 from tests.waiting import until
 
@@ -188,37 +188,4 @@ async def test_a_child_that_died_is_told_by_whoever_listens_and_opened_again() -
         await link.open()
         assert link.is_open
         assert link.pid != first
-        await link.close()
-
-
-async def test_a_stream_of_the_first_transport_that_was_lost_is_opened_again() -> None:
-    """HTTP+SSE: one stream for all answers, and with it every answer under way is lost."""
-    streams: list[asyncio.StreamWriter] = []
-
-    def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        if asked.method == "GET" and asked.target == "/mcp":
-            stream(writer, b"event: endpoint\ndata: /messages\n\n")
-            streams.append(writer)
-            return
-        if asked.target != "/messages":
-            reply(writer, b"", "405 Method Not Allowed")
-            return
-        reply(writer, b"", "202 Accepted")
-        match asked.message.get("method"):
-            case "initialize":
-                streams[-1].write(data(initialized(asked)))
-            case "tools/call" if len(streams) == 1:
-                streams[-1].close()
-            case "tools/call":
-                streams[-1].write(data(text(asked, "again")))
-
-    async with nothing_left(), faking(answer) as fake:
-        link = link_to(fake.url)
-        await link.open()
-        assert link.is_open
-        with pytest.raises(LinkLost, match="ended its stream"):
-            await link.request(tool_call())
-        assert not link.is_open
-        told = await link.request(tool_call())
-        assert told["content"][0]["text"] == "again"
         await link.close()

@@ -78,6 +78,17 @@ async def test_a_message_may_come_in_pieces_among_pings_and_bytes() -> None:
         assert (await client.call("any")).content == []
 
 
+async def test_text_that_is_no_message_is_passed_over_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def mumble(peer: Peer, asked: dict[str, Any]) -> None:
+        for noise in (b"", b"{", b"[]", b"null", b'{"jsonrpc":"2.0","id":9999,"result":{}}'):
+            peer.protocol.send_text(noise)
+        peer.answer(asked, "hi")
+
+    async with nothing_left(), serving(mumble) as server, Client(server.url) as client:
+        assert (await client.call("any")).text == "hi"
+    assert "no MCP message" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("sent", "told"),
     [

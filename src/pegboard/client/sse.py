@@ -10,7 +10,7 @@ from pegboard.client.address import Address
 from pegboard.client.connection import Response
 from pegboard.client.endpoint import ANSWER_BYTES, Endpoint, is_stream, read_rejection
 from pegboard.client.web import Web
-from pegboard.errors import Garbled, LinkLost, PegboardError, ServerFault
+from pegboard.errors import Garbled, LinkLost, PegboardError, ServerFault, Unreachable
 from pegboard.protocol.sse import EventReader
 
 _log = logging.getLogger("pegboard.client")
@@ -29,8 +29,10 @@ class SsePipe:
         self._found: asyncio.Future[Address] | None = None
         self._reader: asyncio.Task[None] | None = None
         self._posts: set[asyncio.Task[None]] = set()
+        self._lost: Callable[[ServerFault], None] | None = None
 
     async def open(self, receive: Callable[[bytes], None], lost: Callable[[ServerFault], None]) -> None:
+        self._lost = lost
         response = await self._endpoint.get()
         if response.status in (401, 403):
             await self._judge(response)
@@ -38,13 +40,19 @@ class SsePipe:
             response.close()
             raise Garbled(f"{self.name}: answered {response.status} to GET and no stream of events")
         self._found = asyncio.get_running_loop().create_future()
-        self._reader = asyncio.create_task(self._read(response, receive, lost))
+        self._reader = asyncio.create_task(self._read(response, receive))
         self._door = self._endpoint.at(await self._found)
 
     async def send(self, message: bytes) -> None:
         if self._door is None:
             raise LinkLost(f"{self.name}: is not open")
-        await self._judge(await self._door.post(message, urgent=True))
+        response = await self._door.post(message, urgent=True)
+        if response.status == 404:
+            response.close()
+            # Started anew before the end of its stream was heard: nobody waits there, and nothing was worked on.
+            self._lose(LinkLost(f"{self.name}: has forgotten our stream"))
+            raise Unreachable(f"{self.name}: has forgotten our stream")
+        await self._judge(response)
 
     def send_now(self, message: bytes) -> None:
         task = asyncio.create_task(self._try_to_send(message))
@@ -71,9 +79,7 @@ class SsePipe:
         except PegboardError as problem:
             _log.debug("%s: %s", self.name, problem)
 
-    async def _read(
-        self, response: Response, receive: Callable[[bytes], None], lost: Callable[[ServerFault], None]
-    ) -> None:
+    async def _read(self, response: Response, receive: Callable[[bytes], None]) -> None:
         reader = EventReader(ANSWER_BYTES)
         fault: ServerFault = LinkLost(f"{self.name}: ended its stream")
         try:
@@ -91,7 +97,12 @@ class SsePipe:
             response.close()
         if self._found is not None and not self._found.done():
             self._found.set_exception(fault)
-        lost(fault)
+        self._lose(fault)
+
+    def _lose(self, fault: ServerFault) -> None:
+        lost, self._lost = self._lost, None
+        if lost is not None:
+            lost(fault)
 
     def _take_endpoint(self, reference: str) -> None:
         if self._found is None or self._found.done():
