@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 from pegboard.call import Json
 from pegboard.errors import SetupError
 from pegboard.gateway.dialects import translate
-from pegboard.gateway.entries import Entries
+from pegboard.gateway.entries import Entries, keep_secrets
 from pegboard.gateway.mistakes import Notes, did_you_mean
 from pegboard.gateway.names import check_part
 from pegboard.gateway.shape import ROOT
@@ -181,9 +181,11 @@ def read_config(path: str | Path, environ: Mapping[str, str] | None = None) -> G
     spoken = translate(source.tree, file, notes)
     tree = Variables(surroundings, notes, spoken.vocabulary).expand(spoken.tree)
     if not isinstance(tree, dict):
-        tree = {}
+        notes.wrong((), "Configuration must have a 'toolboxes' object", got=tree, expected="an object")
+        notes.settle()
     values = ROOT.read(tree, (), notes)
     entries = Entries(spoken.folder, surroundings, notes)
+    keep_secrets(values, notes)
     _settle(values, tree, entries, notes)
     notes.settle()
     lock = values.pop("lock", {})

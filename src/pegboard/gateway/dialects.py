@@ -48,8 +48,13 @@ class Spoken(NamedTuple):
 def translate(tree: Json, file: Path, notes: Notes) -> Spoken:
     """The tree of a file as our own shape; from here on `notes` tells places as the file has them."""
     own = Spoken(tree, Vocabulary(), file.parent)
-    if not isinstance(tree, dict) or "toolboxes" in tree:
+    if not isinstance(tree, dict):
         return own
+    if "toolboxes" in tree:
+        loose = [key for key in ("mcpServers", "servers", "mcp_servers") if key in tree]
+        for key in loose:
+            notes.wrong((key,), "stands beside 'toolboxes'", fix="move these servers into a toolbox")
+        return own._replace(tree={key: value for key, value in tree.items() if key not in loose})
     settings = tree.get("mcp")
     if "mcp_servers" in tree:
         return _Translation(tree, ("mcp_servers",), file, notes).speak(_codex, Vocabulary())

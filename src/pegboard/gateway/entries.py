@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
+from msgspec import UNSET
+
 from pegboard.call import Json
 from pegboard.client.child import INHERITED
-from pegboard.gateway.mistakes import Expanded, Notes, did_you_mean
+from pegboard.gateway.mistakes import Notes, did_you_mean
+from pegboard.gateway.shape import SERVER
 from pegboard.gateway.source import Place
 from pegboard.middleware.masking import is_secret
 
@@ -49,7 +52,6 @@ class Entries:
         settled.pop("type", None)
         args = settled.pop("args", ())
         env_file = settled.pop("env_file", None)
-        self._keep_secrets(values, written)
         if kind is None:
             return settled
         for key in _UNUSED["http" if kind in _SCHEMES else kind]:
@@ -75,7 +77,8 @@ class Entries:
     def _kind(self, values: dict[str, Any], place: Place, written: Json, who: str) -> str | None:
         """How a server is reached; None where that cannot be said."""
         said = values.get("transport") or values.get("type")
-        given = [key for key in ("command", "url", "board") if values.get(key)]
+        # An empty command stands where somebody's file has to have one.
+        given = [key for key in ("command", "url", "board") if values.get(key) and values[key] != ("",)]
         wanted = _ROADS[said] if said is not None else None
         if not given or (wanted is not None and wanted not in given):
             # A key that is there but could not be read has had its say.
@@ -96,12 +99,16 @@ class Entries:
 
     def _miss(self, wanted: str | None, place: Place, written: Json, who: str) -> None:
         keys = list(written) if isinstance(written, dict) else []
-        near = [hint for key in keys if (hint := did_you_mean(key, ["command", "url", "board"])).startswith("did")]
+        roads = ["command", "url", "board"]
+        near = [
+            hint for key in keys if key not in SERVER.fields and (hint := did_you_mean(key, roads)).startswith("did")
+        ]
         fix = "add it, or 'url' for a server elsewhere, or 'board' for a Python file" if wanted is None else "add it"
         self._notes.wrong(place, f"{who} must have a '{wanted or 'command'}' field", fix=near[0] if near else fix)
 
     def _start(self, settled: dict[str, Any], args: tuple[str, ...], env_file: str | None, place: Place) -> None:
-        program = settled["command"]
+        program, *more = settled["command"]
+        args = (*more, *args)
         if program.startswith("~") or (os.sep in program and not Path(program).is_absolute()):
             program = str(self.path(program))
         elif " " in program and not args and not Path(program).exists():
@@ -168,7 +175,9 @@ class Entries:
             or parts.scheme not in _SCHEMES[kind]
             or any(letter.isspace() for letter in url)
         ):
-            self._notes.wrong((*place, "url"), f"is no URL of a server over {kind}", expected=expected)
+            # Of an address no more than its origin is told: the rest may hold a key.
+            got = f"{parts.scheme}://{parts.hostname}" if parts and parts.scheme and parts.hostname else UNSET
+            self._notes.wrong((*place, "url"), f"is no URL of a server over {kind}", got=got, expected=expected)
             return
         for key, value in [("password", parts.password or ""), *parse_qsl(parts.query)]:
             if is_secret(key):
@@ -246,17 +255,6 @@ class Entries:
                         fix="keep 'value' if callers may not change it, else 'default'",
                     )
 
-    def _keep_secrets(self, values: dict[str, Any], written: Json) -> None:
-        """What stands under env, headers and keys of secrets; an ordinary word in clear is none."""
-        for part in ("env", "headers"):
-            raw = written.get(part) if isinstance(written, dict) else None
-            for key, value in values.get(part, {}).items():
-                put = isinstance(raw, dict) and isinstance(raw.get(key), Expanded)
-                if put or is_secret(key) or not _ORDINARY.fullmatch(value):
-                    self._notes.keep_secret(value)
-                    self._notes.keep_secret(value.rpartition(" ")[2])
-        _keep_named(values, self._notes)
-
 
 def _split(url: str) -> SplitResult | None:
     try:
@@ -267,16 +265,32 @@ def _split(url: str) -> SplitResult | None:
     return parts
 
 
-def _keep_named(value: Any, notes: Notes) -> None:
-    """Every text under a key that names a secret, at any depth."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if isinstance(item, str) and key != "auth" and is_secret(key):
-                notes.keep_secret(item)
-            _keep_named(item, notes)
-    elif isinstance(value, list | tuple):
+def keep_secrets(value: Any, notes: Notes, *, private: bool = False) -> None:
+    """Note what stands under env, headers and keys that name secrets; an ordinary word in clear is none.
+
+    What came from variables has been noted where it was put in.
+    """
+    if isinstance(value, list | tuple):
         for item in value:
-            _keep_named(item, notes)
+            keep_secrets(item, notes)
+    if not isinstance(value, dict):
+        return
+    for key, item in value.items():
+        named = is_secret(key) or (private and key in ("value", "default"))
+        if isinstance(item, str) and named:
+            _keep(item, notes)
+        elif key in ("env", "headers") and isinstance(item, dict):
+            for name, text in item.items():
+                if isinstance(text, str) and (is_secret(name) or not _ORDINARY.fullmatch(text)):
+                    _keep(text, notes)
+        else:
+            keep_secrets(item, notes, private=named)
+
+
+def _keep(text: str, notes: Notes) -> None:
+    """A secret, and what follows the scheme in one such as `Bearer abc`."""
+    notes.keep_secret(text)
+    notes.keep_secret(text.rpartition(" ")[2])
 
 
 def _whole_filters(filters: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from msgspec import UNSET, Struct
 
 from pegboard.call import Json
-from pegboard.gateway.mistakes import Expanded, Notes, did_you_mean
+from pegboard.gateway.mistakes import Expanded, Missing, Notes, did_you_mean
 from pegboard.gateway.source import Place
 
 LARGEST: Final = 1_000_000_000
@@ -54,6 +54,19 @@ class Text(Struct, frozen=True):
 
     def schema(self) -> dict[str, Json]:
         return {"type": "string", "minLength": self.least}
+
+
+class Words(Struct, frozen=True):
+    """A text, or a list of them; always read as several."""
+
+    def read(self, value: Json, place: Place, notes: Notes) -> Any:
+        if isinstance(value, list):
+            return _WORDS.read(value, place, notes)
+        word = _WORD.read(value, place, notes)
+        return UNSET if word is UNSET else (word,)
+
+    def schema(self) -> dict[str, Json]:
+        return {"anyOf": [_WORD.schema(), _WORDS.schema()]}
 
 
 class Number(Struct, frozen=True):
@@ -149,7 +162,7 @@ class ListOf(Struct, frozen=True):
             fix = "put it in brackets: [...]" if isinstance(value, str) else ""
             notes.wrong(place, _about(self.problem, place), got=value, expected=self.expected, fix=fix)
             return UNSET
-        items = [self.item.read(item, (*place, position), notes) for position, item in enumerate(value)]
+        items = [_read(self.item, item, (*place, position), notes) for position, item in enumerate(value)]
         return tuple(item for item in items if item is not UNSET)
 
     def schema(self) -> dict[str, Json]:
@@ -167,11 +180,15 @@ class MapOf(Struct, frozen=True):
         if not isinstance(value, dict):
             notes.wrong(place, _about(self.problem, place), got=value, expected=self.expected)
             return UNSET
-        items = {key: self.item.read(item, (*place, key), notes) for key, item in value.items()}
+        items = {key: _read(self.item, item, (*place, key), notes) for key, item in value.items()}
         return {key: item for key, item in items.items() if item is not UNSET}
 
     def schema(self) -> dict[str, Json]:
         return {"type": "object", "additionalProperties": self.item.schema()}
+
+
+_WORD: Final = Text("a string or a list of strings", 0)
+_WORDS: Final = ListOf(Text(least=0))
 
 
 class Field(NamedTuple):
@@ -206,7 +223,7 @@ class Fields(Struct, frozen=True):
             if field is None:
                 notes.wrong((*place, key), f"{self.what} has no key {key!r}", fix=did_you_mean(key, self.fields))
                 continue
-            read = field.kind.read(item, (*place, key), notes)
+            read = _read(field.kind, item, (*place, key), notes)
             if read is not UNSET:
                 values[field.attribute] = read
         for key, problem in self.required.items():
@@ -237,6 +254,10 @@ def plain(value: Json, place: Place, notes: Notes) -> Json:
             return {key: plain(item, (*place, key), notes) for key, item in value.items()}
     notes.wrong(place, got=value, expected="a value that JSON has", fix="put it in quotes")
     return None
+
+
+def _read(kind: Kind, value: Json, place: Place, notes: Notes) -> Any:
+    return UNSET if isinstance(value, Missing) else kind.read(value, place, notes)
 
 
 def _as_number(value: Json) -> Json:

@@ -34,6 +34,12 @@ class Expanded(str):
     __slots__ = ()
 
 
+class Missing(Expanded):
+    """A text whose variable is not there: that has been told, and nothing more is to be said of it."""
+
+    __slots__ = ()
+
+
 class Notes:
     """What a reader of a configuration has to tell: mistakes, warnings, and the secrets it came across.
 

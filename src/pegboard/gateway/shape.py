@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pegboard.call import Json
-from pegboard.gateway.kinds import Anything, Choice, Field, Fields, Flag, ListOf, MapOf, Number, Text, Whole
+from pegboard.gateway.kinds import Anything, Choice, Field, Fields, Flag, ListOf, MapOf, Number, Text, Whole, Words
 from pegboard.gateway.names import SMALLEST_BUDGET
 from pegboard.protocol.versions import REVISIONS
 from pegboard.tools.naming import LONGEST
@@ -107,7 +107,7 @@ _AUTH: Final = Fields(
 SERVER: Final = Fields(
     "a server",
     {
-        "command": Field("command", Text("the program that starts the server", 0), "the program that starts the server"),
+        "command": Field("command", Words(), "the program that starts the server; the words after it may follow here or in args"),
         "args": Field(
             "args",
             ListOf(Text(least=0), problem="Server '{server}' in toolbox '{toolbox}': 'args' must be an array"),

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from pegboard.call import Json
 from pegboard.client.child import INHERITED
-from pegboard.gateway.mistakes import Expanded, Notes, spell
+from pegboard.gateway.mistakes import Expanded, Missing, Notes, spell
 from pegboard.gateway.source import Place
 
 INPUT: Final = "PEGBOARD_INPUT_"
@@ -79,7 +79,7 @@ class Variables:
 
     def _text(self, text: str, place: Place) -> str:
         parts: list[str] = []
-        used, at = False, 0
+        used, missing, at = False, False, 0
         while found := self._opening.search(text, at):
             parts.append(text[at : found.start()])
             if found[0] == "$${":
@@ -92,14 +92,15 @@ class Variables:
                 end = text.find("}", found.end())
                 if end < 0:
                     self._fail(text[found.start() : found.start() + 40], place, "Malformed syntax: unclosed brace")
-                    return text
+                    return Missing(text)
                 put, at = self._braced(text[found.end() : end], place), end + 1
-            if put is None:
-                parts.append(text[found.start() : at])
-            else:
-                used = used or type(put) is Expanded
-                parts.append(put)
+            if isinstance(put, Missing):
+                missing = True
+            used = used or isinstance(put, Expanded)
+            parts.append(text[found.start() : at] if put is None else put)
         parts.append(text[at:])
+        if missing:
+            return Missing(text)
         whole = "".join(parts)
         return Expanded(whole) if used else whole
 
@@ -126,11 +127,11 @@ class Variables:
             return self._taken(name)
         if "${" in default:
             self._fail(name, place, "Malformed syntax: a default cannot hold another variable")
-            return ""
+            return Missing()
         if dash:
-            return default
+            return Expanded(default)
         self._missing(name, place, "Variable is not set")
-        return Expanded()
+        return Missing()
 
     def _input(self, identity: str, place: Place) -> str:
         asked = (self._vocabulary.inputs or {}).get(identity)
@@ -139,10 +140,10 @@ class Variables:
             self._notes.keep_secret(self._environ[name])
             return Expanded(self._environ[name])
         if asked is not None and asked.default is not None:
-            return asked.default
+            return Expanded(asked.default)
         wanted = f" ({asked.description})" if asked is not None and asked.description else ""
         self._missing(name, place, f"${{input:{identity}}} asks a person{wanted}, here it is read from the environment")
-        return Expanded()
+        return Missing()
 
     def _taken(self, name: str) -> Expanded:
         value = self._environ[name]
