@@ -10,7 +10,7 @@ from pegboard.catalog.caching import Caching
 from pegboard.errors import DeclarationError, UnknownTool
 from pegboard.tools.export import Wish, export
 from pegboard.tools.naming import fold, suggest
-from pegboard.tools.tool import Tool, tool_from_function
+from pegboard.tools.tool import TRANSPORTS, Tool, tool_from_function
 
 
 class ToolCatalog:
@@ -22,7 +22,7 @@ class ToolCatalog:
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
         self._tools: dict[str, Tool] = {}
         self._folded: dict[str, str] = {}
-        self._listed: tuple[int, Kept] | None = None
+        self._listed: tuple[int, dict[str, Kept]] | None = None
         self._watchers: list[Callable[[], None]] = []
         self.generation = 0
         self.caching = Caching(scope="public")
@@ -108,15 +108,26 @@ class ToolCatalog:
         """Be called after each change."""
         self._watchers.append(watcher)
 
-    def listing(self) -> Kept:
-        """What tools/list answers; the same object until something changes."""
+    def listing(self, transport: str = "") -> Kept:
+        """What tools/list answers to who comes that way; the same object until something changes."""
         listed = self._listed
         # Another thread may change the catalog meanwhile: what is kept says of which generation it is at least.
         generation = self.generation
         if listed is None or listed[0] != generation:
-            tools = [tool.definition() for tool in tuple(self._tools.values())]
-            listed = self._listed = generation, Kept({"tools": tools, **self.caching.hints()})
-        return listed[1]
+            listed = self._listed = generation, self._list()
+        lists = listed[1]
+        return lists[transport if transport in lists else ""]
+
+    def _list(self) -> dict[str, Kept]:
+        """All lists there are: the whole one, and one for each transport that some tool is not for."""
+        tools = tuple(self._tools.values())
+        hints = self.caching.hints()
+        lists = {"": Kept({"tools": [tool.definition() for tool in tools], **hints})}
+        for transport in TRANSPORTS:
+            shown = [tool for tool in tools if not tool.transports or transport in tool.transports]
+            if len(shown) < len(tools):
+                lists[transport] = Kept({"tools": [tool.definition() for tool in shown], **hints})
+        return lists
 
     def export(
         self, form: str, *, strict: bool = True, description_tokens: int | None = None

@@ -25,7 +25,7 @@ from pegboard.tools.plain import as_plain
 from pegboard.tools.problems import render
 from pegboard.tools.relayed import Relay
 from pegboard.tools.result import RESULT_BYTES, Teller, tell_error, tell_parse_errors, with_warnings
-from pegboard.tools.tool import Tool
+from pegboard.tools.tool import TRANSPORTS, Tool
 from pegboard.tools.work import Mode, Parsed
 
 _log = logging.getLogger("pegboard.tools")
@@ -85,6 +85,8 @@ class Runner:
         ready: Handler = asking(run) if speaks else run
         if tool.requires:
             ready = _requiring(tool.requires, ready)
+        if tool.transports:
+            ready = _coming_by(tool, ready)
         return _in_time(tool, ready)
 
     def reader(self, tool: Tool) -> Callable[[Call], Coroutine[Any, Any, Any]]:
@@ -232,6 +234,19 @@ def _requiring(capabilities: Sequence[str], inner: Handler) -> Handler:
         return await inner(call)
 
     return require
+
+
+def _coming_by(tool: Tool, inner: Handler) -> Handler:
+    """Refuse callers that come by a transport which the tool is not for; those who come by none are its own house."""
+    refused = frozenset(TRANSPORTS).difference(tool.transports)
+    others = " or ".join(f"/{name}" if name == "ws" else name for name in tool.transports)
+
+    async def look(call: Call) -> Reply:
+        if call.transport in refused:
+            raise ToolError(f"{tool.name} is not to be called over {call.transport}: connect over {others}")
+        return await inner(call)
+
+    return look
 
 
 def settle(inner: Handler) -> Handler:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
+from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from msgspec import Raw
 
@@ -27,8 +27,10 @@ from pegboard.tools.work import (
 OnParseError: TypeAlias = Literal["refuse", "pass"]
 TaskSupport: TypeAlias = Literal["optional", "required"]
 Detach: TypeAlias = Literal["start", "manual"]
+Transport: TypeAlias = Literal["http", "stdio", "ws"]
 Icons: TypeAlias = str | Mapping[str, Json] | Sequence[str | Mapping[str, Json]]
 
+TRANSPORTS: Final[tuple[Transport, ...]] = get_args(Transport)
 _CLIENT_CAPABILITIES: Final = ("elicitation", "experimental", "extensions", "roots", "sampling", "tasks")
 
 
@@ -48,6 +50,7 @@ class ToolOptions(TypedDict, total=False):
     timeout: float
     inline: bool
     requires: Sequence[str]
+    transports: Sequence[Transport]
     arguments: Mode
     on_parse_error: OnParseError
     task: TaskSupport
@@ -82,6 +85,8 @@ class Tool:
     timeout: float | None = None
     inline: bool = False
     requires: Sequence[str] = ()
+    transports: Sequence[Transport] = ()
+    """By which of them callers must come to be shown the tool, and to call it; none: by any."""
     arguments: Mode | None = None
     on_parse_error: OnParseError = "refuse"
     task: TaskSupport | None = None
@@ -200,6 +205,7 @@ def tool_from_function(
     tool.timeout = options.get("timeout")
     tool.inline = options.get("inline", False)
     tool.requires = tuple(options.get("requires", ()))
+    tool.transports = tuple(options.get("transports", ()))
     tool.arguments = options.get("arguments")
     tool.on_parse_error = options.get("on_parse_error", "refuse")
     tool.task = options.get("task")
@@ -249,5 +255,10 @@ def _check_options(options: ToolOptions, inferred: Inferred) -> None:
             raise DeclarationError(
                 f"{inferred.source}: requires={name!r}, a capability that no client has; there are {listed}"
             )
+    transports: Any = options.get("transports", ())
+    if isinstance(transports, str) or not set(transports) <= set(TRANSPORTS):
+        raise DeclarationError(
+            f"{inferred.source}: transports={transports!r}; give a list of some of {', '.join(TRANSPORTS)}"
+        )
     if options.get("arguments", "lenient") not in {"lenient", "strict"}:
         raise DeclarationError(f"{inferred.source}: arguments={options['arguments']!r}; use 'lenient' or 'strict'")
