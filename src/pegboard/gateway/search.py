@@ -75,6 +75,11 @@ class Index:
                 scores[page] = scores.get(page, 0.0) + score
         return sorted(scores, key=lambda page: (-scores[page], page))
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether a search would begin at once."""
+        return "_tables" in self.__dict__
+
     def prepare(self) -> None:
         """Make the tables, which the first search would do otherwise; from any thread."""
         _ = self._tables
