@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pegboard.call import Done, Json, Question
+from pegboard.call import Call, Done, Json, Question
 from pegboard.catalog.caching import Caching
 from pegboard.errors import (
     Busy,
@@ -24,9 +24,13 @@ from pegboard.gateway.destination import Destination
 from pegboard.gateway.names import delegation_error
 from pegboard.protocol.extensions import TASKS
 from pegboard.protocol.params import PREFIX
+from pegboard.protocol.versions import NEWEST_LEGACY
 
 CALL: Final = "tools/call"
 READ: Final = "resources/read"
+
+LINKS_FIRST: Final = -32042
+"""How revision 2025-11-25 refuses what takes a link to be opened first; newer ones ask for it."""
 
 _SERVER: Final = PREFIX + "serverInfo"
 _NOT_KEPT: Final = Caching().hints()
@@ -81,8 +85,19 @@ def wants_task(refusal: Refusal) -> bool:
     return isinstance(extensions, dict) and TASKS in extensions
 
 
-def failure(destination: Destination, method: str, problem: PegboardError) -> PegboardError:
+def links_in(refusal: Refusal) -> dict[str, Question]:
+    """What older servers refuse a call for: links that somebody has to open first. Nothing where it is another refusal."""
+    data = refusal.data if refusal.code == LINKS_FIRST and isinstance(refusal.data, dict) else {}
+    listed = data.get("elicitations")
+    links = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return {
+        f"link-{number}": Question("elicitation/create", {"mode": "url", **one}) for number, one in enumerate(links, 1)
+    }
+
+
+def failure(destination: Destination, call: Call, problem: PegboardError) -> PegboardError:
     """What the caller is told of a request that failed: the server's own refusal, or in whose hands it failed."""
+    method = call.method
     match problem:
         case Busy():
             # Ours: no server's error is read as one.
@@ -92,22 +107,24 @@ def failure(destination: Destination, method: str, problem: PegboardError) -> Pe
         case UnsupportedVersion():
             return _failed(destination, method, "speaks another revision than it did")
         case Refusal():
-            return mended(problem, method)
+            return mended(problem, call)
         case ServerFault():
             return _failed(destination, method, destination.downstream.explain(problem))
         case _:
             return problem
 
 
-def mended(refusal: Refusal, method: str) -> Refusal:
-    """A server's error with a code that may be passed on in every revision."""
-    data = refusal.data
-    missing = refusal.code == _OLD_NOT_FOUND or (
-        method == READ and refusal.code == InvalidParams.code and isinstance(data, dict) and "uri" in data
+def mended(refusal: Refusal, call: Call) -> Refusal:
+    """A server's error with a code that the caller's revision has."""
+    code, data = refusal.code, refusal.data
+    missing = code == _OLD_NOT_FOUND or (
+        call.method == READ and code == InvalidParams.code and isinstance(data, dict) and "uri" in data
     )
     if missing:
         return _as(ResourceNotFound, refusal)
-    return _as(InternalFailure, refusal) if refusal.code in _RESERVED else refusal
+    if code not in _RESERVED or (code == LINKS_FIRST and call.caller.version == NEWEST_LEGACY):
+        return refusal
+    return _as(InternalFailure, refusal)
 
 
 def expired(destination: Destination) -> ToolError:

@@ -18,13 +18,13 @@ from msgspec.structs import replace
 
 from pegboard.call import Call, Caller, Channel, InputRequired, Json, NeedInput, Question, Reply
 from pegboard.client.link import Outbound
-from pegboard.errors import Garbled, MethodNotFound, MissingCapability, Refusal, ServerFault
+from pegboard.errors import Busy, Garbled, MethodNotFound, MissingCapability, Refusal, ServerFault
 from pegboard.gateway.destination import Destination
 from pegboard.gateway.driven_tasks import call_as_task, finish_task
 from pegboard.gateway.errand import Errand
 from pegboard.gateway.handover import Asks, Handover
 from pegboard.gateway.messenger import DECLINED, Messenger, answer_without, ask_caller
-from pegboard.gateway.outcome import CALL, done_with, expired, failure, questions_in, wants_task
+from pegboard.gateway.outcome import CALL, done_with, expired, failure, links_in, questions_in, wants_task
 from pegboard.gateway.outgoing import answers_of, params_for
 from pegboard.gateway.parking import Parking
 from pegboard.gateway.remote_tasks import Find, RemoteTasks, task_id_in
@@ -72,10 +72,17 @@ class Passage:
         return self._take(destination, call, params)
 
     async def _take(self, destination: Destination, call: Call, own: Mapping[str, Any]) -> Reply:
+        params = params_for(call, own)
         try:
-            return await self._walk(destination, call, params_for(call, own))
+            try:
+                return await self._walk(destination, call, params)
+            except Refusal as refusal:
+                links = links_in(refusal)
+                if not links or call.caller.version in LEGACY:
+                    raise
+                return await self._open_links(destination, call, params, links)
         except (Refusal, ServerFault) as problem:
-            raise failure(destination, call.method, problem) from None
+            raise failure(destination, call, problem) from None
 
     async def _walk(self, destination: Destination, call: Call, params: dict[str, Any]) -> Reply:
         ticket = None if call.ticket is None else self._tickets.read(call, destination)
@@ -195,9 +202,19 @@ class Passage:
             if destination.as_task and call.method == CALL:
                 return await call_as_task(send, params, channel, destination.downstream.config.max_timeout)
             return await send(call.method, params, channel)
-        except (Refusal, ServerFault) as problem:
+        except (Busy, ServerFault) as problem:
             # In the words of the caller, who may wait for it at another process.
-            raise failure(destination, call.method, problem) from None
+            raise failure(destination, call, problem) from None
+
+    async def _open_links(
+        self, destination: Destination, call: Call, params: dict[str, Any], links: Mapping[str, Question]
+    ) -> Reply:
+        """Have the caller open what its call takes first; then it is sent again as it was."""
+        try:
+            await self._answer(call, links)
+        except NeedInput as need:
+            return self._ask(destination, call, need, links)
+        return await self._ask_midway(destination, call, params)
 
     async def _attend(self, errand: Errand, destination: Destination, call: Call) -> Reply:
         try:

@@ -71,13 +71,13 @@ class RemoteTasks:
             out = Outbound(method=call.method, params=params, channel=NOBODY)
             told = cleaned(await destination.downstream.send(out, call.caller))
         except (Refusal, ServerFault) as problem:
-            raise failure(destination, call.method, problem) from None
+            raise failure(destination, call, problem) from None
         if "taskId" in told:
             told["taskId"] = call.name
         if isinstance(told.get("result"), dict):
             told["result"] = {"resultType": "complete", **_result(destination, told["result"])}
         if isinstance(told.get("error"), dict):
-            told["error"] = _error(told["error"])
+            told["error"] = _error(told["error"], call)
         return Done(told)
 
     def _open(self, call: Call) -> tuple[_Place, Destination]:
@@ -114,11 +114,11 @@ def _result(destination: Destination, result: dict[str, Json]) -> Mapping[str, J
     return told
 
 
-def _error(error: dict[str, Json]) -> dict[str, Json]:
+def _error(error: dict[str, Json], call: Call) -> dict[str, Json]:
     code = error.get("code")
     if type(code) is not int:
         return {**error, "code": InternalFailure.code}
-    return {**error, "code": mended(refusal_of(WireError(code)), CALL).code}
+    return {**error, "code": mended(refusal_of(WireError(code)), call).code}
 
 
 def _name(destination: Destination) -> str:
