@@ -75,6 +75,17 @@ def test_a_change_makes_stale_what_it_is_about() -> None:
     assert lists.find("resources/read", {"uri": "memo://b"}) is not None
 
 
+def test_what_is_not_public_is_for_those_credentials_alone() -> None:
+    lists = Lists(Clock())
+    for scope, method in (("public", "tools/list"), ("private", "prompts/list"), (None, "resources/list")):
+        lists.keep(method, {}, {"ttlMs": 1000, "cacheScope": scope}, "ada")
+    assert lists.find("tools/list", {}, "bob") is not None
+    assert lists.find("prompts/list", {}, "ada") is not None
+    assert lists.find("prompts/list", {}, "bob") is None
+    assert lists.find("prompts/list", {}, "ada") is None, "what has become somebody else's is not kept for the first"
+    assert lists.find("resources/list", {}, "bob") is None
+
+
 def test_no_more_is_kept_than_there_is_room_for() -> None:
     lists = Lists(Clock())
     for number in range(1000):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
@@ -30,6 +30,10 @@ class Authorizer(Protocol):
         """Header lines for a request, which go to the server's own origin alone; empty where there are none yet."""
 
     def entry(self) -> Entry: ...
+
+    @property
+    def context(self) -> Hashable:
+        """Tells one set of credentials from the next: what was told to one may not be for the other."""
 
 
 class Auth(Protocol):

@@ -124,7 +124,8 @@ class Delivery:
         self, method: str, params: Mapping[str, Any], ear: Ear, *, wants_progress: bool
     ) -> Mapping[str, Json]:
         cached = self._caches and method in CACHED
-        if cached and (kept := self._lists.find(method, params)) is not None:
+        context = None if self._link.authorizer is None else self._link.authorizer.context
+        if cached and (kept := self._lists.find(method, params, context)) is not None:
             return kept
         sent = params
         for _ in range(ROUNDS):
@@ -132,7 +133,7 @@ class Delivery:
             result = await self._sending.send(out, ear.waits)
             if result.get("resultType") != "input_required":
                 if cached and sent is params:
-                    self._lists.keep(method, params, result)
+                    self._lists.keep(method, params, result, context)
                 return result
             sent = {**params, **await self._answer(result, ear)}
         raise Garbled(f"{self._link.name}: still asks after {ROUNDS} rounds of {method}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Final
 
 import msgspec
@@ -13,6 +13,7 @@ from pegboard.call import Json
 
 _MOST: Final = 256
 _LONGEST: Final = 24 * 3600.0
+_ANYBODY: Final = "anybody"
 
 CACHED: Final = frozenset(
     {"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
@@ -32,28 +33,35 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 class _Page(Struct, frozen=True):
     until: float
     written: bytes
+    context: Hashable
 
 
 class Lists:
-    """Results by method and params; one client has one authorization context, so `private` ones may stay here too."""
+    """Results by method and params.
+
+    What is not said to be `public` is for the authorization context in which it was got alone: "a different access token
+    requires a different cache".
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._kept: dict[tuple[str, bytes], _Page] = {}
 
-    def find(self, method: str, params: Mapping[str, Json]) -> Mapping[str, Json] | None:
+    def find(self, method: str, params: Mapping[str, Json], context: Hashable = None) -> Mapping[str, Json] | None:
         """A result that still holds, as the finder's own copy."""
         key = method, _encode(params)
         page = self._kept.get(key)
         if page is None:
             return None
-        if page.until <= self._clock():
+        if page.until <= self._clock() or page.context not in (_ANYBODY, context):
             del self._kept[key]
             return None
         result: Mapping[str, Json] = msgspec.json.decode(page.written)
         return result
 
-    def keep(self, method: str, params: Mapping[str, Json], result: Mapping[str, Json]) -> None:
+    def keep(
+        self, method: str, params: Mapping[str, Json], result: Mapping[str, Json], context: Hashable = None
+    ) -> None:
         """Keep a result for as long as it says; where that is not said it is stale at once."""
         millis = result.get("ttlMs")
         if method not in CACHED or isinstance(millis, bool) or not isinstance(millis, int | float) or millis <= 0:
@@ -61,7 +69,8 @@ class Lists:
         while len(self._kept) >= _MOST:
             del self._kept[next(iter(self._kept))]
         until = self._clock() + min(millis / 1000, _LONGEST)
-        self._kept[method, _encode(params)] = _Page(until, _encode(result))
+        whose = _ANYBODY if result.get("cacheScope") == "public" else context
+        self._kept[method, _encode(params)] = _Page(until, _encode(result), whose)
 
     def clear(self, method: str) -> None:
         """Keep no page of this list."""

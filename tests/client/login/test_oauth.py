@@ -18,7 +18,7 @@ from pegboard.client.login.storage import FileStorage, MemoryStorage
 from pegboard.client.login.tokens import Token
 from pegboard.client.web import Request
 from pegboard.errors import Garbled, LoginFailed, NoAnswer, NotAdmitted, SetupError
-from tests.client.fakes import Asked, data, faking, initialized, modern, reply, stream, text
+from tests.client.fakes import Asked, data, faking, initialized, modern, reply, result, stream, text
 from tests.client.leftovers import nothing_left
 from tests.client.login.authority import Authority, Locked, Person, challenge, locked
 from tests.waiting import until
@@ -205,6 +205,30 @@ async def test_missing_scopes_are_asked_for_beside_the_old_ones() -> None:
             person.may.set()
             assert await calling == "in"
         assert [person.asked(visit)["scope"] for visit in (0, 1)] == ["read", "read write"]
+
+
+@pytest.mark.parametrize(("scope", "lists"), [("private", 2), ("public", 1)])
+async def test_what_was_listed_for_one_token_is_not_shown_for_another(scope: str, lists: int) -> None:
+    def lock(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        shown = asked.headers.get("authorization")
+        if asked.message.get("method") == "tools/list" and shown in ("Bearer a-token-1", "Bearer a-token-2"):
+            tools = [{"name": shown, "inputSchema": {"type": "object"}}]
+            reply(writer, result(asked, {"tools": tools, "ttlMs": 60_000, "cacheScope": scope}))
+        else:
+            server.answer(asked, writer)
+
+    async with nothing_left(), locked() as server:
+        assert server.fake is not None
+        server.fake.answer = lock
+        async with Client(server.url, auth=OAuth(login=Person())) as client:
+            await client.list_tools()
+            await client.list_tools()
+            server.demand = {"prompts/list": "more"}
+            with pytest.raises(LoginFailed):
+                await client.list_prompts()
+            names = {tool["name"] for tool in await client.list_tools()}
+        assert server.fake.methods.count("tools/list") == lists
+        assert names == {f"Bearer a-token-{lists}"}
 
 
 async def test_scopes_that_did_not_help_are_not_asked_for_again() -> None:

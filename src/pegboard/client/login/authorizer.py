@@ -104,6 +104,10 @@ class TokenAuthorizer:
     def entry(self) -> TokenEntry:
         return TokenEntry(self, self._token, self._attempts)
 
+    @property
+    def context(self) -> int | None:
+        return None if self._token is None else hash(self._token.access_token)
+
     async def renew(self, entry: TokenEntry, status: int, told: str) -> bool:
         """Seek a better token for a request that was refused."""
         challenge = read_bearer(told)
