@@ -34,6 +34,7 @@ class Asker(Board):
         for tool in (
             self.add_up, self.ask, self.two_asks, self.ask_twice, self.ask_and_tell, self.tell, self.log, self.wait,
             self.point, self.fail, self.refuse, self.sample, self.roots, self.echo_meta,
+            self.ask_then_wait, self.ask_and_refuse,
         ):  # fmt: skip
             self.add(tool)
         self.add(self.read_only, annotations={"readOnlyHint": True})
@@ -86,6 +87,17 @@ class Asker(Board):
             self.stopped.append("wait")
             raise
         return "went on"
+
+    async def ask_then_wait(self, ctx: Context) -> str:
+        await ctx.elicit("Who?", FORM, key="who")
+        try:
+            return await self.wait()
+        except asyncio.CancelledError:
+            self.stopped[:] = ["ask_then_wait"]
+            raise
+
+    async def ask_and_refuse(self, ctx: Context) -> str:
+        raise InvalidParams(f"not {told(await ctx.elicit('Who?', FORM, key='who'))}", {"hint": "otherwise"})
 
     async def point(self) -> Point:
         return Point(1, 2)
