@@ -11,14 +11,6 @@ from pegboard.call import Json
 from pegboard.gateway.config import ArgumentOverride, ToolOverride
 
 
-def passes(name: str, filters: tuple[str, ...]) -> bool:
-    """Whether a tool passes the filters of its server: it matches one of the globs, and none that begins with `!`."""
-    if any(fnmatchcase(name, one[1:]) for one in filters if one.startswith("!")):
-        return False
-    wanted = [one for one in filters if not one.startswith("!")]
-    return not wanted or any(fnmatchcase(name, one) for one in wanted)
-
-
 def unmatched(names: set[str], filters: tuple[str, ...], overrides: Mapping[str, ToolOverride]) -> list[str]:
     """What is said of tools that the server does not have; mistyped, most likely."""
     lost = [

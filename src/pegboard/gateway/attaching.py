@@ -1,0 +1,47 @@
+"""Makes the middleware that a configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+import pegboard.middleware
+from pegboard.errors import SetupError
+from pegboard.execution.hooks import check_middleware
+from pegboard.gateway.config import MiddlewareConfig
+
+
+def make_middleware(configs: Iterable[MiddlewareConfig], where: str) -> tuple[Any, ...]:
+    """One of each; SetupError, naming the place, where one cannot be made."""
+    return tuple(_make(config, where) for config in configs)
+
+
+def _make(config: MiddlewareConfig, where: str) -> Any:
+    made = _find(config.use, where)
+    if isinstance(made, type):
+        try:
+            made = made(**config.options)
+        except (TypeError, ValueError) as problem:
+            raise SetupError(
+                f"{where}: middleware {config.use!r} cannot be made with these options: {problem}"
+            ) from None
+    elif config.options:
+        raise SetupError(f"{where}: middleware {config.use!r} is a function and takes no options")
+    check_middleware(made)
+    if config.order is not None:
+        made.order = config.order
+    return made
+
+
+def _find(use: str, where: str) -> Any:
+    module, colon, name = use.partition(":")
+    if not colon:
+        # Which there are was checked when the configuration was read.
+        return getattr(pegboard.middleware, use)
+    try:
+        return getattr(import_module(module), name)
+    except ImportError as problem:
+        raise SetupError(f"{where}: middleware {use!r}: {problem}") from None
+    except AttributeError:
+        raise SetupError(f"{where}: middleware {use!r}: {module} has no {name}") from None

@@ -1,0 +1,327 @@
+"""One place where clients come to a gateway: a board that shows the toolboxes of that place."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from pegboard import __version__
+from pegboard.board import Board
+from pegboard.call import Call, Caller, Handler, Json, Kept, Reply
+from pegboard.catalog.resource import RelayedResource, Resource
+from pegboard.errors import DeclarationError
+from pegboard.gateway.bench import Access, ServerStatus, Toolbox
+from pegboard.gateway.config import GatewayConfig, ToolboxConfig
+from pegboard.gateway.costs import Costs
+from pegboard.gateway.directory import Directory, Entry
+from pegboard.gateway.downstream import Downstream
+from pegboard.gateway.meta_tools import META_NAMES, MetaTools
+from pegboard.gateway.names import ToolName, explain_unknown, serve_names
+from pegboard.gateway.offers import Offers
+from pegboard.gateway.opened import Opened
+from pegboard.gateway.passage import Passage
+from pegboard.gateway.uris import unwrap_uri
+from pegboard.limits import Limits
+from pegboard.stores.crew import Shared
+from pegboard.tools.tool import Tool
+
+_log = logging.getLogger("pegboard.gateway")
+
+SERVERS: Final = "dev.pegboard/servers"
+"""Where a list says which servers it could not ask."""
+
+LIST_SECONDS: Final = 2.5
+"""How long a list waits for servers that are being connected for the first time."""
+
+_LISTS_KEPT: Final = 64
+_NOTED_SECONDS: Final = 0.05
+_LOOK_AGAIN_SECONDS: Final = 15.0
+_TASKS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+_LISTS: Final = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
+
+
+class Endpoint:
+    """A board over some toolboxes; what a server offers is hung and taken down as it changes."""
+
+    def __init__(
+        self,
+        name: str,
+        config: GatewayConfig,
+        toolboxes: Mapping[str, ToolboxConfig],
+        limits: Limits,
+        passage: Passage,
+        follow: Callable[[Endpoint, Downstream, frozenset[str]], None],
+    ) -> None:
+        self.board = Board(name, version=__version__, limits=limits)
+        self._passage = passage
+        self._tell_followed = partial(follow, self)
+        self.board.resources.expected = self.board.prompts.expected = True
+        self.board.resources.elsewhere = self._route
+        self.board.tools.explain_unknown = self._explain
+        self.board.choose_tools(self._choose)
+        self.board.changes.on_stir = self._stir
+        self._stirred: asyncio.TimerHandle | None = None
+        self._opened = Opened(limits.sessions)
+        self.directory = Directory()
+        self._offers: Mapping[tuple[str, str], Offers] = {}
+        self._by_host: Mapping[tuple[str, str], Offers] = {}
+        self._by_uri: dict[str, Offers] = {}
+        self._places: Mapping[str, ToolName] = {}
+        self._withheld: Mapping[str, str] = {}
+        self._lists: dict[Any, Kept] = {}
+        self._statuses: tuple[Toolbox, ...] = ()
+        self.reconfigure(config, toolboxes)
+
+    def reconfigure(self, config: GatewayConfig, toolboxes: Mapping[str, ToolboxConfig]) -> None:
+        """Take over another configuration of the same place."""
+        self._config = config
+        self._toolboxes = toolboxes
+        self.toolbox_names = frozenset(toolboxes)
+        self.stale = True
+        self._plain = frozenset(name for name, one in toolboxes.items() if one.names == "plain")
+        self._meta = MetaTools(self, config.mode, config.auto_tokens)
+        self.refresh()
+
+    @property
+    def handler(self) -> Handler:
+        """The endpoint as a Handler."""
+        return self._handle
+
+    @property
+    def downstreams(self) -> Sequence[Downstream]:
+        return [offers.downstream for offers in self._offers.values()]
+
+    def _handle(self, call: Call) -> Coroutine[Any, Any, Reply]:
+        if call.method in _TASKS and self._passage.owns(call.name):
+            return self._passage.task(call)
+        if call.method == "resources/subscribe":
+            return self._subscribe(call)
+        if call.method in _LISTS and self._waits_for_servers(call.method):
+            return self._list_settled(call)
+        return self.board.handler(call)
+
+    def _waits_for_servers(self, method: str) -> bool:
+        if method == "tools/list" and not self._meta.shows_tools:
+            return False
+        return any(one.pending for one in self.downstreams)
+
+    async def _subscribe(self, call: Call) -> Reply:
+        reply = await self.board.handler(call)
+        # Who subscribes is noted when this has been answered.
+        self._stir(_NOTED_SECONDS)
+        return reply
+
+    def _stir(self, seconds: float = 0.0) -> None:
+        """Others follow other resources: let the servers know, once for many, and look again later."""
+        loop = asyncio.get_running_loop()
+        if self._stirred is not None and self._stirred.when() <= loop.time() + seconds:
+            return
+        if self._stirred is not None:
+            self._stirred.cancel()
+        self._stirred = loop.call_later(seconds, self._follow)
+
+    def _follow(self) -> None:
+        self._stirred = None
+        followed = self.board.changes.followed()
+        wanted: dict[tuple[str, str], set[str]] = {}
+        for uri in followed:
+            owner = self._owner(uri)
+            if owner is not None:
+                place = owner.downstream.toolbox, owner.downstream.name
+                wanted.setdefault(place, set()).add(owner.addresses.back(uri))
+        for place, offers in self._offers.items():
+            self._tell_followed(offers.downstream, frozenset(wanted.get(place, ())))
+        if followed:
+            # A session that wants no more of a resource does not say so here.
+            self._stir(_LOOK_AGAIN_SECONDS)
+
+    async def _list_settled(self, call: Call) -> Reply:
+        """A list shortly after the start has what the servers that answer soon have to offer."""
+        await self._settle(self.downstreams, LIST_SECONDS)
+        return await self.board.handler(call)
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+
+    def arrange(self, offers: Sequence[Offers], withheld: Mapping[ToolName, str]) -> None:
+        """Show what these servers offer, and tell those who follow if that differs from before."""
+        self._offers = {(one.downstream.toolbox, one.downstream.name): one for one in offers}
+        # URIs have hosts, and hosts have no capitals.
+        self._by_host = {(toolbox.lower(), server.lower()): one for (toolbox, server), one in self._offers.items()}
+        self.stale = False
+        listed = [(one, offer) for one in offers for offer in one.tools if offer.place not in withheld]
+        names = self._serve(offer.place for _, offer in listed)
+        tools: list[Tool] = []
+        entries: list[Entry] = []
+        for owner, offer in listed:
+            try:
+                tool = offer.under(names[offer.place])
+            except DeclarationError as problem:
+                owner.notes.append(f"a tool is left out: {problem}")
+                continue
+            tools.append(tool)
+            entries.append(Entry(tool.name, offer.place, tool.definition(), offer.tags))
+        before = self._listed()
+        self.directory = Directory(entries)
+        self._places = {entry.name: entry.place for entry in entries}
+        self._withheld = {place.qualified: reason for place, reason in withheld.items()}
+        self._lists.clear()
+        self.board.tools.arrange([*tools, *self._meta.tools], tell=before != self._listed())
+        self._arrange_prompts(offers)
+        self._arrange_resources(offers)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """A server is not as it was: who lists is told how it is."""
+        self._lists.clear()
+        self._statuses = tuple(self._status(toolbox) for toolbox in self._toolboxes.values())
+        self.board.instruct(self._meta.instructions())
+        self.board.declare(self._extensions())
+
+    def _extensions(self) -> Mapping[str, Json]:
+        """What servers can do beyond the protocol goes through as it is."""
+        extensions: dict[str, Json] = {}
+        for one in self._offers.values():
+            declared = {} if one.catalogue is None else one.catalogue.capabilities.get("extensions")
+            if isinstance(declared, Mapping):
+                extensions = {**declared, **extensions}
+        return {"extensions": extensions} if extensions else {}
+
+    def _serve(self, places: Iterable[ToolName], reserved: Collection[str] = META_NAMES) -> dict[ToolName, str]:
+        return serve_names(places, plain=self._plain, reserved=reserved, budget=self._config.name_budget)
+
+    def _arrange_prompts(self, offers: Sequence[Offers]) -> None:
+        offered = [offer for one in offers for offer in one.prompts]
+        names = self._serve((offer.place for offer in offered), ())
+        self.board.prompts.arrange(offer.under(names[offer.place]) for offer in offered)
+
+    def _arrange_resources(self, offers: Sequence[Offers]) -> None:
+        taken: set[str] = set()
+        resources: list[Resource] = []
+        self._by_uri = {}
+        for one in offers:
+            for resource in one.resources:
+                # Of two that have one URI the second is where its server is.
+                shown = one.qualified(resource) if resource.uri in taken else resource
+                taken.add(shown.uri)
+                resources.append(shown)
+                self._by_uri.setdefault(shown.uri, one)
+        self.board.resources.arrange(resources)
+
+    def _route(self, uri: str) -> Resource | None:
+        """The server behind a URI that nobody has listed."""
+        owner = self._owner(uri)
+        return None if owner is None else RelayedResource({"uri": uri, "name": uri}, owner.relay, source=owner.source)
+
+    def _owner(self, uri: str) -> Offers | None:
+        """Whose resource that is, or would be."""
+        found = unwrap_uri(uri)
+        if found is not None:
+            return self._by_host.get((found[0], found[1]))
+        listed = self._by_uri.get(uri)
+        if listed is not None:
+            return listed
+        plain = [one for one in self._offers.values() if one.serves_resources and one.plain]
+        return plain[0] if len(plain) == 1 else None
+
+    def _explain(self, name: str) -> tuple[str, Json]:
+        reason = self._withheld.get(name)
+        if reason is not None:
+            return f"Tool '{name}' is withheld: {reason}", None
+        if self._plain:
+            close = [known for known in self.board.tools.suggest(name) if known in self._places]
+            hint = f", did you mean {' or '.join(map(repr, close))}?" if close else ""
+            return f"Unknown tool: {name[:128]!r}{hint}", {"suggestions": close} if close else None
+        servers = {toolbox.name: list(toolbox.servers) for toolbox in self._toolboxes.values()}
+        return explain_unknown(name, self._places, servers), None
+
+    # -- what is listed ----------------------------------------------------------------------------------------------
+
+    def _listed(self) -> Any:
+        """What clients without a session of their own are shown."""
+        return self._meta.listed(Access(), None)
+
+    async def _choose(self, call: Call) -> Kept:
+        await self._opened.recall(call.caller)
+        access, opened = self.access(call.caller), self.opened(call.caller)
+        kept = self._lists.get((access, opened))
+        if kept is None:
+            listing: dict[str, Json] = {"tools": self._meta.listed(access, opened)}
+            listing.update(self.board.tools.caching.hints())
+            down = self._down()
+            if down:
+                listing["_meta"] = {SERVERS: down}
+            kept = self._lists[access, opened] = Kept(listing)
+            while len(self._lists) > _LISTS_KEPT:
+                del self._lists[next(iter(self._lists))]
+        return kept
+
+    def _down(self) -> dict[str, Json]:
+        """The servers that are not as they should be; a list that lacks their tools says so."""
+        return {
+            f"{toolbox.name}/{server.name}": {"state": server.state, "problem": server.problem}
+            for toolbox in self._statuses
+            for server in toolbox.servers
+            if server.problem
+        }
+
+    # -- what the meta-tools need (bench.Bench) ------------------------------------------------------------------------
+
+    @property
+    def toolboxes(self) -> Sequence[Toolbox]:
+        return self._statuses
+
+    def _status(self, toolbox: ToolboxConfig) -> Toolbox:
+        servers = []
+        for name in toolbox.servers:
+            offers = self._offers.get((toolbox.name, name))
+            if offers is None:
+                servers.append(
+                    ServerStatus(name, "stopped", "" if not toolbox.servers[name].enabled else "not started")
+                )
+                continue
+            one = offers.downstream
+            told = one.catalogue.instructions if one.catalogue is not None else None
+            servers.append(ServerStatus(name, one.state, one.told_problem, told or ""))
+        return Toolbox(toolbox.name, toolbox.description, tuple(servers), toolbox.mode)
+
+    def access(self, caller: Caller) -> Access:
+        return Access()
+
+    async def settle(self, toolbox: str) -> None:
+        await self._settle([one for one in self.downstreams if one.toolbox == toolbox], None)
+
+    async def _settle(self, downstreams: Sequence[Downstream], seconds: float | None) -> None:
+        waits = [asyncio.ensure_future(one.settled()) for one in downstreams]
+        if not waits:
+            return
+        try:
+            await asyncio.wait(waits, timeout=seconds)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    def call(self, call: Call) -> Coroutine[Any, Any, Reply]:
+        return self.board.handler(call)
+
+    def opened(self, caller: Caller) -> frozenset[str] | None:
+        return self._opened.of(caller)
+
+    async def change_opened(self, caller: Caller, opened: frozenset[str]) -> None:
+        await self._opened.change(caller, opened)
+
+    def costs(self) -> Costs:
+        """What each mode would cost a model here."""
+        return self._meta.costs()
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    async def start(self, shared: Shared | None = None) -> None:
+        await self.board.start(shared)
+        if shared is not None:
+            self._opened.keep_in(shared.store.records)
+
+    async def stop(self) -> None:
+        await self.board.stop()

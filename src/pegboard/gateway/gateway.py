@@ -1,0 +1,344 @@
+"""The Gateway: many servers as one board."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from msgspec.structs import replace
+
+from pegboard import __version__
+from pegboard.call import Around, Change, Handler, Json
+from pegboard.client.direct import Served
+from pegboard.execution.hooks import Middleware
+from pegboard.gateway.attaching import make_middleware
+from pegboard.gateway.config import GatewayConfig, Mode, ServerConfig, ToolboxConfig, read_config
+from pegboard.gateway.destination import Destination
+from pegboard.gateway.downstream import Downstream
+from pegboard.gateway.endpoint import Endpoint
+from pegboard.gateway.local import LocalBoard
+from pegboard.gateway.logins import Logins, token_storage
+from pegboard.gateway.offers import Offers
+from pegboard.gateway.passage import Passage
+from pegboard.gateway.watch import Watch, compare
+from pegboard.limits import Limits
+from pegboard.seal import read_keys
+from pegboard.stores.corner import corner
+from pegboard.stores.crew import Shared
+from pegboard.stores.keys import common_key
+
+_log = logging.getLogger("pegboard.gateway")
+
+_STOP_SECONDS: Final = 5.0
+
+Key = tuple[str, str]
+"""A toolbox, and a server in it."""
+
+
+class Gateway:
+    """Serves the tools, resources and prompts of many servers at one endpoint, and each toolbox at its own.
+
+    `config` is a file or what was read from one; `boards` are boards of this process by the names that entries of kind
+    `board` use for them. What middleware is put around is the same for local and downstream tools.
+    """
+
+    def __init__(
+        self,
+        config: GatewayConfig | str | Path,
+        *,
+        mode: Mode | None = None,
+        watch: bool = False,
+        limits: Limits | None = None,
+        environ: Mapping[str, str] | None = None,
+        boards: Mapping[str, Served] | None = None,
+        logins: Logins | None = None,
+    ) -> None:
+        """`mode` goes before that of the file; `watch` takes over edits of the file while it is served."""
+        self._environ = os.environ if environ is None else environ
+        self._mode = mode
+        self.config = self._told(config if isinstance(config, GatewayConfig) else read_config(config, self._environ))
+        self.limits = limits or Limits()
+        self._boards = boards or {}
+        self._logins = logins or Logins(token_storage())
+        self._watches = watch
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._followed: WeakKeyDictionary[Downstream, dict[Endpoint, frozenset[str]]] = WeakKeyDictionary()
+        self._secret = os.environ.get("PEGBOARD_SECRET")
+        self.passage = Passage(read_keys(self._secret), self._find)
+        self._downstreams: dict[Key, Downstream] = {}
+        self._offers: dict[Key, Offers] = {}
+        self._noted: set[str] = set()
+        self._rearranging: asyncio.Handle | None = None
+        self._started = False
+        self._shared: Shared | None = None
+        self._made: list[tuple[Any, str | None]] = []
+        self.main = Endpoint(
+            self.config.name, self.config, self.config.toolboxes, self.limits, self.passage, self._follow
+        )
+        self._toolboxes: dict[str, Endpoint] = {}
+        self.places: Mapping[str, Handler] = _Places(self._toolboxes)
+        self._take_up(self.config, frozenset())
+        self._attach(self.config)
+
+    def _told(self, config: GatewayConfig) -> GatewayConfig:
+        return config if self._mode is None else replace(config, mode=self._mode)
+
+    # -- what is served ------------------------------------------------------------------------------------------------
+
+    @property
+    def info(self) -> Mapping[str, Json]:
+        """Who this server is, as clients are told."""
+        return {"name": self.config.name, "version": __version__}
+
+    @property
+    def handler(self) -> Handler:
+        """The gateway as a Handler: everything at once."""
+        return self.main.handler
+
+    @property
+    def downstreams(self) -> Sequence[Downstream]:
+        """The servers, in the order of the configuration."""
+        return tuple(self._downstreams.values())
+
+    @property
+    def endpoints(self) -> Sequence[Endpoint]:
+        return (self.main, *self._toolboxes.values())
+
+    def use(
+        self,
+        *middleware: Middleware | Around,
+        toolbox: str | None = None,
+        category: str | None = None,
+        tag: str | None = None,
+        tool: str | Iterable[str] | None = None,
+        order: float | None = None,
+    ) -> None:
+        """Put middleware around the calls of all tools, or of a toolbox, a category, a tag or named tools."""
+        for endpoint in self.endpoints:
+            endpoint.board.use(*middleware, toolbox=toolbox, category=category, tag=tag, tool=tool, order=order)
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    async def start(self, shared: Shared | None = None) -> None:
+        """Begin to connect the servers, all at once; whoever lists before they have answered waits for a moment."""
+        if self._started:
+            return
+        self._started = True
+        self._shared = shared
+        if shared is not None:
+            self.passage.share(shared)
+            if not self._secret:
+                key = await common_key(shared.store.records, f"{self.config.name}:passage")
+                for seal in self.passage.seals:
+                    seal.prefer(key)
+        await self.main.start(shared)
+        for name, endpoint in self._toolboxes.items():
+            await self._start_endpoint(name, endpoint)
+        for downstream in self._downstreams.values():
+            downstream.start()
+        self._rearrange()
+        if self._watches:
+            edits = Watch(self.config, self.reload, environ=self._environ)
+            self.hold(asyncio.create_task(edits.run()))
+
+    def hold(self, task: asyncio.Task[None]) -> None:
+        """Keep a task while the gateway is served; it ends with it at the latest."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def settle(self, seconds: float | None = None) -> None:
+        """Wait until every server that is not lazy has answered or failed for the first time, or time is up."""
+        waits = [asyncio.ensure_future(one.settled()) for one in self._downstreams.values() if not one.config.lazy]
+        if waits:
+            await asyncio.wait(waits, timeout=seconds)
+        for wait in waits:
+            wait.cancel()
+        # What they have said is shown from the next turn of the loop on.
+        await asyncio.sleep(0)
+
+    async def _start_endpoint(self, name: str, endpoint: Endpoint) -> None:
+        await endpoint.start(None if self._shared is None else corner(self._shared, f"/toolboxes/{name}"))
+
+    async def stop(self) -> None:
+        """End the parked calls, then the servers, then the boards."""
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        if self._rearranging is not None:
+            self._rearranging.cancel()
+            self._rearranging = None
+        await self.passage.close()
+        await _stop_all(self._downstreams.values())
+        for endpoint in self.endpoints:
+            await endpoint.stop()
+        self._started = False
+
+    async def reload(self, _before: GatewayConfig, config: GatewayConfig) -> None:
+        """Serve another configuration: what is not in it ends, what is new or changed connects, the rest goes on."""
+        config = self._told(config)
+        changes = compare(self.config, config)
+        self.config = config
+        self._detach()
+        ended = self._take_up(config, frozenset(changes.changed))
+        self._attach(config)
+        if self._started:
+            for downstream in self._downstreams.values():
+                downstream.start()
+        self._rearrange()
+        await _stop_all(ended)
+
+    def _take_up(self, config: GatewayConfig, changed: frozenset[Key]) -> list[Downstream]:
+        """Have a Downstream for each server and an endpoint for each toolbox; those that are not needed any more."""
+        wanted = {
+            (toolbox.name, server.name): (toolbox, server)
+            for toolbox in config.toolboxes.values()
+            for server in toolbox.servers.values()
+            if server.enabled
+        }
+        before, self._downstreams = self._downstreams, {}
+        for key, (toolbox, server) in wanted.items():
+            if key in before and key not in changed:
+                self._downstreams[key] = before.pop(key)
+                self._downstreams[key].config = server
+            else:
+                self._downstreams[key] = self._make(toolbox.name, server)
+        self._offers.clear()
+        self.main.reconfigure(config, config.toolboxes)
+        for name in [name for name in self._toolboxes if name not in config.toolboxes]:
+            del self._toolboxes[name]
+        for name, toolbox in config.toolboxes.items():
+            self._take_up_toolbox(config, name, toolbox)
+        return list(before.values())
+
+    def _take_up_toolbox(self, config: GatewayConfig, name: str, toolbox: ToolboxConfig) -> None:
+        endpoint = self._toolboxes.get(name)
+        if endpoint is not None:
+            endpoint.reconfigure(config, {name: toolbox})
+            return
+        full = f"{config.name}/{name}"
+        endpoint = self._toolboxes[name] = Endpoint(
+            full, config, {name: toolbox}, self.limits, self.passage, self._follow
+        )
+        if self._started:
+            self.hold(asyncio.get_running_loop().create_task(self._start_endpoint(name, endpoint)))
+
+    def _make(self, toolbox: str, server: ServerConfig) -> Downstream:
+        board: Served | None = None
+        if server.kind == "board":
+            board = self._boards.get(server.board) or LocalBoard(server.board)
+        return Downstream(
+            toolbox,
+            server,
+            on_change=self._changed,
+            on_updated=self._updated,
+            login=self._logins.auth,
+            board=board,
+        )
+
+    # -- changes ---------------------------------------------------------------------------------------------------------
+
+    def _changed(self, _downstream: Downstream) -> None:
+        """A server has other things to offer, or another state; many at once are looked at once."""
+        if self._rearranging is None:
+            self._rearranging = asyncio.get_running_loop().call_soon(self._rearrange)
+
+    def _updated(self, downstream: Downstream, uri: str) -> None:
+        offers = self._offers.get((downstream.toolbox, downstream.name))
+        if offers is not None:
+            for endpoint in self._showing(downstream.toolbox):
+                endpoint.board.changes.publish(Change("updated", offers.addresses.here(uri)))
+
+    def _follow(self, endpoint: Endpoint, downstream: Downstream, uris: frozenset[str]) -> None:
+        """Resources are followed at several endpoints; their server is told of all of them."""
+        followed = self._followed.setdefault(downstream, {})
+        if followed.get(endpoint, frozenset()) != uris:
+            followed[endpoint] = uris
+            downstream.follow(frozenset().union(*followed.values()))
+
+    def _showing(self, toolbox: str) -> Iterator[Endpoint]:
+        yield self.main
+        if toolbox in self._toolboxes:
+            yield self._toolboxes[toolbox]
+
+    def _rearrange(self) -> None:
+        self._rearranging = None
+        changed: set[str] = set()
+        for key, downstream in self._downstreams.items():
+            offers = self._offers.get(key)
+            if offers is None or offers.catalogue is not downstream.catalogue:
+                self._offers[key] = self._read_offers(downstream)
+                changed.add(downstream.toolbox)
+        for endpoint in self.endpoints:
+            shown = [offers for key, offers in self._offers.items() if key[0] in endpoint.toolbox_names]
+            if changed & endpoint.toolbox_names or endpoint.stale:
+                endpoint.arrange(shown, {})
+            else:
+                endpoint.refresh()
+        self._tell_notes()
+
+    def _read_offers(self, downstream: Downstream) -> Offers:
+        toolbox = self.config.toolboxes[downstream.toolbox]
+        where = f"toolboxes.{toolbox.name}.mcpServers.{downstream.name}"
+        middleware = make_middleware(downstream.config.middleware, where)
+        return Offers(downstream, toolbox, self.passage, middleware, self.limits.result_bytes)
+
+    def _tell_notes(self) -> None:
+        """Log what was left out, and why, once."""
+        for offers in self._offers.values():
+            for note in offers.notes:
+                if note not in self._noted:
+                    self._noted.add(note)
+                    _log.warning("%s", note)
+
+    def _find(self, toolbox: str, server: str, tool: str) -> Destination | None:
+        """Where a call that was interrupted by a question goes on."""
+        offers = self._offers.get((toolbox, server))
+        if offers is None:
+            return None
+        return offers.destinations.get(tool) if tool else offers.anything
+
+    # -- middleware of the configuration ---------------------------------------------------------------------------------
+
+    def _attach(self, config: GatewayConfig) -> None:
+        self._made = [(made, None) for made in make_middleware(config.middleware, "middleware")]
+        self._made += [
+            (made, toolbox.name)
+            for toolbox in config.toolboxes.values()
+            for made in make_middleware(toolbox.middleware, f"toolboxes.{toolbox.name}.middleware")
+        ]
+        for made, toolbox_name in self._made:
+            self.use(made, toolbox=toolbox_name)
+
+    def _detach(self) -> None:
+        for made, _ in self._made:
+            for endpoint in self.endpoints:
+                endpoint.board.unuse(made)
+
+
+class _Places(Mapping[str, Handler]):
+    """The toolboxes as places of their own, as they come and go."""
+
+    def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
+        self._endpoints = endpoints
+
+    def __getitem__(self, name: str) -> Handler:
+        return self._endpoints[name].handler
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._endpoints)
+
+    def __len__(self) -> int:
+        return len(self._endpoints)
+
+
+async def _stop_all(downstreams: Iterable[Downstream]) -> None:
+    ending = [asyncio.ensure_future(one.stop()) for one in downstreams]
+    if ending:
+        await asyncio.wait(ending, timeout=_STOP_SECONDS)

@@ -1,0 +1,239 @@
+"""What a downstream server has to offer, ready to be hung at every endpoint that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from pegboard.call import Call, Handler, Json, Reply
+from pegboard.catalog.prompt import RelayedPrompt
+from pegboard.catalog.resource import RelayedResource
+from pegboard.errors import DeclarationError
+from pegboard.gateway.addresses import Addresses
+from pegboard.gateway.config import ToolboxConfig, ToolOverride, lets_through
+from pegboard.gateway.destination import Destination
+from pegboard.gateway.downstream import Downstream
+from pegboard.gateway.names import ToolName, dropped_because
+from pegboard.gateway.overrides import Arguments, unmatched
+from pegboard.gateway.passage import Passage
+from pegboard.tools.relayed import RelayedTool, read_output
+from pegboard.tools.result import RESULT_BYTES, Teller
+from pegboard.tools.work import Parsed
+
+_encode = msgspec.json.Encoder().encode
+_AS_IT_IS = ToolOverride()
+
+
+class ToolOffer:
+    """A tool of a server; at each endpoint it is the same, under the name that it goes by there."""
+
+    def __init__(
+        self,
+        place: ToolName,
+        make: Callable[[str], RelayedTool],
+        tags: tuple[str, ...],
+    ) -> None:
+        self.place = place
+        self.tags = tags
+        self._make = make
+        self._made: dict[str, RelayedTool] = {}
+
+    def under(self, name: str) -> RelayedTool:
+        """The tool under that name; DeclarationError where it cannot be one."""
+        made = self._made.get(name)
+        if made is None:
+            made = self._made[name] = self._make(name)
+        return made
+
+
+class PromptOffer:
+    """A prompt of a server, likewise."""
+
+    def __init__(self, place: ToolName, make: Callable[[str], RelayedPrompt]) -> None:
+        self.place = place
+        self.under = make
+
+
+class Offers:
+    """All that one server has; `notes` are for who runs the gateway: what was left out, and why."""
+
+    def __init__(
+        self,
+        downstream: Downstream,
+        toolbox: ToolboxConfig,
+        passage: Passage,
+        middleware: Sequence[Any] = (),
+        result_bytes: int = RESULT_BYTES,
+    ) -> None:
+        self.downstream = downstream
+        self.catalogue = catalogue = downstream.catalogue
+        self._result_bytes = result_bytes
+        self.notes: list[str] = []
+        self._toolbox = toolbox
+        self._passage = passage
+        self._middleware = middleware
+        self.plain = toolbox.names == "plain"
+        self.source = f"{toolbox.name}/{downstream.name}"
+        self.addresses = Addresses(toolbox.name, downstream.name, plain=self.plain)
+        self.anything = Destination(downstream=downstream, map_result=self.addresses.in_result)
+        self.destinations: dict[str, Destination] = {}
+        self._places: dict[str, ToolName] = {}
+        self.tools: list[ToolOffer] = []
+        self.prompts: list[PromptOffer] = []
+        self.resources: list[RelayedResource] = []
+        if catalogue is not None:
+            self.tools = list(self._read_tools(catalogue.tools))
+            self.prompts = list(self._read_prompts(catalogue.prompts))
+            self.resources = list(self._read_resources([*catalogue.resources, *catalogue.templates]))
+
+    # -- tools -------------------------------------------------------------------------------------------------------
+
+    def _read_tools(self, definitions: Iterable[Mapping[str, Json]]) -> Iterable[ToolOffer]:
+        config = self.downstream.config
+        seen: set[str] = set()
+        for definition in definitions:
+            name = definition.get("name")
+            problem = dropped_because(name, seen)
+            if problem is not None or not isinstance(name, str):
+                self.notes.append(f"{self.source}: a tool is left out: {problem}")
+                continue
+            seen.add(name)
+            override = config.tools.get(name, _AS_IT_IS)
+            if override.enabled and lets_through(config.tool_filters, name):
+                place = self._places[name] = ToolName(self._toolbox.name, self.downstream.name, override.name or name)
+                tags = (*config.tags, *override.tags)
+                yield ToolOffer(place, self._tool_maker(name, definition, override), tags)
+        if seen:
+            lost = unmatched(seen, config.tool_filters, config.tools)
+            self.notes += [f"{self.source}: the server has no tool {name!r}, which its entry names" for name in lost]
+
+    def _tool_maker(
+        self, original: str, definition: Mapping[str, Json], override: ToolOverride
+    ) -> Callable[[str], RelayedTool]:
+        config = self.downstream.config
+        schema = definition.get("inputSchema") if override.input_schema is None else override.input_schema
+        arguments = Arguments(schema if isinstance(schema, Mapping) else {}, override.arguments)
+        shown = {**definition, "inputSchema": arguments.schema if isinstance(schema, Mapping) else schema}
+        said = {"title": override.title, "description": override.description}
+        shown |= {member: text for member, text in said.items() if text is not None}
+        if override.annotations is not None:
+            own = definition.get("annotations")
+            shown["annotations"] = {**(own if isinstance(own, Mapping) else {}), **override.annotations}
+        shown = self._marked(shown, original, "Tool")
+
+        def make(name: str) -> RelayedTool:
+            tool = RelayedTool(
+                {**shown, "name": name},
+                relay,
+                source=self.source,
+                toolbox=self._toolbox.name,
+                category=override.category or config.category,
+                tags=(*config.tags, *override.tags),
+                middleware=self._middleware,
+                timeout=override.timeout,
+                arguments=config.arguments or self._toolbox.arguments,
+            )
+            if tool.flaw:
+                self.notes.append(tool.flaw)
+            return tool
+
+        destination = self._tool_destination(original, shown)
+        self.destinations[original] = destination
+
+        async def relay(call: Call, parsed: Parsed) -> Reply:
+            # What fits goes on as the bytes that came.
+            sent = call.raw
+            if parsed.warnings or not arguments.unchanged:
+                sent = Raw(_encode(arguments.restore(parsed.arguments)))
+            return await self._passage.call_tool(destination, call, sent)
+
+        return make
+
+    def _tool_destination(self, original: str, shown: Mapping[str, Json]) -> Destination:
+        hints, execution = shown.get("annotations"), shown.get("execution")
+        told = hints if isinstance(hints, Mapping) else {}
+        return Destination(
+            downstream=self.downstream,
+            tool=original,
+            tell=Teller(read_output(shown), name=f"{self.source}/{original}", limit=self._result_bytes).pass_on,
+            map_result=self.addresses.in_result,
+            repeatable=told.get("readOnlyHint") is True or told.get("idempotentHint") is True,
+            as_task=isinstance(execution, Mapping) and execution.get("taskSupport") == "required",
+        )
+
+    def _marked(self, definition: Mapping[str, Json], original: str, kind: str) -> dict[str, Json]:
+        """A definition that says where it is from."""
+        toolbox, server = self._toolbox.name, self.downstream.name
+        own = definition.get("_meta")
+        meta = self.addresses.in_meta(own) if isinstance(own, Mapping) else {}
+        marked = {
+            **definition,
+            "_meta": {**meta, "source_server": server, "toolbox_name": toolbox, "original_name": original},
+        }
+        if not self.plain:
+            said = definition.get("description")
+            marked["description"] = (
+                f"[{toolbox}/{server}] {said}" if isinstance(said, str) and said else f"{kind} from {toolbox}/{server}"
+            )
+        return marked
+
+    # -- prompts and resources -----------------------------------------------------------------------------------------
+
+    def _read_prompts(self, definitions: Iterable[Mapping[str, Json]]) -> Iterable[PromptOffer]:
+        seen: set[str] = set()
+        for definition in definitions:
+            name = definition.get("name")
+            problem = dropped_because(name, seen)
+            if problem is not None or not isinstance(name, str):
+                self.notes.append(f"{self.source}: a prompt is left out: {problem}")
+                continue
+            seen.add(name)
+            shown = self._marked(definition, name, "Prompt")
+            relay = self._prompt_relay(name)
+
+            def make(served: str, shown: Mapping[str, Json] = shown, relay: Handler = relay) -> RelayedPrompt:
+                return RelayedPrompt({**shown, "name": served}, relay, source=self.source)
+
+            yield PromptOffer(ToolName(self._toolbox.name, self.downstream.name, name), make)
+
+    def _prompt_relay(self, original: str) -> Handler:
+        async def relay(call: Call) -> Reply:
+            if call.method == "completion/complete":
+                return await self._complete(call, {"type": "ref/prompt", "name": original})
+            return await self._passage.forward(self.anything, call, {"name": original, "arguments": call.raw})
+
+        return relay
+
+    def _read_resources(self, definitions: Iterable[Mapping[str, Json]]) -> Iterable[RelayedResource]:
+        for definition in definitions:
+            try:
+                yield RelayedResource(self.addresses.in_definition(definition), self.relay, source=self.source)
+            except (DeclarationError, ValueError) as problem:
+                self.notes.append(f"{self.source}: a resource is left out: {problem}")
+
+    def place_of(self, tool: str) -> ToolName | None:
+        """Where a tool is found that its server calls so; None for one that is not shown."""
+        return self._places.get(tool)
+
+    @property
+    def serves_resources(self) -> bool:
+        """Whether there may be resources that are not listed."""
+        return self.catalogue is not None and "resources" in self.catalogue.capabilities
+
+    def qualified(self, resource: RelayedResource) -> RelayedResource:
+        """The same under a URI that says where it is; one that does so already is as it was."""
+        whole = Addresses(self._toolbox.name, self.downstream.name)
+        return RelayedResource(whole.in_definition(resource.definition()), self.relay, source=self.source)
+
+    def relay(self, call: Call) -> Coroutine[Any, Any, Reply]:
+        """Answer whatever is asked about a resource of this server, listed or not."""
+        if call.method == "completion/complete":
+            asked = msgspec.json.decode(call.params)["ref"]
+            return self._complete(call, {**asked, "uri": self.addresses.back(asked["uri"])})
+        return self._passage.forward(self.anything, call, {"uri": self.addresses.back(call.name)})
+
+    def _complete(self, call: Call, ref: Mapping[str, Json]) -> Coroutine[Any, Any, Reply]:
+        return self._passage.forward(self.anything, call, {**msgspec.json.decode(call.params), "ref": ref})
