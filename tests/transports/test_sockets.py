@@ -433,10 +433,24 @@ async def test_bytes_for_text_and_text_after_done_are_refused() -> None:
         await client.done(GUID)
         await client.text(GUID, 1, "x")
         assert (await client.error(GUID))["message"] == "Text chunk sent after done"
-        # A stream of text has no bytes: nobody knows them.
         await client.start("hold", OTHER)
-        await client.socket.send(bytes(range(16)) + bytes(8) + b"x")
-        assert "There is no stream" in (await client.hear())["error"]["message"]
+        await client.bytes(OTHER, 0, b"x")
+        error = await client.error(OTHER)
+        assert (error["code"], error["message"]) == (-32000, "Chunk was expected to be text, got binary")
+        await until(lambda: one.ended == ["cancelled"] * 2)
+
+
+async def test_an_id_in_another_spelling_is_another_stream_of_which_one_may_have_bytes() -> None:
+    async with streaming(Streaming().board) as client:
+        await client.start("upload", GUID.upper())
+        await client.start("echo", GUID, binary=True)
+        await client.bytes(GUID, 0, b"x")
+        await client.text(GUID.upper(), 0, "y")
+        await client.done(GUID)
+        await client.result(GUID)
+        await client.start("echo", GUID, binary=True)
+        await client.start("echo", GUID.upper().replace("A", "a"), binary=True)
+        assert (await client.error(GUID.upper().replace("A", "a")))["code"] == -32600
 
 
 @pytest.mark.parametrize(

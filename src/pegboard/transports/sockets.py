@@ -286,7 +286,8 @@ class SocketConversation(Conversation):
         streams = Streams(
             self._socket, self._turns, stream_id, meta, binary, self._limits, self._weigh, self._heard_since
         )
-        if binary is not False and streams.key in self._keys:
+        holder = None if binary is False else self.streams.get(self._keys.get(streams.key, ""))
+        if holder is not None and holder[0].inflow.binary is not False:
             raise InvalidRequest("Another stream of bytes is open whose id is no GUID either: give this one a GUID")
         return streams
 
@@ -305,6 +306,9 @@ class SocketConversation(Conversation):
         self.streams[stream_id] = streams, exchange
         if streams.inflow.binary is not False:
             self._keys[streams.key] = stream_id
+        elif streams.key != frames.NO_GUID:
+            # That bytes come for a stream of text is the fault of its sender, and said on that stream.
+            self._keys.setdefault(streams.key, stream_id)
         self._past.pop(stream_id, None)
         self._past.pop(streams.key, None)
         streams.begin()
