@@ -91,9 +91,7 @@ async def test_who_leaves_at_another_process_ends_the_request() -> None:
     async with pair() as both:
         board = both.board
         keys, ticket = asked(await both.one.call("ask_then_wait"))
-        leg = asyncio.create_task(
-            both.other.call("ask_then_wait", answers={keys[0]: accept("Ann")}, ticket=ticket)
-        )
+        leg = asyncio.create_task(both.other.call("ask_then_wait", answers={keys[0]: accept("Ann")}, ticket=ticket))
         await board.waiting.wait()
         leg.cancel()
         await until(lambda: board.stopped == ["ask_then_wait"])

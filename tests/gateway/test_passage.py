@@ -243,7 +243,7 @@ async def test_what_a_caller_cannot_be_asked_is_declined_for_it() -> None:
         got = json.loads(text(await resume(gateway, "it", first, "Ann", capabilities=only_forms)))
         assert got[0] == {"a": accept("Ann"), "b": {"action": "decline"}}
         alone = json.loads(text(await gateway.call("it", capabilities={})))
-        assert alone[0] == dict.fromkeys("ab", {"action": "decline"})
+        assert alone[0] == {key: {"action": "decline"} for key in "ab"}
 
 
 async def test_answers_without_a_ticket_go_to_the_server_as_they_are() -> None:
@@ -462,7 +462,9 @@ async def test_an_older_servers_task_is_cancelled_with_its_call() -> None:
 
 async def test_a_client_in_this_process_is_asked_while_the_call_runs() -> None:
     board = Asker()
-    async with crossing(board, LEGACY) as gateway:
-        async with Client(gateway.board, elicit=lambda asked: {"name": asked.message}) as client:
-            assert (await client.call("ask_twice")).text == "First?, then After First??"
-            assert len(gateway.passage.parking) == 0
+    async with (
+        crossing(board, LEGACY) as gateway,
+        Client(gateway.board, elicit=lambda asked: {"name": asked.message}) as client,
+    ):
+        assert (await client.call("ask_twice")).text == "First?, then After First??"
+        assert len(gateway.passage.parking) == 0

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+from msgspec import Struct
+
 from pegboard.call import Call, Done, Json, Question
 from pegboard.catalog.caching import Caching
 from pegboard.errors import (
@@ -39,6 +42,11 @@ _OLD_NOT_FOUND: Final = -32002
 _RESERVED: Final = range(-32099, -32022)
 
 
+class _Asked(Struct):
+    method: str
+    params: dict[str, Json] | None = None
+
+
 def done_with(destination: Destination, method: str, result: Mapping[str, Json]) -> Done:
     """The reply that a server's result makes; a ResultProblem where it is not what the server itself has declared."""
     own = cleaned(result)
@@ -69,12 +77,10 @@ def cleaned(result: Mapping[str, Json]) -> dict[str, Json]:
 def questions_in(asked: Json) -> dict[str, Question]:
     """What a server asks by its answer; Garbled where that is in no form that can be answered."""
     try:
-        questions = {key: Question(one["method"], one.get("params") or {}) for key, one in asked.items()}
-    except (TypeError, KeyError, AttributeError):
+        read = msgspec.convert(asked, dict[str, _Asked])
+    except msgspec.ValidationError:
         raise Garbled("asks for input in no form that can be answered") from None
-    if not all(isinstance(one.method, str) and isinstance(one.params, dict) for one in questions.values()):
-        raise Garbled("asks for input in no form that can be answered")
-    return questions
+    return {key: Question(one.method, one.params or {}) for key, one in read.items()}
 
 
 def wants_task(refusal: Refusal) -> bool:

@@ -57,4 +57,6 @@ def _remembered(meta: bytes) -> Mapping[str, Json]:
 
 def _passed(meta: bytes) -> Mapping[str, Json]:
     """Trace context and what nobody here knows; what the protocol has its own use for belongs to each hop."""
-    return {name: value for name, value in _decode(meta).items() if name != "progressToken" and not name.startswith(PREFIX)}
+    return {
+        name: value for name, value in _decode(meta).items() if name != "progressToken" and not name.startswith(PREFIX)
+    }
