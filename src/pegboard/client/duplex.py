@@ -317,7 +317,7 @@ class Duplex:
         if under_way is None and message.id is None and len(self._open) == 1:
             # An error with no id: the server could not read the only request there is.
             under_way = next(iter(self._open.values()))
-        if under_way is None:
+        if under_way is None or under_way.answer is not None:
             _log.debug("%s: answered %r, which nobody waits for", self.name, message.id)
             self._abandoned.settle(message.id)
             return

@@ -308,8 +308,8 @@ class Downstream:
         try:
             while True:
                 began = loop.time()
+                lane = self._pool.lane()
                 try:
-                    lane = self._pool.lane()
                     if not lane.link.is_open:
                         self._become("connecting", self.problem)
                     await lane.open(now=True)
@@ -319,6 +319,7 @@ class Downstream:
                     await self._attend(lane)
                 except PegboardError as problem:
                     failures = 1 if loop.time() - began > STEADY_SECONDS else failures + 1
+                    self._give_up(lane, problem)
                     self._take_problem(problem)
                 else:
                     self._pool.drop(OURS)
@@ -417,11 +418,11 @@ class Downstream:
         except Refusal:
             # Whoever refuses is there.
             return
-        except NoAnswer:
-            if isinstance(lane.link, Renewed):
-                # A process that hangs, or a connection that nobody reads, does not recover by itself.
-                self._pool.drop(OURS)
-            raise
+
+    def _give_up(self, lane: Lane, problem: PegboardError) -> None:
+        """A process that hangs, or a connection that nobody reads, does not recover by itself."""
+        if isinstance(problem, NoAnswer) and isinstance(lane.link, Renewed) and not lane.users:
+            self._pool.drop(OURS)
 
     def _ttl(self) -> float | None:
         """How long the lists hold of a server that tells no changes and gives them a time; None for others."""

@@ -97,8 +97,12 @@ class Lane:
                 raise self._failure.with_traceback(None)
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(self._opened)
+        opening = self._opening
         # Whoever gives up waiting does not take it from the others.
-        await asyncio.shield(self._opening)
+        await asyncio.wait([opening])
+        if opening.cancelled():
+            raise Unreachable(f"{self.link.name}: is not used any more")
+        opening.result()
 
     async def send(self, out: Outbound, errand: Errand, *, seconds: float) -> Mapping[str, Json]:
         """Send a request in the name of an errand whose nearest deadline is so many seconds away."""
