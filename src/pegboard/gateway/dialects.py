@@ -27,6 +27,7 @@ MAIN: Final = "main"
 _SERVERS: Final = ("toolboxes", MAIN, "mcpServers")
 _PROJECT_FOLDERS: Final = frozenset({".vscode", ".cursor", ".gemini", ".codex"})
 _GEMINI: Final = frozenset({"httpUrl", "includeTools", "excludeTools", "trust"})
+_ROADS: Final = frozenset({"command", "url", "board", "serverUrl", "httpUrl", "tcp"})
 # Keys of ours that mean something else in their files.
 _THEIRS: Final = frozenset({"timeout", "version", "tools", "auth", "arguments"})
 _MISSED: Final = {
@@ -99,6 +100,8 @@ class _Entry:
                 self.made[key] = value
             elif key in _MISSED and value is not False:
                 self.warn(key, _MISSED[key])
+        if not _ROADS & self.raw.keys():
+            self._suggest()
 
     def warn(self, key: str, text: str) -> None:
         self._translation.notes.warn((*self._place, key), text)
@@ -106,7 +109,10 @@ class _Entry:
     def put(self, key: str, value: Json, *, said: str) -> None:
         """Our key with what their key `said`."""
         self.made[key] = value
-        self._translation.came_from[(*self._place, key)] = (*self._origin, said)
+        self.came((key,), (said,))
+
+    def came(self, ours: Place, theirs: Place) -> None:
+        self._translation.came_from[(*self._place, *ours)] = (*self._origin, *theirs)
 
     def move(self, theirs: str, ours: str, change: Callable[[Json], Json] = lambda value: value) -> None:
         if theirs in self.raw:
@@ -123,6 +129,13 @@ class _Entry:
             kept = ["*"] if shown is None else [_exactly(name) for name in shown]
             left_out = [f"!{_exactly(name)}" if isinstance(name, str) else name for name in hidden or []]
             self.put("toolFilters", [*kept, *left_out], said=only if shown is not None else without)
+
+    def _suggest(self) -> None:
+        """What could be a misspelt way to the server; other unknown keys are their programs' own."""
+        for key in self.raw:
+            hint = did_you_mean(key, ["command", "url"])
+            if key not in SERVER.fields and hint.startswith("did"):
+                self._translation.notes.wrong((*self._place, key), "is not known", fix=hint)
 
 
 class _Translation:
@@ -237,20 +250,29 @@ def _codex(entry: _Entry) -> None:
     entry.move("env_vars", "inherit", _names)
     entry.filter("enabled_tools", "disabled_tools")
     entry.move("http_headers", "headers")
-    headers = entry.made.get("headers", {})
-    named = entry.raw.get("env_http_headers", {})
-    token = entry.raw.get("bearer_token_env_var")
+    _codex_headers(entry)
+    if "scopes" in entry.raw and "bearer_token_env_var" not in entry.raw:
+        entry.put("auth", {"scopes": entry.raw["scopes"]}, said="scopes")
+
+
+def _codex_headers(entry: _Entry) -> None:
+    """Headers by value, by the variable that holds one, and the variable that holds a token."""
+    headers, named = entry.made.get("headers", {}), entry.raw.get("env_http_headers", {})
     if not isinstance(headers, dict):
         return
-    if isinstance(named, dict):
-        headers = {**headers, **{key: f"${{env:{name}}}" for key, name in named.items()}}
+    if not isinstance(named, dict):
+        entry.put("headers", named, said="env_http_headers")
+        return
+    token = entry.raw.get("bearer_token_env_var")
+    entry.made["headers"] = headers = dict(headers)
+    for name, variable in named.items():
+        headers[name] = _from_variable(variable)
+        entry.came(("headers", name), ("env_http_headers", name))
     if token is not None:
-        headers = {**headers, "Authorization": f"Bearer ${{env:{token}}}"}
-    if headers:
-        said = next(key for key in ("http_headers", "env_http_headers", "bearer_token_env_var") if key in entry.raw)
-        entry.put("headers", headers, said=said)
-    if "scopes" in entry.raw and "Authorization" not in headers:
-        entry.put("auth", {"scopes": entry.raw["scopes"]}, said="scopes")
+        headers["Authorization"] = _from_variable(token, "Bearer ")
+        entry.came(("headers", "Authorization"), ("bearer_token_env_var",))
+    if not headers:
+        del entry.made["headers"]
 
 
 def _oauth(entry: _Entry) -> None:
@@ -321,6 +343,10 @@ def _describe(servers: Json, file: Path) -> str:
 def _exactly(name: Json) -> Json:
     """A name as a pattern that only it fits."""
     return re.sub(r"([*?\[])", r"[\1]", name) if isinstance(name, str) and name != "*" else name
+
+
+def _from_variable(name: Json, before: str = "") -> Json:
+    return f"{before}${{env:{name}}}" if isinstance(name, str) else name
 
 
 def _seconds(value: Json) -> Json:

@@ -115,7 +115,7 @@ class Variables:
         if inside in self._vocabulary.fixed:
             return self._vocabulary.fixed[inside]
         name, dash, default = inside.partition(":-")
-        if inside.startswith("env:") and _NAMED.match(name[4:]):
+        if inside.startswith("env:"):
             name = name[4:]
         elif inside.startswith("input:") and self._vocabulary.inputs is not None:
             return self._input(inside[6:], place)
