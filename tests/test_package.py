@@ -30,6 +30,7 @@ NAMES = [
     "Elicit",
     "EnumConstraint",
     "File",
+    "Gateway",
     "Header",
     "Image",
     "InvalidArguments",

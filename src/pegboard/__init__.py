@@ -23,6 +23,7 @@ _HOMES = {
     "Elicit": "pegboard.execution.questions",
     "EnumConstraint": "pegboard.tools.constraints",
     "File": "pegboard.tools.media",
+    "Gateway": "pegboard.gateway.gateway",
     "Header": "pegboard.tools.constraints",
     "Image": "pegboard.tools.media",
     "InvalidArguments": "pegboard.errors",

@@ -18,6 +18,7 @@ from pegboard.execution.questions import Declined as Declined
 from pegboard.execution.questions import Elicit as Elicit
 from pegboard.execution.questions import Roots as Roots
 from pegboard.execution.questions import Sample as Sample
+from pegboard.gateway.gateway import Gateway as Gateway
 from pegboard.limits import Limits as Limits
 from pegboard.tools.constraints import Description as Description
 from pegboard.tools.constraints import EnumConstraint as EnumConstraint

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import pkgutil
 import re
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from copy import copy
@@ -38,18 +36,15 @@ from pegboard.execution.spent import Spent
 from pegboard.execution.subscriptions import ChangeLog, Listening
 from pegboard.execution.tasks import Tasks
 from pegboard.execution.threads import Threads
+from pegboard.hosting import Hosted
 from pegboard.limits import Limits
-from pegboard.mounting import mount
 from pegboard.seal import Seal, read_keys
-from pegboard.serve import PORT, Settings, run
 from pegboard.stores.crew import Shared
 from pegboard.stores.keys import common_key
 from pegboard.stores.memory import MemoryRecords
 from pegboard.tools.mark import find_marked
 from pegboard.tools.naming import check_name, snake_case
 from pegboard.tools.tool import Tool, ToolOptions, name_of, tool_from_function
-from pegboard.transports.asgi import AsgiApp
-from pegboard.transports.legacy_doors import read_doors
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -85,7 +80,7 @@ class Hanger(ABC):
         return hang
 
 
-class Board(Hanger):
+class Board(Hanger, Hosted):
     """One board of tools, reached by every agent through one endpoint."""
 
     places: None = None
@@ -373,88 +368,6 @@ class Board(Hanger):
         feed, self._feed = self._feed, None
         if feed is not None:
             await feed.stop()
-
-    def run(
-        self,
-        transport: Literal["auto", "http", "stdio"] = "auto",
-        *,
-        host: str = "127.0.0.1",
-        port: int = PORT,
-        uds: str | None = None,
-        public: bool = False,
-        tls_cert: str | None = None,
-        tls_key: str | None = None,
-        path_prefix: str = "",
-        trusted_proxy: str | Sequence[str] = (),
-        cors: str | Sequence[str] = (),
-        allow_host: str | Sequence[str] = (),
-        legacy_doors: str | Sequence[str] = "all",
-        store: str = "memory",
-        workers: int = 1,
-        sessions: Literal["on", "off"] = "on",
-        websocket: bool = True,
-        log_level: str = "info",
-    ) -> None:
-        """Serve until stopped: stdio where a client holds our stdin, HTTP on a terminal or without one."""
-        if not logging.root.handlers and not logging.getLogger("pegboard").handlers:
-            logging.basicConfig(level=log_level.upper(), stream=sys.stderr)
-        try:
-            run(
-                self,
-                Settings(
-                    transport=transport,
-                    host=host,
-                    port=port,
-                    uds=uds,
-                    public=public,
-                    tls_cert=tls_cert,
-                    tls_key=tls_key,
-                    path_prefix=path_prefix,
-                    trusted_proxies=_several(trusted_proxy),
-                    cors=_several(cors),
-                    allow_hosts=_several(allow_host),
-                    legacy_doors=read_doors(legacy_doors),
-                    store=store,
-                    workers=workers,
-                    sessions=sessions,
-                    websocket=websocket,
-                ),
-            )
-        except SetupError as error:
-            # This is the program's last word, and whoever started it has to act: a traceback would only hide the fix.
-            print(f"{self.name}: {error}", file=sys.stderr)  # noqa: T201
-            sys.exit(2)
-
-    def asgi(
-        self,
-        *,
-        path: str = "/mcp",
-        ws: str | None = "/ws",
-        store: str = "memory",
-        legacy_doors: str | Sequence[str] = "all",
-        sessions: Literal["on", "off"] = "on",
-        hosts: Iterable[str] = (),
-        origins: Iterable[str] = (),
-    ) -> AsgiApp:
-        """The board as an ASGI application: `app.routes.append(board.asgi())`, or mounted, or served by itself.
-
-        `ws` is where WebSockets are let in, None for nowhere; the deprecated doors lie beside `path`. `store` is opened by
-        the first request at the latest. `hosts` and `origins` name those it answers to beside this machine.
-        """
-        return mount(
-            self,
-            path=path,
-            ws=ws,
-            store=store,
-            doors=read_doors(legacy_doors),
-            sessions=sessions == "on",
-            hosts=hosts,
-            origins=origins,
-        )
-
-
-def _several(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
 
 
 class Group(Hanger):

@@ -26,6 +26,7 @@ from pegboard.gateway.logins import Logins, token_storage
 from pegboard.gateway.offers import Offers
 from pegboard.gateway.passage import Passage
 from pegboard.gateway.watch import Watch, compare
+from pegboard.hosting import Hosted
 from pegboard.limits import Limits
 from pegboard.seal import read_keys
 from pegboard.stores.corner import corner
@@ -40,7 +41,7 @@ Key = tuple[str, str]
 """A toolbox, and a server in it."""
 
 
-class Gateway:
+class Gateway(Hosted):
     """Serves the tools, resources and prompts of many servers at one endpoint, and each toolbox at its own.
 
     `config` is a file or what was read from one; `boards` are boards of this process by the names that entries of kind
