@@ -25,7 +25,7 @@ from pegboard.limits import Limits
 
 GATHER_SECONDS: Final = 0.01
 """What a server asks within this time is asked together."""
-GRACE_SECONDS: Final = 0.25
+GRACE_SECONDS: Final = 1.0
 """How long a server has to end its call by itself once it knows that nobody answers."""
 _MOST: Final = Limits().asks
 
