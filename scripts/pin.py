@@ -26,7 +26,7 @@ def main() -> None:
     newest, _ = newest_and_oldest()
     installer = uv(newest)
     pin(installer, CONSTRAINTS, ["pyproject.toml", "--all-extras", "--group", "dev", "--group", "node"])
-    pin(installer, MCP1, ["-"], "mcp<2\n")
+    pin(installer, MCP1, ["-"], "mcp<2\nmcp-proxy\nmcp-server-git\nmcp-server-time\n")
 
 
 if __name__ == "__main__":

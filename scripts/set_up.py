@@ -14,6 +14,8 @@ MCP1 = ROOT / "tests" / "peers" / "mcp1.txt"
 MAIN_FOLDER = ROOT / ".venv"
 OLDEST_FOLDER = ROOT / ".venv-oldest"
 MCP1_FOLDER = ROOT / ".peers" / "mcp1"
+# The official SDK before its second edition, and what is built on it: servers to stand behind the gateway, and a proxy.
+MCP1_PACKAGES = ("mcp", "mcp-proxy", "mcp-server-git", "mcp-server-time")
 
 # Pegboard itself, editable, with every extra.
 PEGBOARD: Words = [*PINS, "--editable", ".[all]"]
@@ -25,7 +27,7 @@ def main() -> None:
         groups = ["--group", "dev"] if system else ["--group", "dev", "--group", "node"]
         main_stamp = recipe(PROJECT, CONSTRAINTS, *groups)
         oldest_stamp = recipe(PROJECT, CONSTRAINTS, "test")
-        mcp1_stamp = recipe(MCP1)
+        mcp1_stamp = recipe(MCP1, *MCP1_PACKAGES)
 
         is_main_ready = is_current(MAIN_FOLDER, main_stamp)
         is_oldest_ready = is_current(OLDEST_FOLDER, oldest_stamp)
@@ -44,7 +46,7 @@ def main() -> None:
             OLDEST_FOLDER.mkdir()
             mark_current(OLDEST_FOLDER, oldest_stamp)
         if not is_mcp1_ready:
-            build(MCP1_FOLDER, newest, mcp1_stamp, ["--constraints", MCP1, "mcp"])
+            build(MCP1_FOLDER, newest, mcp1_stamp, ["--constraints", MCP1, *MCP1_PACKAGES])
         if not node.is_ready():
             node.install(system or node.wheel_node(MAIN_FOLDER / "bin" / "python"))
         say("ready")
