@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,9 @@ from pegboard.gateway.config import (
     read_config,
 )
 from pegboard.gateway.mistakes import hide
-from pegboard.gateway.shape import build_schema
+from pegboard.gateway.shape import ROOT as ROOT_SHAPE
+from pegboard.gateway.shape import SERVER, TOOLBOX, build_schema
+from pegboard.gateway.source import read_source
 
 SECRET = "s3cr3t-value"
 SCHEMA = jsonschema_rs.validator_for(build_schema())
@@ -72,7 +75,7 @@ FULL = {
     "autoTokens": 5000,
     "nameBudget": 60,
     "lock": {"policy": "quarantine", "path": "tools.lock"},
-    "middleware": ["Timing", {"use": "RateLimit", "order": 5, "options": {"calls": 10}}],
+    "middleware": ["Timing", {"use": "RateLimit", "order": 5, "options": {"limit": 10}}],
     "toolboxes": {
         "dev": {
             "description": "For work",
@@ -100,7 +103,7 @@ FULL = {
                     "category": "data",
                     "arguments": "lenient",
                     "roots": [".", "file:///srv"],
-                    "middleware": ["Audit"],
+                    "middleware": ["Logging"],
                     "tools": {
                         "read_file": {
                             "name": "read",
@@ -141,7 +144,7 @@ def test_every_key_of_our_shape_is_read(tmp_path: Path) -> None:
     assert (config.lock, config.lock_path) == ("quarantine", str(tmp_path / "tools.lock"))
     assert config.middleware == (
         MiddlewareConfig(use="Timing"),
-        MiddlewareConfig(use="RateLimit", order=5.0, options={"calls": 10}),
+        MiddlewareConfig(use="RateLimit", order=5.0, options={"limit": 10}),
     )
     toolbox = config.toolboxes["dev"]
     assert (toolbox.name, toolbox.description, toolbox.names) == ("dev", "For work", "plain")
@@ -230,8 +233,6 @@ def test_comments_and_trailing_commas_are_read_over(tmp_path: Path) -> None:
     st.sampled_from([None, 2, "\t"]),
 )  # fmt: skip
 def test_json_is_read_as_json(tmp_path_factory: pytest.TempPathFactory, value: Any, indent: Any) -> None:
-    from pegboard.gateway.source import read_source
-
     file = tmp_path_factory.getbasetemp() / "value.json"
     file.write_text(json.dumps(value, indent=indent, ensure_ascii=indent is None))
     assert read_source(file).tree == value
@@ -306,6 +307,11 @@ TABLE: list[tuple[Any, str, bool]] = [
     (
         {**box({"command": "a"}), "middleware": ["house rules:Quiet"]},
         'middleware[0]: got "house rules:Quiet", expected a class as package.module:Name',
+        UNSEEN,
+    ),
+    (
+        {**box({"command": "a"}), "middleware": ["Timing", {"use": "RateLimit", "options": {"limt": 5}}]},
+        "middleware[1].options.limt: RateLimit has no option 'limt'; did you mean 'limit'?\n- middleware[1]: RateLimit needs the option 'limit'; add it to 'options'",
         UNSEEN,
     ),
     # Toolboxes.
@@ -514,7 +520,7 @@ TABLE: list[tuple[Any, str, bool]] = [
 
 @pytest.mark.parametrize(("tree", "told", "seen"), TABLE, ids=[told.split(": ", 1)[1][:60] for _, told, _ in TABLE])
 def test_a_mistake_is_told_with_its_place_and_its_mending(tmp_path: Path, tree: Any, told: str, seen: bool) -> None:
-    assert mistakes(tmp_path, tree) == [told]
+    assert "\n- ".join(mistakes(tmp_path, tree)) == told
     assert SCHEMA.is_valid(tree) is not seen
 
 
@@ -663,6 +669,18 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     assert mistakes(tmp_path, box({"command": "a", "envFile": ".env"})) == [
         f"{DEV}.envFile: {tmp_path}/.env cannot be read: expected a file of NAME=value lines in UTF-8"
     ]
+
+
+def test_a_key_is_a_text_or_a_file(tmp_path: Path) -> None:
+    auth = {"kind": "clientCredentials", "clientId": "a", "privateKey": "keys/peg.pem"}
+    assert only(read(tmp_path, box({"url": "https://x.example", "auth": auth}))).auth == AuthConfig(
+        kind="client_credentials", client_id="a", private_key=f"{tmp_path}/keys/peg.pem"
+    )
+    auth["privateKey"] = pem = "-----BEGIN PRIVATE KEY-----\nabc"
+    found = only(config := read(tmp_path, box({"url": "https://x.example", "auth": auth}))).auth
+    assert found is not None
+    assert found.private_key == pem
+    assert pem in config.secrets
 
 
 def test_a_file_of_variables_is_read_and_env_goes_before_it(tmp_path: Path) -> None:
@@ -823,3 +841,30 @@ def test_a_configuration_is_found_by_its_variable_or_its_name(tmp_path: Path, mo
     assert find_config({}) == Path("pegboard.toml")
     assert find_config({"WORKBENCH_CONFIG": "a.json"}) == Path("a.json")
     assert find_config({"WORKBENCH_CONFIG": "a.json", "PEGBOARD_CONFIG": "b.json"}) == Path("b.json")
+
+
+# The document and its examples.
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_examples_are_read_without_a_warning() -> None:
+    workshop = read_config(ROOT / "examples" / "workshop.json", {})
+    remote = read_config(ROOT / "examples" / "remote_servers.toml", {"TICKETS_TOKEN": SECRET, "DISPLAY": ":0"})
+    assert (workshop.warnings, remote.warnings) == ((), ())
+    assert SCHEMA.is_valid(read_source(ROOT / "examples" / "workshop.json").tree)
+    assert SCHEMA.is_valid(read_source(ROOT / "examples" / "remote_servers.toml").tree)
+
+
+def test_the_snippets_of_the_document_stand_in_the_examples() -> None:
+    text = (ROOT / "docs" / "gateway-config.md").read_text()
+    snippets = re.findall(r"^```(?:jsonc|toml)\n(?://|#) (examples/\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(snippets) == text.count("```jsonc") + text.count("```toml") >= 4
+    for name, code in snippets:
+        assert code in (ROOT / name).read_text()
+
+
+def test_the_document_names_every_key() -> None:
+    text = (ROOT / "docs" / "gateway-config.md").read_text()
+    keys = {*ROOT_SHAPE.fields, *TOOLBOX.fields, *SERVER.fields} - {"$schema"}
+    assert {key for key in keys if f"`{key}`" not in text} == set()

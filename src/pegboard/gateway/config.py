@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -11,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from pegboard import middleware
 from pegboard.call import Json
 from pegboard.errors import SetupError
 from pegboard.gateway.dialects import translate
@@ -244,13 +246,25 @@ def _check_names(names: Iterable[str], what: str, place: Place, notes: Notes) ->
 
 
 def _check_middleware(values: Mapping[str, Any], place: Place, notes: Notes) -> None:
-    for position, middleware in enumerate(values.get("middleware", ())):
-        use = middleware.get("use")
-        if use is not None and use not in MIDDLEWARE:
+    for position, found in enumerate(values.get("middleware", ())):
+        use, where = found.get("use"), (*place, "middleware", position)
+        if use in MIDDLEWARE:
+            _check_options(use, found.get("options", {}), where, notes)
+        elif use is not None:
             module, colon, name = use.partition(":")
             if not colon:
-                where = (*place, "middleware", position)
                 notes.wrong(where, f"there is no middleware {use!r}", fix=did_you_mean(use, MIDDLEWARE))
             elif not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
-                where = (*place, "middleware", position)
                 notes.wrong(where, got=use, expected="a class as package.module:Name")
+
+
+def _check_options(use: str, options: Mapping[str, Json], place: Place, notes: Notes) -> None:
+    """Whether one of our own middleware is made with these; what they may hold it says itself."""
+    known = inspect.signature(getattr(middleware, use)).parameters
+    for name in options:
+        if name not in known:
+            problem = f"{use} has no option {name!r}"
+            notes.wrong((*place, "options", name), problem, fix=did_you_mean(name, known) if known else "remove it")
+    for name, parameter in known.items():
+        if name not in options and parameter.default is parameter.empty:
+            notes.wrong(place, f"{use} needs the option {name!r}", fix="add it to 'options'")

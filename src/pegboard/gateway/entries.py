@@ -191,6 +191,8 @@ class Entries:
             if kind == "websocket":
                 self._notes.wrong((*place, "auth"), "is for servers over HTTP", fix="give a header Authorization")
             self._check_auth(auth, (*place, "auth"))
+            if "private_key" in auth and not auth["private_key"].lstrip().startswith("-----"):
+                auth["private_key"] = str(self.path(auth["private_key"]))
         if parts.scheme in ("http", "ws") and (credentials or auth) and parts.hostname not in _LOOPBACK:
             told = f"credentials go to {parts.hostname} unencrypted; use {parts.scheme}s:// if it has that"
             self._notes.warn((*place, "url"), told)
