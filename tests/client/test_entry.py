@@ -110,3 +110,9 @@ def test_what_is_no_entry_is_told_with_its_place(entry: dict[str, Any], told: st
 def test_a_socket_in_the_file_system_is_no_url_of_ours() -> None:
     with pytest.raises(SetupError, match="is no URL"):
         Client({"type": "http", "url": "unix:///run/x.sock#/mcp"})
+
+
+@pytest.mark.parametrize("target", [42, None, Path("server.py"), object()])
+def test_what_is_no_target_is_told_what_is_one(target: Any) -> None:
+    with pytest.raises(SetupError, match="nothing to connect to; give a board, a URL"):
+        Client(target)

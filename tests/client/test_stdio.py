@@ -383,3 +383,17 @@ def test_a_child_lives_and_dies_on_uvloop_as_on_asyncio(monkeypatch: pytest.Monk
             assert time.monotonic() - began < 6
 
     uvloop.run(main())
+
+
+async def test_a_client_that_is_closed_starts_no_child_for_those_who_still_wait() -> None:
+    """A list may be asked for again, and a subscription comes back by itself: not once their client is gone."""
+    async with nothing_left():
+        async with Client(script(SERVE_MODERN + "while True: read()\n")) as client:
+            listing = asyncio.create_task(client.list_tools())
+            listening = asyncio.ensure_future(anext(client.listen(tools=True)))
+            await asyncio.sleep(0)
+        for waiting in (listing, listening):
+            with pytest.raises(LinkLost, match="this client is closed"):
+                await waiting
+        with pytest.raises(LinkLost, match="this client is closed"):
+            await client.call("any")

@@ -15,7 +15,7 @@ import pytest
 from pegboard import Client, ToolError
 from pegboard.call import Change
 from pegboard.client.answers import Elicitation
-from pegboard.errors import Garbled, InvalidParams, NoAnswer
+from pegboard.errors import Garbled, InvalidParams, LinkLost, NoAnswer
 from tests.child import PEGBOARD, HttpChild
 from tests.client.battery_board import Point
 from tests.client.leftovers import nothing_left
@@ -218,6 +218,17 @@ async def test_changes_are_heard(connect: Connect, request: pytest.FixtureReques
 async def test_a_long_answer_comes_whole(connect: Connect) -> None:
     async with connect() as client:
         assert len((await client.call("long", {"size": 10_000_000})).text) == 10_000_000
+
+
+async def test_a_client_may_be_opened_again_and_closed_it_does_nothing(connect: Connect) -> None:
+    client = connect()
+    async with nothing_left():
+        for _ in range(2):
+            async with client:
+                assert (await client.call("add", {"a": 2, "b": 3})).text == "5"
+        if client._link.transport != "direct":
+            with pytest.raises(LinkLost, match="this client is closed"):
+                await client.call("add", {"a": 2, "b": 3})
 
 
 async def test_arguments_that_a_tool_wants_in_headers_are_sent_so(connect: Connect) -> None:

@@ -92,11 +92,13 @@ class HttpLink:
         return self._talk is not None and not self._talk.lost
 
     async def open(self) -> None:
+        self._web.open()
         await self._talking()
 
     async def close(self) -> None:
-        if self._talk is not None:
-            await self._talk.close()
+        talk, self._talk = self._talk, None
+        if talk is not None:
+            await talk.close()
         await self._web.close()
 
     async def request(self, out: Outbound) -> Mapping[str, Json]:

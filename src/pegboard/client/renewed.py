@@ -9,6 +9,7 @@ from pegboard.call import Json
 from pegboard.client.admission import Authorizer
 from pegboard.client.duplex import Duplex
 from pegboard.client.link import Outbound
+from pegboard.errors import LinkLost
 from pegboard.protocol.versions import MODERN
 
 
@@ -23,6 +24,7 @@ class Renewed:
         self.transport = transport
         self._make = make
         self._duplex: Duplex | None = None
+        self._closed = False
         self._opening = asyncio.Lock()
 
     @property
@@ -34,6 +36,7 @@ class Renewed:
         return self._duplex is not None and not self._duplex.lost
 
     async def open(self) -> None:
+        self._closed = False
         await self._ready()
 
     async def until_lost(self) -> None:
@@ -43,6 +46,7 @@ class Renewed:
             await duplex.until_lost()
 
     async def close(self) -> None:
+        self._closed = True
         async with self._opening:
             await self._end()
 
@@ -57,6 +61,9 @@ class Renewed:
             old = self._duplex
             if old is not None and not old.lost:
                 return old
+            if self._closed:
+                # Whoever would try again would start what nobody ends.
+                raise LinkLost(f"{self.name}: this client is closed")
             await self._end()
             self._duplex = await self._make(old is not None)
             return self._duplex

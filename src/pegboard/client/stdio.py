@@ -82,7 +82,8 @@ class StdioLink(Renewed):
         try:
             return await self._speak(NEWEST_LEGACY)
         except LinkLost as fault:
-            raise Unreachable(str(fault)) from None
+            hint = "" if self.said else "; does it serve on stdin and stdout?"
+            raise Unreachable(f"{fault}{hint}") from None
 
     def _count(self, now: float) -> None:
         if self._restarts is None:

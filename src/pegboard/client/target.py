@@ -49,6 +49,9 @@ def open_link(target: Target, identity: Identity, lobby: Channel, options: Optio
             return _to_entry(target, identity, lobby, options)
         case Sequence():
             return _to_command(list(target), identity, lobby, options)
+        case _ if not hasattr(target, "handler"):
+            kinds = "a board, a URL, a command as a list of words, or an entry of a configuration"
+            raise SetupError(f"{type(target).__name__} is nothing to connect to; give {kinds}")
         case _:
             return DirectLink(target, identity)
 

@@ -99,8 +99,12 @@ class Web:
             response = await self._send_once(request, urgent)
         return response
 
+    def open(self) -> None:
+        """Let requests through again after a close."""
+        self._closed = False
+
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, and open no other."""
         self._closed = True
         for connection in [*self._busy, *(one for kept in self._idle.values() for one in kept)]:
             connection.abort()

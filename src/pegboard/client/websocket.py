@@ -268,6 +268,11 @@ class SocketLink(Renewed):
             self._web = Web(ca=ca, connect_timeout=connect_timeout)
             self.authorizer = auth.authorizer(self._address, self._web)
 
+    async def open(self) -> None:
+        if self._web is not None:
+            self._web.open()
+        await super().open()
+
     async def close(self) -> None:
         await super().close()
         if self._web is not None:
