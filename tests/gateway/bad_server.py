@@ -134,7 +134,7 @@ LIES: list[Any] = [
     {"name": "a_string", "inputSchema": "none"},
     {"name": "an_array", "inputSchema": {"type": "array"}},
     tool(""),
-    tool("hid\u200bden"),
+    tool("bell\x07"),
     {"name": 7, "inputSchema": {"type": "object"}},
     {**tool("described"), "description": ["no text"]},
     tool("echo"),

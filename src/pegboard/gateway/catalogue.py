@@ -12,6 +12,7 @@ from msgspec import Raw, Struct
 from pegboard.call import Json
 from pegboard.client.mirrors import usable
 from pegboard.errors import Garbled, InvalidParams, MethodNotFound
+from pegboard.gateway.names import dropped_because
 from pegboard.protocol.params import PREFIX
 
 ITEMS: Final = 10_000
@@ -203,7 +204,7 @@ class _Shelf:
 
 
 def _check_tool(tool: dict[str, Json]) -> tuple[str, str]:
-    name, problem = _named(tool, "name", NAME_LENGTH)
+    name, problem = _named(tool)
     if not problem:
         schema = tool.get("inputSchema")
         if not isinstance(schema, dict) or schema.get("type", "object") != "object":
@@ -214,7 +215,7 @@ def _check_tool(tool: dict[str, Json]) -> tuple[str, str]:
 
 
 def _check_prompt(prompt: dict[str, Json]) -> tuple[str, str]:
-    name, problem = _named(prompt, "name", NAME_LENGTH)
+    name, problem = _named(prompt)
     if not problem:
         problem = _wrong(prompt, arguments=list, description=str, title=str, icons=list)
     arguments = prompt.get("arguments") or ()
@@ -224,24 +225,30 @@ def _check_prompt(prompt: dict[str, Json]) -> tuple[str, str]:
 
 
 def _check_resource(resource: dict[str, Json]) -> tuple[str, str]:
-    uri, problem = _named(resource, "uri", URI_LENGTH)
+    uri, problem = _placed(resource, "uri")
     return uri, problem or _wrong(resource, name=str, mimeType=str, annotations=dict, description=str, title=str)
 
 
 def _check_template(template: dict[str, Json]) -> tuple[str, str]:
-    uri, problem = _named(template, "uriTemplate", URI_LENGTH)
+    uri, problem = _placed(template, "uriTemplate")
     return uri, problem or _wrong(template, name=str, mimeType=str, annotations=dict, description=str, title=str)
 
 
-def _named(item: dict[str, Json], member: str, longest: int) -> tuple[str, str]:
-    name = item.get(member)
-    if not isinstance(name, str) or not name.strip():
-        return str(name), f"has no {member}"
-    if len(name) > longest:
-        return name, f"has a {member} of more than {longest} characters"
-    if not name.isprintable():
-        return name, f"has a {member} with characters that nobody can see"
-    return name, ""
+def _named(item: dict[str, Json]) -> tuple[str, str]:
+    name = item.get("name")
+    problem = dropped_because(name, ()) or ""
+    if not problem and len(str(name)) > NAME_LENGTH:
+        problem = f"has a name of more than {NAME_LENGTH} characters"
+    return str(name), problem
+
+
+def _placed(item: dict[str, Json], member: str) -> tuple[str, str]:
+    uri = item.get(member)
+    if not isinstance(uri, str) or not uri.strip():
+        return str(uri), f"has no {member}"
+    if len(uri) > URI_LENGTH:
+        return uri, f"has a {member} of more than {URI_LENGTH} characters"
+    return uri, "" if uri.isprintable() else f"has a {member} with characters that nobody can see"
 
 
 def _wrong(item: dict[str, Json], **kinds: type) -> str:

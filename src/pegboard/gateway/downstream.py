@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import Callable, Coroutine, Hashable, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -27,7 +27,6 @@ from pegboard.client.patience import Patience
 from pegboard.client.renewed import Renewed
 from pegboard.client.target import Options, open_link
 from pegboard.errors import (
-    Busy,
     Garbled,
     LinkLost,
     NoAnswer,
@@ -40,7 +39,7 @@ from pegboard.errors import (
 )
 from pegboard.gateway.catalogue import Catalogue, list_catalogue
 from pegboard.gateway.config import ServerConfig
-from pegboard.gateway.lane import Errand, Lane
+from pegboard.gateway.lane import Lane, Ride
 from pegboard.gateway.listening import Listening
 from pegboard.gateway.pool import IDLE_SECONDS, OURS, Pool
 from pegboard.gateway.slots import Slots
@@ -169,20 +168,16 @@ class Downstream:
         quiet = config.timeout if timeout is None else timeout
         longest = max(config.max_timeout, quiet)
         lane = self._pool.lane(OURS if caller is None or config.share == "all" else self._key(caller))
+        turn = lane.turns(out.method)
         lane.users += 1
         try:
-            await self._slots.take(quiet)
+            if turn is None:
+                return await self._take_slot(lane, out, caller, (self._slots,), quiet, longest)
+            await turn.take(quiet)
             try:
-                turn = lane.turns(out.method)
-                if turn is None:
-                    return await self._send(lane, out, caller, quiet, longest)
-                await self._wait_for(turn, quiet)
-                try:
-                    return await self._send(lane, out, caller, quiet, longest)
-                finally:
-                    turn.release()
+                return await self._take_slot(lane, out, caller, (self._slots, turn), quiet, longest)
             finally:
-                self._slots.free()
+                turn.free()
         finally:
             lane.users -= 1
 
@@ -214,30 +209,31 @@ class Downstream:
 
     # Calls.
 
+    async def _take_slot(
+        self, lane: Lane, out: Outbound, caller: Caller | None, slots: Sequence[Slots], quiet: float, longest: float
+    ) -> Mapping[str, Json]:
+        await self._slots.take(quiet)
+        try:
+            return await self._send(lane, out, caller, slots, quiet, longest)
+        finally:
+            self._slots.free()
+
     async def _send(
-        self, lane: Lane, out: Outbound, caller: Caller | None, quiet: float, longest: float
+        self, lane: Lane, out: Outbound, caller: Caller | None, slots: Sequence[Slots], quiet: float, longest: float
     ) -> Mapping[str, Json]:
         if not lane.link.is_open:
             await lane.open()
             self._hurry.set()
         owner: Hashable = None if caller is None else (caller.principal, caller.session)
         patience = Patience(quiet, longest)
-        errand = Errand(out.channel, self._slots, owner, patience)
+        ride = Ride(out.channel, slots, owner, patience)
         told, identity = (None, None) if caller is None else self._introduce(caller)
-        own = replace(out, channel=errand, owner=owner, caller=told, identity=out.identity or identity)
+        own = replace(out, channel=ride, owner=owner, caller=told, identity=out.identity or identity)
         try:
-            return await lane.send(own, errand, seconds=min(quiet, longest))
+            return await lane.send(own, ride, seconds=min(quiet, longest))
         except NoAnswer:
             self._doubt.set()
             raise
-
-    async def _wait_for(self, turn: asyncio.Lock, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await turn.acquire()
-        except TimeoutError:
-            told = f"The server '{self.name}' takes one call at a time, and was busy for {seconds:g} s"
-            raise Busy(told, retry_after=1) from None
 
     def _key(self, caller: Caller) -> Hashable:
         """Whom a caller shares a link with; where there are no sessions, those of one principal."""

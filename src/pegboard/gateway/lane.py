@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, Final
 
 from pegboard.call import Channel, Json, Notice, Question
@@ -27,12 +28,12 @@ ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """What a server may ask something for."""
 
 
-class Errand:
-    """A call under way, and its channel: while its caller is asked, its clock stands still and its slot is lent."""
+class Ride:
+    """A call under way, and its channel: while its caller is asked, its clock stands still and its slots are lent."""
 
     __slots__ = ("_channel", "_slots", "owner", "patience")
 
-    def __init__(self, channel: Channel, slots: Slots, owner: Hashable, patience: Patience) -> None:
+    def __init__(self, channel: Channel, slots: Sequence[Slots], owner: Hashable, patience: Patience) -> None:
         self._channel = channel
         self._slots = slots
         self.owner = owner
@@ -44,7 +45,10 @@ class Errand:
         await self._channel.emit(notice)
 
     async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
-        with held((self.patience,)), self._slots.lent():
+        with ExitStack() as lent:
+            lent.enter_context(held((self.patience,)))
+            for slots in self._slots:
+                lent.enter_context(slots.lent())
             return await self._channel.ask(asks)
 
     async def close_stream(self, retry_ms: int) -> None:
@@ -66,7 +70,7 @@ class Lane:
     ) -> None:
         self.users = 0
         self.used_at = 0.0
-        self.under_way: dict[Errand, None] = {}
+        self.under_way: dict[Ride, None] = {}
         self.lobby = Lobby(name, roots, self.under_way.keys())
         self.link = make_link(self.lobby)
         self.lobby.by_streams = self.link.transport == "http"
@@ -74,7 +78,7 @@ class Lane:
         self._name = name
         self._connect_timeout = connect_timeout
         self._sending = Sending(self.link, self.breaker, tools, list_tools, waits=set(), retries=RETRIES)
-        self._turn = asyncio.Lock()
+        self._turn = Slots(name, 1)
         self._opening: asyncio.Task[None] | None = None
         self._failure: ServerFault | None = None
         self._failed_at = 0.0
@@ -104,20 +108,20 @@ class Lane:
             raise Unreachable(f"{self.link.name}: is not used any more")
         opening.result()
 
-    async def send(self, out: Outbound, errand: Errand, *, seconds: float) -> Mapping[str, Json]:
-        """Send a request in the name of an errand whose nearest deadline is so many seconds away."""
+    async def send(self, out: Outbound, ride: Ride, *, seconds: float) -> Mapping[str, Json]:
+        """Send a request for a ride whose nearest deadline is so many seconds away."""
         if out.method not in ASKING:
-            return await self._send(out, errand, seconds)
-        self.under_way[errand] = None
+            return await self._send(out, ride, seconds)
+        self.under_way[ride] = None
         try:
-            return await self._send(out, errand, seconds)
+            return await self._send(out, ride, seconds)
         except asyncio.CancelledError:
-            self.lobby.abandoned.add(id(errand), errand.owner)
+            self.lobby.abandoned.add(id(ride), ride.owner)
             raise
         finally:
-            del self.under_way[errand]
+            del self.under_way[ride]
 
-    def turns(self, method: str) -> asyncio.Lock | None:
+    def turns(self, method: str) -> Slots | None:
         """What calls wait for where they go one at a time, because nobody knows for which of several a server asks."""
         return self._turn if self.lobby.muddled and method in ASKING and self.link.version in LEGACY else None
 
@@ -142,8 +146,8 @@ class Lane:
             await asyncio.wait([self._opening])
         await self.link.close()
 
-    async def _send(self, out: Outbound, errand: Errand, seconds: float) -> Mapping[str, Json]:
-        patience = errand.patience
+    async def _send(self, out: Outbound, ride: Ride, seconds: float) -> Mapping[str, Json]:
+        patience = ride.patience
         with self._sending.within(patience, out.method, seconds):
             return await self._sending.send(out, (patience,))
 
