@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from pegboard import __version__
 from pegboard.call import Around, Change, Handler, Json
 from pegboard.client.direct import Served
+from pegboard.errors import SetupError
 from pegboard.execution.hooks import Middleware
 from pegboard.gateway.attaching import make_middleware
 from pegboard.gateway.config import GatewayConfig, Mode, ServerConfig, ToolboxConfig, read_config
@@ -23,8 +24,10 @@ from pegboard.gateway.downstream import Downstream
 from pegboard.gateway.endpoint import Endpoint
 from pegboard.gateway.local import LocalBoard
 from pegboard.gateway.logins import Logins, token_storage
+from pegboard.gateway.names import ToolName
 from pegboard.gateway.offers import Offers
 from pegboard.gateway.passage import Passage
+from pegboard.gateway.pins import read_pins
 from pegboard.gateway.watch import Watch, compare
 from pegboard.hosting import Hosted
 from pegboard.limits import Limits
@@ -36,6 +39,7 @@ from pegboard.stores.keys import common_key
 _log = logging.getLogger("pegboard.gateway")
 
 _STOP_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 1.0
 
 Key = tuple[str, str]
 """A toolbox, and a server in it."""
@@ -78,6 +82,7 @@ class Gateway(Hosted):
         self._started = False
         self._shared: Shared | None = None
         self._made: list[tuple[Any, str | None]] = []
+        self._pins = read_pins(self.config)
         self.main = Endpoint(
             self.config.name, self.config, self.config.toolboxes, self.limits, self.passage, self._follow
         )
@@ -146,6 +151,27 @@ class Gateway(Hosted):
         if self._watches:
             edits = Watch(self.config, self.reload, environ=self._environ)
             self.hold(asyncio.create_task(edits.run()))
+            self.hold(asyncio.create_task(self._watch_lock()))
+
+    async def _watch_lock(self) -> None:
+        """Let through what was accepted while we serve."""
+        path = Path(self.config.lock_path)
+        seen = await asyncio.to_thread(_stamp, path)
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            path = Path(self.config.lock_path)
+            now = await asyncio.to_thread(_stamp, path)
+            if now == seen:
+                continue
+            seen = now
+            try:
+                self._pins = await asyncio.to_thread(read_pins, self.config)
+            except SetupError as problem:
+                _log.error("The lock file is not used, what was accepted before holds. %s", problem)
+                continue
+            for endpoint in self.endpoints:
+                endpoint.stale = True
+            self._rearrange()
 
     def hold(self, task: asyncio.Task[None]) -> None:
         """Keep a task while the gateway is served; it ends with it at the latest."""
@@ -186,6 +212,7 @@ class Gateway(Hosted):
         config = self._told(config)
         changes = compare(self.config, config)
         self.config = config
+        self._pins = read_pins(config)
         self._detach()
         ended = self._take_up(config, frozenset(changes.changed))
         self._attach(config)
@@ -279,7 +306,7 @@ class Gateway(Hosted):
         for endpoint in self.endpoints:
             shown = [offers for key, offers in self._offers.items() if key[0] in endpoint.toolbox_names]
             if changed & endpoint.toolbox_names or endpoint.stale:
-                endpoint.arrange(shown, {})
+                endpoint.arrange(shown, self._withheld(shown))
             else:
                 endpoint.refresh()
         self._tell_notes()
@@ -289,6 +316,20 @@ class Gateway(Hosted):
         where = f"toolboxes.{toolbox.name}.mcpServers.{downstream.name}"
         middleware = make_middleware(downstream.config.middleware, where)
         return Offers(downstream, toolbox, self.passage, middleware, self.limits.result_bytes)
+
+    def _withheld(self, shown: Sequence[Offers]) -> dict[ToolName, str]:
+        """The tools that the lock file does not let through."""
+        withheld: dict[ToolName, str] = {}
+        for offers in shown:
+            if offers.catalogue is None:
+                continue
+            toolbox, server = offers.downstream.toolbox, offers.downstream.name
+            verdict = self._pins.judge(toolbox, server, offers.catalogue.tools)
+            for name, reason in verdict.withheld.items():
+                if (place := offers.place_of(name)) is not None:
+                    withheld[place] = reason
+            offers.notes += [note for note in verdict.notes if note not in offers.notes]
+        return withheld
 
     def _tell_notes(self) -> None:
         """Log what was left out, and why, once."""
@@ -337,6 +378,14 @@ class _Places(Mapping[str, Handler]):
 
     def __len__(self) -> int:
         return len(self._endpoints)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 async def _stop_all(downstreams: Iterable[Downstream]) -> None:
