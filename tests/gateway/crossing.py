@@ -26,6 +26,7 @@ from pegboard.tools.work import Parsed
 from pegboard.transports.guard import Guard
 from pegboard.transports.http import HttpEndpoint
 from pegboard.transports.listener import listen
+from tests.waiting import until
 
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
@@ -140,7 +141,7 @@ async def crossing(
         stack.push_async_callback(made.passage.close)
         await made.hang()
         yield made
-        assert (len(made.passage.parking), downstream.in_flight) == (0, 0)
+        await until(lambda: not len(made.passage.parking) and not downstream.in_flight, 5)
 
 
 def _pass(*_: object) -> None:
