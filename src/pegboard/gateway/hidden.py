@@ -77,8 +77,12 @@ def find_hidden(text: str) -> list[Hidden]:
 
 
 def reveal(text: str) -> str:
-    """The text with what nobody would see written out, for people."""
-    return _INVISIBLE.sub(lambda found: "".join(f"<U+{ord(letter):04X}>" for letter in found[0]), text)
+    """The text with what nobody would see written out, for people; it is one line, whatever it was."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() and not _INVISIBLE.match(letter) else f"<U+{ord(letter):04X}>" for letter in text
+    )
 
 
 def uncover(text: str) -> str:
