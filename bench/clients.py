@@ -57,7 +57,9 @@ OPENED = {"ours": ours, "official SDK": official, "FastMCP": fastmcp}
 async def run(name: str, url: str, version: str) -> dict[str, list[float]]:
     alone, together = CALLS[name]
     async with OPENED[name](url, version) as call:
-        await asyncio.gather(*(call() for _ in range(IN_FLIGHT)))
+        for told in await asyncio.gather(*(call() for _ in range(IN_FLIGHT))):
+            # A client that is fast because it is refused is not fast.
+            assert [float(block["text"] if isinstance(block, dict) else block.text) for block in told.content] == [5.0]
         return {"1": await _time(call, alone, 1), "64": await _time(call, together, IN_FLIGHT)}
 
 
