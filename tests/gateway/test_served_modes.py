@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -134,6 +135,20 @@ async def test_a_session_opens_a_toolbox_and_is_listed_its_tools() -> None:
     assert before == after == [LIST, OPEN, CLOSE, SEARCH, USE]
     assert opened == [*before, "dev__calc__add"]
     assert (direct.text, closed.is_error) == ("2", False)
+
+
+async def test_a_session_is_told_that_its_list_has_changed_and_no_other_is() -> None:
+    served = gateway("dynamic")
+    async with legacy(served) as client:
+        await client.call(LIST)
+        changes = client.listen(tools=True)
+        told = asyncio.ensure_future(anext(changes))
+        last = served.main.board.changes.last
+        await client.call(OPEN, {"toolbox_name": "dev"})
+        change = await told
+
+    assert change.kind == "tools"
+    assert served.main.board.changes.last == last
 
 
 async def test_lazy_servers_are_connected_when_their_toolbox_is_opened_or_their_tool_used() -> None:
