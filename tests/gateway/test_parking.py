@@ -169,6 +169,16 @@ async def test_a_ticket_of_another_process_names_the_setting_that_is_missing() -
         assert text(await resume(gateway, "ask", first, "Ann")) == "Hello Ann"
 
 
+async def test_an_answer_that_is_none_does_not_use_the_leg_up() -> None:
+    async with crossing(Asker(), LEGACY) as gateway:
+        first = await gateway.call("ask")
+        keys, ticket = asked(first)
+        for wrong in ({keys[0]: "Ann"}, [1]):
+            with pytest.raises(InvalidParams, match="must be an object"):
+                await gateway.call("ask", answers=wrong, ticket=ticket)  # type: ignore[arg-type]  # as a client may
+        assert text(await resume(gateway, "ask", first, "Ann")) == "Hello Ann"
+
+
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 

@@ -327,6 +327,13 @@ async def test_a_resource_that_is_not_there_is_not_there_in_every_era(era: str) 
         assert refused.value.code == -32602
 
 
+@pytest.mark.parametrize(("method", "odd"), [("prompts/get", {"messages": [1]}), ("resources/read", {"contents": "x"})])
+async def test_a_read_that_brings_nothing_is_the_servers_failure(method: str, odd: dict[str, Any]) -> None:
+    async with fake_server(lambda one: result(one, {"resultType": "complete", **odd})) as (gateway, _):
+        with pytest.raises(InternalFailure, match="The server 'there'"):
+            await forward(gateway, method, name="x", uri="x:y")
+
+
 async def test_a_failed_read_is_an_error_that_names_the_server() -> None:
     async with fake_server(lambda one: b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{") as (gateway, _):
         with pytest.raises(InternalFailure, match="The server 'there'"):

@@ -8,6 +8,7 @@ the newest progress comes back.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Awaitable, Mapping
 from typing import Final, TypeAlias
@@ -18,7 +19,7 @@ from msgspec import Struct
 from pegboard.call import Call, Caller, Json, Notice, Question, ask_by_answer
 from pegboard.client.incoming import WireError, refusal_of
 from pegboard.client.link import PROGRESS
-from pegboard.errors import InvalidParams, Refusal, ToolError
+from pegboard.errors import InvalidParams, Refusal, StoreDown, ToolError
 from pegboard.gateway.errand import Errand
 from pegboard.gateway.messenger import told_to
 from pegboard.gateway.parking import Parking
@@ -127,11 +128,16 @@ class Handover:
                     return None
             said = asking.result()
         except asyncio.CancelledError:
-            await crew.tell(ticket.worker, _ERRAND, _encode(_Visit(ticket.errand, ticket.leg, principal, None)))
+            gone = _Visit(ticket.errand, ticket.leg, principal, None)
+            # Where it cannot be told, the holder gives the errand up in its own time.
+            with contextlib.suppress(StoreDown, TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await crew.tell(ticket.worker, _ERRAND, _encode(gone))
             raise
         finally:
             asking.cancel()
-        return None if said is None else await self._bring(_decode_came(said), call)
+        # Who does not know what is meant, as a process that is no gateway, has heard it and says nothing.
+        return await self._bring(_decode_came(said), call) if said else None
 
     async def _bring(self, came: Came, call: Call) -> Ended | Asks:
         match came:

@@ -35,6 +35,12 @@ READ: Final = "resources/read"
 LINKS_FIRST: Final = -32042
 """How revision 2025-11-25 refuses what takes a link to be opened first; newer ones ask for it."""
 
+# What a result is made of, and what each part of it cannot do without: older revisions are written from these.
+_MEMBERS: Final[Mapping[str, tuple[str, str | None]]] = {
+    CALL: ("content", "type"),
+    READ: ("contents", None),
+    "prompts/get": ("messages", "content"),
+}
 _SERVER: Final = PREFIX + "serverInfo"
 _NOT_KEPT: Final = Caching().hints()
 _OLD_NOT_FOUND: Final = -32002
@@ -53,14 +59,21 @@ def done_with(destination: Destination, method: str, result: Mapping[str, Json])
     if method == READ:
         # Older servers do not say; without a word nothing may be kept.
         own = {**_NOT_KEPT, **own}
-    if method != CALL:
-        return Done(destination.map_result(own))
-    content = own.setdefault("content", [])
-    if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
-        raise Garbled("answered with content that is no list of blocks")
-    if "isError" in own:
-        own["isError"] = own["isError"] is True
-    return destination.tell(destination.map_result(own))
+    if method == CALL:
+        own.setdefault("content", [])
+        if "isError" in own:
+            own["isError"] = own["isError"] is True
+    member, needed = _MEMBERS.get(method, ("", None))
+    if member and not _is_list(own.get(member), needed):
+        raise Garbled(f"answered {method} with no list of {member}")
+    own = destination.map_result(own)
+    return destination.tell(own) if method == CALL else Done(own)
+
+
+def _is_list(value: Json, needed: str | None) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(item, dict) and (needed is None or needed in item) for item in value
+    )
 
 
 def cleaned(result: Mapping[str, Json]) -> dict[str, Json]:

@@ -18,11 +18,12 @@ from msgspec.structs import replace
 
 from pegboard.call import Call, Caller, Channel, InputRequired, Json, NeedInput, Question, Reply
 from pegboard.client.link import Outbound
-from pegboard.errors import Busy, Garbled, MethodNotFound, MissingCapability, Refusal, ServerFault
+from pegboard.errors import Busy, Garbled, InvalidParams, MethodNotFound, MissingCapability, Refusal, ServerFault
 from pegboard.gateway.destination import Destination
 from pegboard.gateway.driven_tasks import call_as_task, finish_task
 from pegboard.gateway.errand import Errand
 from pegboard.gateway.handover import Asks, Handover
+from pegboard.gateway.lane import ASKING
 from pegboard.gateway.messenger import DECLINED, Messenger, answer_without, ask_caller
 from pegboard.gateway.outcome import CALL, done_with, expired, failure, links_in, questions_in, wants_task
 from pegboard.gateway.outgoing import answers_of, params_for
@@ -190,7 +191,7 @@ class Passage:
     async def _ask_midway(self, destination: Destination, call: Call, params: Mapping[str, Any]) -> Reply:
         caller = call.caller
         work = partial(self._work, destination, call, params)
-        if caller.version in LEGACY or _ASKABLE.isdisjoint(caller.capabilities):
+        if call.method not in ASKING or caller.version in LEGACY or _ASKABLE.isdisjoint(caller.capabilities):
             return done_with(destination, call.method, await work(Messenger(call)))
         return await self._attend(Errand(call, work), destination, call)
 
@@ -239,6 +240,10 @@ class Passage:
     ) -> Reply:
         """Come back to an errand, wherever it is held."""
         brought = {key: answers[key] for key in ticket.asked if key in answers}
+        for key, answer in brought.items():
+            # Before the leg is used up, so that it can be sent again.
+            if not isinstance(answer, dict):
+                raise InvalidParams(f"inputResponses[{key!r}] must be an object: the result of what was asked")
         if ticket.worker == self._handover.me:
             errand = self.parking.take(ticket.errand, ticket.leg, call.caller.principal)
             errand.take(brought)
