@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from pegboard.errors import Busy
+from pegboard.errors import Busy, Unreachable
 from pegboard.gateway.lane import Lane
 
 LANES: Final = 64
@@ -32,6 +32,7 @@ class Pool:
         self._closing: dict[asyncio.Task[None], Lane] = {}
         self._sweeping: asyncio.TimerHandle | None = None
         self._spawns = 0
+        self._closed = False
 
     @property
     def spawns(self) -> int:
@@ -42,9 +43,11 @@ class Pool:
         return len(self._lanes)
 
     def lane(self, key: Hashable = OURS) -> Lane:
-        """The lane of that key; Busy where there are too many and all of them are in use."""
+        """The lane of that key; Busy where there are too many and all of them are in use, Unreachable once closed."""
         lane = self._lanes.get(key)
         if lane is None:
+            if self._closed:
+                raise Unreachable(f"{self._name}: is stopped")
             if len(self._lanes) > LANES:
                 self._make_room()
             lane = self._lanes[key] = self._make(key)
@@ -63,6 +66,7 @@ class Pool:
 
     async def close(self) -> None:
         """Close them all, and wait for those that were dropped."""
+        self._closed = True
         if self._sweeping is not None:
             self._sweeping.cancel()
         for key in list(self._lanes):
