@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +30,7 @@ from pegboard.gateway.config import (
     find_config,
     lets_through,
     read_config,
+    tell_unused,
 )
 from pegboard.gateway.mistakes import hide
 from pegboard.gateway.shape import ROOT as ROOT_SHAPE
@@ -733,6 +735,20 @@ def test_filters_choose_tools(tmp_path: Path, filters: list[str], shown: str) ->
     assert [name for name in ("read", "read_all", "write") if lets_through(chosen, name)] == shown.split()
 
 
+def test_filters_and_changes_that_fit_no_tool_are_told(tmp_path: Path) -> None:
+    keys = {
+        "toolFilters": ["*", "read*", "writ", "!drop_*"],
+        "tools": {"read": {"name": "get"}, "raed": {"enabled": False}},
+    }
+    server = only(read(tmp_path, box({"command": "a", **keys})))
+    assert tell_unused(server, ["read", "write"]) == (
+        "toolFilters: no tool of 'fs' fits 'writ'; did you mean 'write'?",
+        "toolFilters: no tool of 'fs' fits '!drop_*'; there are read, write",
+        "tools: 'fs' has no tool 'raed'; did you mean 'read'?",
+    )
+    assert tell_unused(only(read(tmp_path, box({"command": "a"}))), []) == ()
+
+
 def test_warnings_tell_what_is_of_no_use(tmp_path: Path) -> None:
     tree = {
         "toolboxes": {
@@ -826,6 +842,74 @@ def test_no_value_of_env_is_ever_told(tmp_path_factory: pytest.TempPathFactory, 
     with pytest.raises(SetupError) as caught:
         read_config(folder / "pegboard.json", {})
     assert value not in str(caught.value).replace(str(folder), "").replace("***", "") or value.isspace()
+
+
+# Whatever is written.
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "${A}", "${NOT_SET}", "\0", "x y", "://"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["", "a", "name", "use", "${A}"]), inner, max_size=2),
+    max_leaves=4,
+)  # fmt: skip
+CODEX = {
+    "mcp_servers": {
+        "a": {
+            "command": "x",
+            "env_vars": ["A"],
+            "enabled_tools": ["a"],
+            "tool_timeout_sec": 1,
+            "http_headers": {"a": "b"},
+        },
+        "b": {"url": "https://x.example", "bearer_token_env_var": "A", "env_http_headers": {"a": "A"}, "scopes": ["a"]},
+    }
+}
+VS_CODE = {
+    "inputs": [{"id": "a", "description": "x", "default": "y"}],
+    "servers": {"a": {"command": "x", "env": {"A": "${input:a}"}, "oauth": {"scopes": "a"}}},
+}
+GEMINI = {
+    "mcp": {"allowed": ["a"], "excluded": []},
+    "mcpServers": {
+        "a": {"httpUrl": "https://x.example", "timeout": 5, "includeTools": ["a"], "oauth": {"enabled": True}}
+    },
+}
+CLAUDE = {
+    "mcpServers": {
+        "a": {"serverUrl": "https://x.example", "auth": {"CLIENT_ID": "a"}, "disabledTools": ["a"], "timeout": 3000},
+        "b": {"command": "x", "tools": ["a"], "type": "local", "envFile": ".env"},
+    }
+}
+
+
+def places(tree: Any) -> list[tuple[Any, ...]]:
+    inside = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    return [(), *((key, *rest) for key, item in inside for rest in places(item))]
+
+
+@given(st.data(), st.sampled_from([FULL, CODEX, VS_CODE, GEMINI, CLAUDE]), JSON)
+def test_whatever_stands_anywhere_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, whole: dict[str, Any], value: Any
+) -> None:
+    changed = copy.deepcopy(whole)
+    place = data.draw(st.sampled_from(places(whole)))
+    if place:
+        inside: Any = changed
+        for key in place[:-1]:
+            inside = inside[key]
+        inside[place[-1]] = value
+    else:
+        changed = value
+    told, config = "", None
+    try:
+        config = read(tmp_path_factory.getbasetemp(), json.dumps(changed), {"A": "ab", "HOME": "/"})
+    except SetupError as refused:
+        told = str(refused)
+    if config is None:
+        assert re.match(r".*pegboard\.json has \d+ mistakes?:\n- ", told)
+    else:
+        assert msgspec.convert(msgspec.to_builtins(config), GatewayConfig) == config
+        if "toolboxes" in changed:
+            assert SCHEMA.is_valid(changed)
 
 
 # Where it is.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -194,7 +194,7 @@ def read_config(path: str | Path, environ: Mapping[str, str] | None = None) -> G
     values.pop("schema", None)
     values["lock"] = lock.get("policy", "report")
     values["lock_path"] = str(entries.path(lock["path"]) if "path" in lock else file.with_suffix(".lock.json"))
-    values.update(path=str(file), warnings=tuple(notes.warnings), secrets=frozenset(notes.secrets))
+    values.update(path=str(file), warnings=notes.told_warnings(), secrets=frozenset(notes.secrets))
     return msgspec.convert(values, GatewayConfig)
 
 
@@ -208,6 +208,22 @@ def lets_through(filters: Iterable[str], name: str) -> bool:
         elif not shown:
             shown = fnmatchcase(name, pattern)
     return shown
+
+
+def tell_unused(server: ServerConfig, names: Collection[str]) -> tuple[str, ...]:
+    """What is said of tools that the server does not have: filters that fit none, changes to none."""
+    filters = [pattern for pattern in server.tool_filters if pattern not in ("*", "!*")]
+    told = [
+        f"toolFilters: no tool of {server.name!r} fits {pattern!r}; {did_you_mean(pattern.removeprefix('!'), names)}"
+        for pattern in filters
+        if not any(fnmatchcase(name, pattern.removeprefix("!")) for name in names)
+    ]
+    told += [
+        f"tools: {server.name!r} has no tool {own!r}; {did_you_mean(own, names)}"
+        for own in server.tools
+        if own not in names
+    ]
+    return tuple(told)
 
 
 def _settle(values: dict[str, Any], tree: Mapping[str, Json], entries: Entries, notes: Notes) -> None:

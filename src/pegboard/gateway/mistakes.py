@@ -16,6 +16,8 @@ from pegboard.tools.naming import suggest
 SHORTEST_SECRET: Final = 6
 """Hiding what is shorter would ruin a text, and hide nothing."""
 
+MOST_NAMES: Final = 40
+
 _HIDDEN: Final = frozenset({"env", "headers", "http_headers", "value", "default"})
 _KINDS: Final = {
     str: "a string",
@@ -85,6 +87,10 @@ class Notes:
         if len(value) >= SHORTEST_SECRET:
             self.secrets.add(value)
 
+    def told_warnings(self) -> tuple[str, ...]:
+        """The warnings as they may be shown; what is a secret is known only when all is read."""
+        return tuple(hide(warning, self.secrets) for warning in self.warnings)
+
     @property
     def count(self) -> int:
         return len(self._mistakes)
@@ -135,7 +141,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The key or name that was probably meant; else those there are."""
     names = list(known)
     near = suggest(word, names, most=2)
-    return f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are {', '.join(names)}"
+    if near:
+        return f"did you mean {' or '.join(map(repr, near))}?"
+    return (
+        f"there are {', '.join(names[:MOST_NAMES])}{', …' if len(names) > MOST_NAMES else ''}"
+        if names
+        else "there are none"
+    )
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
