@@ -6,16 +6,20 @@ import argparse
 import asyncio
 import contextlib
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pegboard.client.client import Client
 from pegboard.errors import Refusal, ServerFault, SetupError
 from pegboard.loading import load_board
 from pegboard.protocol.versions import SUPPORTED
+
+# host:port, as people write it in a browser
+_PLACE: Final = re.compile(r"[\w.-]+:\d{1,5}(/.*)?")
 
 OK, TOOL_ERROR, USAGE, CANNOT_CONNECT = 0, 1, 2, 3
 
@@ -46,6 +50,15 @@ class Pointed:
             return Client(self._command, env=dict(os.environ), **flags)
         if chosen.target.startswith(("http://", "https://", "ws://", "wss://")):
             return Client(_whole(chosen.target), headers=_headers(chosen.header), **flags)
+        if _PLACE.fullmatch(chosen.target):
+            raise SetupError(
+                f"{chosen.target} is no file; a server's address begins with http://, https://, ws:// or wss://"
+            )
+        if chosen.target.endswith((".json", ".toml")):
+            # Loaded here: whoever asks a single server does not pay for a gateway.
+            from pegboard.gateway.gateway import Gateway  # noqa: PLC0415
+
+            return Client(Gateway(chosen.target), timeout=chosen.timeout)
         return Client(load_board(chosen.target), timeout=chosen.timeout)
 
 
