@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from pegboard import Client, Middleware
+from pegboard import Client, Context, Header, Middleware
 from pegboard.call import Call, InputRequired, Json, Started
-from pegboard.errors import InvalidParams
+from pegboard.errors import HeaderMismatch, InvalidParams
 from pegboard.gateway.bench import Access, ServerStatus, Toolbox
 from pegboard.gateway.meta_definitions import CLOSE, LIST, OPEN, SEARCH, USE
 from pegboard.gateway.meta_tools import META_NAMES, MetaTools
@@ -170,6 +170,41 @@ async def test_a_tool_that_runs_as_a_task_is_started_through_the_meta_tool() -> 
 
     assert isinstance(reply, Started)
     await bench.board.stop()
+
+
+async def test_headers_that_repeat_arguments_are_not_asked_of_who_knows_the_meta_tool_alone() -> None:
+    bench = Workbench()
+
+    @bench.board.tool("dev__files__locate")
+    async def locate(region: Annotated[str, Header("Region")]) -> str:
+        """Finds a place."""
+        return region
+
+    bench.refresh()
+    with pytest.raises(HeaderMismatch):
+        await send(bench, "dev__files__locate", {"region": "eu"}, headers={})
+    through = await send(bench, USE, {"tool_name": "dev__files__locate", "arguments": {"region": "eu"}}, headers={})
+
+    assert said(through) == "eu"
+
+
+async def test_progress_of_the_tool_reaches_whoever_uses_it() -> None:
+    bench = Workbench()
+
+    @bench.board.tool("dev__files__copy")
+    async def copy(ctx: Context) -> str:
+        """Copies."""
+        await ctx.progress(1, 2)
+        return "copied"
+
+    bench.refresh()
+    steps = []
+    async with Client(bench.board) as client:
+        result = await client.call(
+            USE, {"tool_name": "dev__files__copy"}, progress=lambda *step: steps.append(step[:2])
+        )
+
+    assert (result.text, steps) == ("copied", [(1, 2)])
 
 
 async def test_a_client_answers_a_tool_s_question_through_the_meta_tool() -> None:
