@@ -7,6 +7,7 @@ import http.client
 import json
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,12 +16,13 @@ import pytest
 
 from pegboard import Board, Limits
 from pegboard.protocol.sse import EventReader
-from pegboard.transports.followers import PACE_SECONDS
+from pegboard.transports.conversation import Conversation, LineService
+from pegboard.transports.followers import PACE_SECONDS, Followers
 from pegboard.transports.guard import Guard
 from pegboard.transports.http import HttpEndpoint
 from pegboard.transports.listener import listen as serve
 from tests.child import MODERN, PEGBOARD, PLAIN_PEGBOARD, ROOT, HttpChild, StdioChild, modern
-from tests.transports.doors import Door, Legacy, Visit, envelope, mirror, request
+from tests.transports.doors import Door, Legacy, Visit, envelope, mirror, notification, request
 from tests.waiting import until
 
 CHANGING = ROOT / "tests" / "changing_board.py"
@@ -674,3 +676,30 @@ def test_a_legacy_client_on_a_real_connection_hears_and_comes_back(command: tupl
         assert stream.read().strip() == b""
         assert child.wait() == 0
         connection.close()
+
+
+async def test_a_change_right_behind_the_handshake_is_heard_of() -> None:
+    """Messages come several at a time: whatever the next one does, its client already follows."""
+    board = Board("quick")
+    board.add(lambda: 1, name="one")
+    told: list[Any] = []
+
+    class Peer:
+        full = False
+
+        def write(self, message: bytes) -> None:
+            told.append(json.loads(message))
+
+        async def drain(self) -> None: ...
+
+    service = LineService(board.handler, board.info, board.limits, Followers(10), "stdio")
+    peer = Conversation(service, Peer(), asyncio.get_running_loop())
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    peer.take(request("initialize", hello))
+    peer.take(notification("notifications/initialized"))
+    if sys.version_info < (3, 12):
+        # A task takes its first step in the next turn.
+        await asyncio.sleep(0)
+    board.add(lambda: 2, name="two")
+    await until(lambda: [one.get("method") for one in told][-1:] == ["notifications/tools/list_changed"])
+    peer.following.leave()

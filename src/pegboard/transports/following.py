@@ -19,6 +19,7 @@ from pegboard.transports.channels import STREAM, HttpExchange, Line, LineExchang
 from pegboard.transports.door import Answer, Headers, Sink
 from pegboard.transports.followers import EventOutlet, Follower, Followers, event_id, read_event_id
 from pegboard.transports.legacy_exchange import RETRY_MS
+from pegboard.transports.turns import start
 
 _log = logging.getLogger("pegboard.transports")
 
@@ -177,7 +178,8 @@ class LineFollowing:
     def begin_legacy(self, caller: Caller, tongue: Tongue) -> None:
         """Have a client of the older revisions hear of every list, and of the URIs it will subscribe to."""
         self.cancel(None)
-        self._joining = asyncio.ensure_future(self._join(caller, tongue))
+        # At once: what comes right behind may be the list that changes next, or what changes it.
+        self._joining = start(self._join(caller, tongue), loop=asyncio.get_running_loop())
 
     async def _join(self, caller: Caller, tongue: Tongue) -> None:
         follow = await follow_lists(self._handler, caller)

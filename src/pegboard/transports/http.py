@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import UNSET
 
@@ -28,7 +28,7 @@ from pegboard.stores.crew import Shared
 from pegboard.stores.store import Store
 from pegboard.transports.calls import Calls
 from pegboard.transports.channels import HttpExchange, conduct
-from pegboard.transports.door import Answer, Head, Served, Sink, Upgrade
+from pegboard.transports.door import Answer, Head, Headers, Served, Sink, Upgrade
 from pegboard.transports.followers import Followers
 from pegboard.transports.following import LISTEN, HttpListen
 from pegboard.transports.guard import Guard
@@ -41,6 +41,9 @@ from pegboard.transports.sessionless import LegacyHalf, Refused, Sessionless
 from pegboard.transports.shortcut import CALL, PlainCall, Shortcut
 from pegboard.transports.sockets import SocketDoor
 from pegboard.transports.stateless import Stateless
+
+# What holds now may not hold a moment later.
+_FRESH: Final[Headers] = ((b"cache-control", b"no-store"),)
 
 LegacyMode: TypeAlias = Literal["sessions", "sessionless", "refused"]
 """How clients of the older revisions are served: in sessions, without, or not at all."""
@@ -124,14 +127,14 @@ class HttpEndpoint:
         return route(head, body, sink)
 
     def _health(self, head: Head, body: bytes, sink: Sink) -> Answer:
-        return Answer(200, b'{"status":"ok"}') if head.method == b"GET" else not_allowed(b"GET")
+        return Answer(200, b'{"status":"ok"}', headers=_FRESH) if head.method == b"GET" else not_allowed(b"GET")
 
     def _ready(self, head: Head, body: bytes, sink: Sink) -> Answer:
         if head.method != b"GET":
             return not_allowed(b"GET")
         if self.draining:
-            return Answer(503, b'{"status":"draining"}')
-        return Answer(200, b'{"status":"ready"}')
+            return Answer(503, b'{"status":"draining"}', headers=_FRESH)
+        return Answer(200, b'{"status":"ready"}', headers=_FRESH)
 
     def _mcp(self, head: Head, body: bytes, sink: Sink) -> Served:
         allowed = self._guard.check(head)
