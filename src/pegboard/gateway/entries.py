@@ -28,7 +28,7 @@ _UNUSED: Final = {
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _KEYS: Final = {"env_file": "envFile", "idle_seconds": "idleTimeout", "max_timeout": "maxTimeout"}
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
-_ORDINARY: Final = re.compile(r"[A-Za-z]+|[\d.:]+|[.~]{0,2}/[\w./-]*|https?://[\w.:/-]*")
+_ORDINARY: Final = re.compile(r"[A-Za-z]+|\$\w+|[\d.:]+|[.~]{0,2}/[\w./-]*|https?://[\w.:/-]*")
 _ENV_LINE: Final = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*")
 _ENV_FILE_BYTES: Final = 1024 * 1024
 
