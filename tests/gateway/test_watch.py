@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pegboard.errors import SetupError
 from pegboard.gateway.config import GatewayConfig, ServerConfig, ToolboxConfig, ToolOverride, read_config
 from pegboard.gateway.watch import Changes, Watch, compare
 
@@ -157,6 +158,25 @@ async def test_an_edit_that_cannot_be_taken_over_does_not_end_the_watch(
     edited.write(tree(fs={"command": "c"}))
     await edited.look()
     assert edited.watch.config.toolboxes["dev"].servers["fs"].command == ("c",)
+
+
+async def test_an_edit_that_shows_its_mistake_when_it_is_built_is_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    edited = Edited(tmp_path, tree())
+    before = edited.watch.config
+
+    async def refuse(old: GatewayConfig, new: GatewayConfig) -> None:
+        raise SetupError("tools.py has no board")
+
+    edited.watch = Watch(before, refuse, environ={})
+    edited.write(tree(fs={"command": "b"}))
+    await edited.look(4)
+    assert edited.watch.config is before
+    told = "The edited configuration is not used, the one before stays in use. "
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == [
+        f"{told}{edited.file}: tools.py has no board"
+    ]
 
 
 async def test_new_warnings_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pegboard.errors import SetupError
+from pegboard.errors import DeclarationError, SetupError
 from pegboard.gateway.config import GatewayConfig, ServerConfig, ToolboxConfig, read_config
 
 SECONDS: Final = 1.0
@@ -25,6 +25,8 @@ SECONDS: Final = 1.0
 # What of a server is only shown differently: its connection stays.
 _LOOKS: Final = ("tool_filters", "tools", "arguments", "tags", "category", "middleware")
 _OWN: Final = ("name", "mode", "auto_tokens", "name_budget", "lock", "lock_path", "middleware")
+
+_REFUSED: Final = "The edited configuration is not used, the one before stays in use. %s"
 
 _log = logging.getLogger("pegboard.gateway")
 
@@ -139,18 +141,22 @@ class Watch:
         try:
             new = await asyncio.to_thread(read_config, self._path, self._environ)
         except SetupError as mistakes:
-            _log.error("The edited configuration is not used, the one before stays in use. %s", mistakes)
+            _log.error(_REFUSED, mistakes)
             return
         for warning in new.warnings:
             if warning not in old.warnings:
                 _log.warning("%s: %s", self._path, warning)
         if new == old:
             return
-        self.config = new
         _log.info("%s was edited: %s", self._path, compare(old, new))
         try:
             await self._on_change(old, new)
+            self.config = new
+        except (SetupError, DeclarationError) as mistake:
+            # What only shows when it is built, such as a board that cannot be loaded.
+            _log.error(_REFUSED, f"{self._path}: {mistake}")
         except Exception:  # noqa: BLE001 — whatever it is, the next edit may be the one that mends it
+            self.config = new
             _log.exception("The edited configuration could not be taken over whole")
 
 
