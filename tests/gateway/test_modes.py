@@ -176,6 +176,15 @@ def test_each_mode_has_its_price() -> None:
     assert costs.dynamic_whole == costs.dynamic + costs.all
 
 
+def test_few_tools_are_not_said_to_cost_less_in_proxy_mode() -> None:
+    meta = Workbench().meta.listed(EVERYONE, None)
+    *_, proxy = count_costs(Directory(list(directory())[:1]), meta, meta).lines()
+    *_, nothing = count_costs(Directory(), meta, meta).lines()
+
+    assert proxy.endswith("tokens, no less than all")
+    assert nothing.endswith("tokens, no less than all")
+
+
 def test_a_thousand_tools_cost_next_to_nothing_in_proxy_mode() -> None:
     shed = list(directory())
     many = []

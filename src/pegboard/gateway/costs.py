@@ -42,7 +42,8 @@ class Costs(Struct, frozen=True, kw_only=True):
         largest = max(self.opened, key=lambda name: self.opened[name], default=None)
         more = "" if largest is None else f", {self.opened[largest]:,} with {largest} open"
         yield f"dynamic: {about}{self.dynamic:,} tokens{more}"
-        yield f"proxy: {about}{self.proxy:,} tokens, {self.saved:.1%} less than all"
+        compared = f"{self.saved:.1%} less than all" if self.proxy < self.all else "no less than all"
+        yield f"proxy: {about}{self.proxy:,} tokens, {compared}"
 
 
 def count_costs(
