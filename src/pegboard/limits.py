@@ -54,6 +54,10 @@ class Limits(Struct, frozen=True, kw_only=True):
     ask_seconds: float = 600.0
     spent_tickets: int = 100_000
 
+    parked: int = 512
+    parked_per_caller: int = 32
+    parked_seconds: float = 600.0
+
     tasks: int = 10_000
     tasks_per_caller: int = 1_000
     task_bytes: int = 256 * 1024 * 1024

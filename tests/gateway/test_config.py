@@ -737,13 +737,13 @@ def test_filters_choose_tools(tmp_path: Path, filters: list[str], shown: str) ->
 
 def test_filters_and_changes_that_fit_no_tool_are_told(tmp_path: Path) -> None:
     keys = {
-        "toolFilters": ["*", "read*", "writ", "!drop_*"],
+        "toolFilters": ["*", "read*", "writ", "!drop_*", "!drop"],
         "tools": {"read": {"name": "get"}, "raed": {"enabled": False}},
     }
     server = only(read(tmp_path, box({"command": "a", **keys})))
     assert tell_unused(server, ["read", "write"]) == (
         "toolFilters: no tool of 'fs' fits 'writ'; did you mean 'write'?",
-        "toolFilters: no tool of 'fs' fits '!drop_*'; there are read, write",
+        "toolFilters: no tool of 'fs' fits '!drop'; there are read, write",
         "tools: 'fs' has no tool 'raed'; did you mean 'read'?",
     )
     assert tell_unused(only(read(tmp_path, box({"command": "a"}))), []) == ()

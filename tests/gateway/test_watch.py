@@ -119,10 +119,13 @@ async def test_a_broken_edit_leaves_the_old_and_is_told_once(tmp_path: Path, cap
     await edited.look(3)
     assert edited.watch.config is before
     assert edited.handed == []
-    [told] = [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert told.getMessage().startswith("The edited configuration is not used, the one before stays in use. ")
-    assert "fs.comand (line 1): a server has no key 'comand'; did you mean 'command'?" in told.getMessage()
-    assert "abcdefgh" not in told.getMessage()
+    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert told == [
+        f"The edited configuration is not used, the one before stays in use. {edited.file} has 3 mistakes:",
+        "  toolboxes.dev.mcpServers.fs.comand (line 1): a server has no key 'comand'; did you mean 'command'?",
+        "  toolboxes.dev.mcpServers.fs.env.TOKEN (line 1): got a list, expected a string",
+        "  toolboxes.dev.mcpServers.fs (line 1): Server 'fs' in toolbox 'dev' must have a 'command' field; did you mean 'command'?",
+    ]
     edited.write(tree(fs={"command": "b"}))
     await edited.look()
     assert len(edited.handed) == 1

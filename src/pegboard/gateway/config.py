@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -212,7 +213,8 @@ def lets_through(filters: Iterable[str], name: str) -> bool:
 
 def tell_unused(server: ServerConfig, names: Collection[str]) -> tuple[str, ...]:
     """What is said of tools that the server does not have: filters that fit none, changes to none."""
-    filters = [pattern for pattern in server.tool_filters if pattern not in ("*", "!*")]
+    # A pattern that leaves out whatever may come to be has nothing to fit now.
+    filters = [pattern for pattern in server.tool_filters if pattern != "*" and not re.match(r"!.*[*?\[]", pattern)]
     told = [
         f"toolFilters: no tool of {server.name!r} fits {pattern!r}; {did_you_mean(pattern.removeprefix('!'), names)}"
         for pattern in filters

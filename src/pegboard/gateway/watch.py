@@ -26,8 +26,6 @@ SECONDS: Final = 1.0
 _LOOKS: Final = ("tool_filters", "tools", "arguments", "tags", "category", "middleware")
 _OWN: Final = ("name", "mode", "auto_tokens", "name_budget", "lock", "lock_path", "middleware")
 
-_REFUSED: Final = "The edited configuration is not used, the one before stays in use. %s"
-
 _log = logging.getLogger("pegboard.gateway")
 
 Server: TypeAlias = tuple[str, str]
@@ -141,7 +139,7 @@ class Watch:
         try:
             new = await asyncio.to_thread(read_config, self._path, self._environ)
         except SetupError as mistakes:
-            _log.error(_REFUSED, mistakes)
+            _refuse(str(mistakes))
             return
         for warning in new.warnings:
             if warning not in old.warnings:
@@ -154,10 +152,18 @@ class Watch:
             self.config = new
         except (SetupError, DeclarationError) as mistake:
             # What only shows when it is built, such as a board that cannot be loaded.
-            _log.error(_REFUSED, f"{self._path}: {mistake}")
+            _refuse(f"{self._path}: {mistake}")
         except Exception:  # noqa: BLE001 — whatever it is, the next edit may be the one that mends it
             self.config = new
             _log.exception("The edited configuration could not be taken over whole")
+
+
+def _refuse(text: str) -> None:
+    """Tell why an edit is not used: a line for each mistake, as a log has no line breaks within one."""
+    head, *mistakes = text.split("\n- ")
+    _log.error("The edited configuration is not used, the one before stays in use. %s", head)
+    for mistake in mistakes:
+        _log.error("  %s", " ".join(mistake.split()))
 
 
 def _servers(config: GatewayConfig) -> dict[Server, ServerConfig]:
