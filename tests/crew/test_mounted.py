@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sqlite3
 import time
@@ -104,6 +105,22 @@ async def test_two_mounted_boards_and_a_served_one_serve_the_same_sessions(store
 async def _whole(response: Any) -> Any:
     await response.rest()
     return response
+
+
+async def test_a_client_of_the_first_transport_may_post_to_another_server_than_its_stream_is_at(store: str) -> None:
+    headers = {"content-type": "application/json", "accept": "*/*"}
+    with mounted(store) as one, mounted(store) as two:
+        async with (
+            httpx.AsyncClient(headers=headers) as client,
+            client.stream("GET", f"http://127.0.0.1:{one.port}/sse") as stream,
+        ):
+            lines = (line.removeprefix("data: ") async for line in stream.aiter_lines() if line.startswith("data: "))
+            place = await anext(lines)
+            body = request("tools/call", {"name": "pid", "arguments": {}}, 3)
+            posted = await client.post(f"http://127.0.0.1:{two.port}{place}", content=body)
+            assert posted.status_code == 202
+            answer = json.loads(await anext(lines))
+            assert answer["result"]["content"][0]["text"] == str(one.process.pid)
 
 
 async def test_what_one_has_sealed_another_opens(store: str) -> None:
@@ -270,6 +287,13 @@ async def test_at_the_end_calls_come_to_their_answers_and_then_it_serves_again(w
             await ending
             assert (await client.post("/rpc", content=body, headers=headers)).json()["result"]
         await mounting.close()
+
+
+async def test_without_sessions_older_clients_are_served_all_the_same() -> None:
+    mounting = make_board().asgi(sessions="off")
+    answer = await hail(mounting)
+    assert answer.status_code == 200
+    assert "mcp-session-id" not in answer.headers
 
 
 def test_a_wrong_address_is_refused_where_it_is_written() -> None:

@@ -110,6 +110,11 @@ class Sessions:
             self._touch(session, now)
         return session
 
+    def has(self, session_id: str, principal: str) -> bool:
+        """Whether that session is here, and this principal's; to ask is not to use it."""
+        session = self._open.get(session_id)
+        return session is not None and session.caller.principal == principal
+
     def find_by_digest(self, hidden: str) -> Session | None:
         """One that is here, by what the others call it."""
         return self._by_digest.get(hidden)

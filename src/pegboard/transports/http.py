@@ -184,7 +184,7 @@ class HttpEndpoint:
         except Refusal as refusal:
             if plain is not None:
                 refusal.request_id = plain.id
-            return refused(refusal, post.extra)
+            return self._refuse(refusal, post)
         if isinstance(served, asyncio.Task):
             sink.on_gone(served.cancel)
         return served
@@ -202,7 +202,12 @@ class HttpEndpoint:
         except Refusal as refusal:
             if message is not None and message.id is not UNSET:
                 refusal.request_id = message.id
-            return refused(refusal, post.extra)
+            return self._refuse(refusal, post)
+
+    def _refuse(self, refusal: Refusal, post: Post) -> Answer:
+        """A message that could not become a call; in a session the answer to it names that, as all there do."""
+        within = post.session and not post.stateless and self.sessions.has(post.session, "")
+        return refused(refusal, post.within if within else post.extra)
 
     def _serve_modern(self, post: Post, head: Head, message: Message, params: Params, sink: Sink) -> Served:
         method, request_id, version = message.method, message.id, post.version
