@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import pegboard
 from pegboard.client.client import Client
 from pegboard.errors import Refusal, ServerFault, SetupError
 from pegboard.loading import load_board
@@ -55,10 +56,8 @@ class Pointed:
                 f"{chosen.target} is no file; a server's address begins with http://, https://, ws:// or wss://"
             )
         if chosen.target.endswith((".json", ".toml")):
-            # Loaded here: whoever asks a single server does not pay for a gateway.
-            from pegboard.gateway.gateway import Gateway  # noqa: PLC0415
-
-            return Client(Gateway(chosen.target), timeout=chosen.timeout)
+            # By the package: whoever asks a single server does not pay for a gateway.
+            return Client(pegboard.Gateway(chosen.target), timeout=chosen.timeout)
         return Client(load_board(chosen.target), timeout=chosen.timeout)
 
 

@@ -19,7 +19,7 @@ from pegboard.gateway.costs import Costs
 from pegboard.gateway.directory import Directory, Entry
 from pegboard.gateway.downstream import Downstream
 from pegboard.gateway.meta_tools import META_NAMES, MetaTools
-from pegboard.gateway.names import ToolName, explain_unknown, serve_names
+from pegboard.gateway.names import ToolName, explain_unknown, parse_name, serve_names
 from pegboard.gateway.offers import Offers
 from pegboard.gateway.opened import Opened
 from pegboard.gateway.passage import Passage
@@ -100,8 +100,22 @@ class Endpoint:
         if call.method == "resources/subscribe":
             return self._subscribe(call)
         if call.method in _LISTS and self._waits_for_servers(call.method):
-            return self._list_settled(call)
+            return self._answer_settled(call, self.downstreams, LIST_SECONDS)
+        if call.method == "tools/call" and call.name not in self.board.tools:
+            return self._call_unlisted(call)
         return self.board.handler(call)
+
+    def _call_unlisted(self, call: Call) -> Coroutine[Any, Any, Reply]:
+        """Who knows a tool from before need not list it again: its server may just be on its way."""
+        place = parse_name(call.name)
+        owner = None if place is None else self._offers.get((place.toolbox, place.server))
+        if owner is not None:
+            waited = [owner.downstream]
+        else:
+            # By a name that does not say whose it is, any of them can be meant.
+            waited = [one for one in self.downstreams if place is None or one.toolbox in self._plain]
+        waited = [one for one in waited if one.pending]
+        return self._answer_settled(call, waited, None) if waited else self.board.handler(call)
 
     def _waits_for_servers(self, method: str) -> bool:
         if method == "tools/list" and not self._meta.shows_tools:
@@ -138,9 +152,11 @@ class Endpoint:
             # A session that wants no more of a resource does not say so here.
             self._stir(_LOOK_AGAIN_SECONDS)
 
-    async def _list_settled(self, call: Call) -> Reply:
-        """A list shortly after the start has what the servers that answer soon have to offer."""
-        await self._settle(self.downstreams, LIST_SECONDS)
+    async def _answer_settled(self, call: Call, waited: Sequence[Downstream], seconds: float | None) -> Reply:
+        """Answer once these servers have been connected for the first time, or have failed."""
+        await self._settle(waited, seconds)
+        # What they offer hangs here from the next turn of the loop on.
+        await asyncio.sleep(0)
         return await self.board.handler(call)
 
     # -- what there is -----------------------------------------------------------------------------------------------

@@ -1,0 +1,353 @@
+"""A gateway as its clients meet it: many servers, one board."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar
+
+import pytest
+
+from pegboard import Board, Client, Context, Gateway, Middleware
+from pegboard.call import Call
+from pegboard.errors import Refusal
+from pegboard.gateway.config import ArgumentOverride, GatewayConfig, MiddlewareConfig, ServerConfig, ToolboxConfig
+from pegboard.gateway.config import ToolOverride as Override
+from tests.client.leftovers import nothing_left
+from tests.gateway.behind import bad, battery
+from tests.waiting import until
+
+
+def calculator() -> Board:
+    board = Board("calc", instructions="Sums.")
+
+    @board.tool(annotations={"readOnlyHint": True})
+    async def add(a: int, b: int = 0) -> int:
+        """Adds two numbers."""
+        return a + b
+
+    @board.tool
+    async def say(text: str) -> str:
+        return text
+
+    @board.resource("notes://{name}")
+    async def note(name: str) -> str:
+        return f"a note about {name}"
+
+    @board.resource("notes://all")
+    async def notes() -> str:
+        return "all notes"
+
+    @board.prompt
+    async def review(code: str) -> str:
+        """Reviews code."""
+        return f"Review {code}"
+
+    return board
+
+
+def server(name: str, **options: Any) -> ServerConfig:
+    return ServerConfig(**{"name": name, "kind": "board", "board": name, **options})
+
+
+def configured(*servers: ServerConfig, name: str = "dev", **options: Any) -> GatewayConfig:
+    toolbox = ToolboxConfig(name=name, description="For development", servers={one.name: one for one in servers})
+    return GatewayConfig(**{"path": "gateway.json", "lock": "off", "toolboxes": {name: toolbox}, **options})
+
+
+def gateway(*servers: ServerConfig, **options: Any) -> Gateway:
+    return Gateway(configured(*servers, **options), boards={"calc": calculator(), "other": calculator()})
+
+
+# -- what is shown -----------------------------------------------------------------------------------------------------
+
+
+async def test_tools_say_where_they_are_from() -> None:
+    async with Client(gateway(server("calc"))) as client:
+        add, say = await client.list_tools()
+    assert add["name"] == "dev__calc__add"
+    assert add["description"] == "[dev/calc] Adds two numbers."
+    assert add["_meta"] == {"source_server": "calc", "toolbox_name": "dev", "original_name": "add"}
+    assert add["annotations"] == {"readOnlyHint": True}
+    assert say["description"] == "Tool from dev/calc"
+
+
+async def test_lists_are_in_the_order_of_the_configuration() -> None:
+    async with Client(gateway(server("other"), server("calc"))) as client:
+        names = [tool["name"] for tool in await client.list_tools()]
+    assert names == ["dev__other__add", "dev__other__say", "dev__calc__add", "dev__calc__say"]
+
+
+async def test_a_call_is_repaired_by_the_servers_own_schema() -> None:
+    async with Client(gateway(server("calc"))) as client:
+        result = await client.call("dev__calc__add", {"a": "1", "b": 2})
+    assert result.text == "3"
+    assert [warning["path"] for warning in result.meta["dev.pegboard/parseWarnings"]] == ["a"]
+
+
+async def test_arguments_that_cannot_be_repaired_do_not_reach_the_server() -> None:
+    async with Client(gateway(server("calc"))) as client:
+        result = await client.call("dev__calc__add", {"b": 2})
+    assert result.is_error
+    assert "dev__calc__add" in result.text
+
+
+async def test_prompts_and_resources_pass_through_under_names_that_say_where_they_are_from() -> None:
+    async with Client(gateway(server("calc"))) as client:
+        (prompt,) = await client.list_prompts()
+        (resource,) = await client.list_resources()
+        (template,) = await client.list_templates()
+        assert prompt["name"] == "dev__calc__review"
+        assert resource["uri"] == "notes://calc.dev.pegboard/~all"
+        assert template["uriTemplate"] == "notes://calc.dev.pegboard/~{name}"
+        assert (await client.prompt("dev__calc__review", {"code": "x"}))[0]["content"]["text"] == "Review x"
+        contents = await client.read("notes://calc.dev.pegboard/~tea")
+    assert contents == [{"uri": "notes://calc.dev.pegboard/~tea", "mimeType": "text/plain", "text": "a note about tea"}]
+
+
+async def test_plain_names_are_kept_and_only_collisions_are_qualified() -> None:
+    toolbox = ToolboxConfig(
+        name="dev", description="Dev", names="plain", servers={"calc": server("calc"), "one": server("one")}
+    )
+    one = Board("one")
+
+    @one.tool
+    async def add(a: int) -> int:
+        return a
+
+    @one.tool
+    async def alone() -> str:
+        """Does one thing."""
+        return "done"
+
+    config = GatewayConfig(path="gateway.json", lock="off", toolboxes={"dev": toolbox})
+    async with Client(Gateway(config, boards={"calc": calculator(), "one": one})) as client:
+        tools = {tool["name"]: tool for tool in await client.list_tools()}
+        assert list(tools) == ["dev__calc__add", "say", "dev__one__add", "alone"]
+        assert tools["alone"]["description"] == "Does one thing."
+        assert (await client.call("alone")).text == "done"
+        assert (await client.read("notes://all"))[0] == {
+            "uri": "notes://all",
+            "mimeType": "text/plain",
+            "text": "all notes",
+        }
+
+
+async def test_a_name_over_the_budget_goes_by_an_alias() -> None:
+    board = Board("calc")
+
+    @board.tool("a_name_that_is_as_long_as_names_of_tools_can_be_in_some_places_of_this_world")
+    async def long() -> str:
+        return "called"
+
+    made = Gateway(configured(server("calc")), boards={"calc": board})
+    async with Client(made) as client:
+        (tool,) = await client.list_tools()
+        assert len(tool["name"]) <= 64
+        assert tool["name"].startswith("dev__calc__a_name")
+        assert (await client.call(tool["name"])).text == "called"
+
+
+# -- overrides ---------------------------------------------------------------------------------------------------------
+
+
+async def test_an_operator_chooses_what_is_shown_and_how() -> None:
+    override = Override(
+        name="plus",
+        title="Plus",
+        description="Adds one.",
+        annotations={"idempotentHint": True},
+        arguments={"b": ArgumentOverride(value=1), "a": ArgumentOverride(name="number", description="Any")},
+    )
+    made = gateway(server("calc", tool_filters=("*", "!say"), tools={"add": override}))
+    async with Client(made) as client:
+        (tool,) = await client.list_tools()
+        assert (tool["name"], tool["title"], tool["description"]) == ("dev__calc__plus", "Plus", "[dev/calc] Adds one.")
+        assert tool["annotations"] == {"readOnlyHint": True, "idempotentHint": True}
+        assert list(tool["inputSchema"]["properties"]) == ["number"]
+        assert tool["inputSchema"]["required"] == ["number"]
+        assert (await client.call("dev__calc__plus", {"number": 4})).text == "5"
+
+
+async def test_an_argument_with_another_default_may_be_left_out() -> None:
+    override = Override(arguments={"a": ArgumentOverride(default=7)})
+    async with Client(gateway(server("calc", tools={"add": override}))) as client:
+        tools = await client.list_tools()
+        assert tools[0]["inputSchema"]["properties"]["a"]["default"] == 7
+        assert (await client.call("dev__calc__add", {"b": 1})).text == "8"
+
+
+# -- names nobody goes by ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (
+            "dev__calc_add",
+            (
+                "Invalid tool name format 'dev__calc_add'. Expected format: {toolbox}__{server}__{tool} "
+                "(note: double underscores between all components). Did you mean 'dev__calc__add' or 'dev__calc__say'?"
+            ),
+        ),
+        ("nobody__calc__add", "Toolbox 'nobody' not found"),
+        ("dev__nobody__add", "Server 'nobody' not found in toolbox 'dev'"),
+        ("dev__calc__ad", "Tool 'ad' not found in server 'calc' (toolbox 'dev'). Did you mean 'dev__calc__add'?"),
+    ],
+)
+async def test_a_name_nobody_goes_by_is_refused_with_what_is_wrong(name: str, told: str) -> None:
+    async with Client(gateway(server("calc"))) as client:
+        with pytest.raises(Refusal) as refused:
+            await client.call(name, {})
+    assert refused.value.code == -32602
+    assert refused.value.message == told
+
+
+# -- servers that are not there ------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_cannot_be_started_is_said_and_the_others_are_served() -> None:
+    made = gateway(server("calc"), ServerConfig(name="gone", kind="stdio", command=("no-such-program-anywhere",)))
+    async with nothing_left(), Client(made) as client:
+        listed = await client.request("tools/list")
+        assert [tool["name"] for tool in listed["tools"]] == ["dev__calc__add", "dev__calc__say"]
+        told = listed["_meta"]["dev.pegboard/servers"]["dev/gone"]
+        assert told["state"] == "failed"
+        assert "no-such-program" not in str(told)
+        assert (await client.call("dev__calc__add", {"a": 1})).text == "1"
+
+
+async def test_a_list_does_not_wait_for_a_server_that_hangs() -> None:
+    made = gateway(server("calc"), bad("silent", connect_timeout=30.0))
+    async with nothing_left(), Client(made) as client:
+        async with asyncio.timeout(10):
+            names = [tool["name"] for tool in await client.list_tools()]
+    assert names == ["dev__calc__add", "dev__calc__say"]
+
+
+async def test_a_lazy_server_is_started_when_its_tools_are_wanted() -> None:
+    made = gateway(battery(lazy=True))
+    async with nothing_left(), Client(made) as client:
+        assert made.downstreams[0].spawns == 0
+        assert await client.list_tools()
+        assert made.downstreams[0].spawns == 1
+
+
+# -- changes -------------------------------------------------------------------------------------------------------------
+
+
+async def test_what_a_server_hangs_later_is_told_and_listed() -> None:
+    board = calculator()
+    made = Gateway(configured(server("calc")), boards={"calc": board})
+    async with Client(made) as client:
+        await client.list_tools()
+        changes = client.listen(tools=True)
+        hearing = asyncio.ensure_future(anext(changes))
+        await until(lambda: bool(made.main.board.changes._watches))
+
+        @board.tool
+        async def later() -> str:
+            return "late"
+
+        assert (await hearing).kind == "tools"
+        assert "dev__calc__later" in [tool["name"] for tool in await client.list_tools()]
+        assert (await client.call("dev__calc__later")).text == "late"
+        await changes.aclose()
+
+
+async def test_a_resource_that_changes_at_its_server_is_told_to_those_who_follow_it_here() -> None:
+    board = calculator()
+    made = Gateway(configured(server("calc")), boards={"calc": board})
+    async with Client(made) as client:
+        uri = "notes://calc.dev.pegboard/~all"
+        changes = client.listen(uris=[uri])
+        hearing = asyncio.ensure_future(anext(changes))
+        await until(lambda: "notes://all" in board.changes.followed())
+        board.resource_changed("notes://other")
+        board.resource_changed("notes://all")
+        assert (await hearing).uri == uri
+        await changes.aclose()
+        await until(lambda: not board.changes.followed())
+
+
+# -- configurations that change --------------------------------------------------------------------------------------------
+
+
+async def test_an_edit_reconnects_only_what_it_changes() -> None:
+    before = configured(battery(), server("calc"))
+    made = Gateway(before, boards={"calc": calculator(), "other": calculator()})
+    async with nothing_left(), Client(made) as client:
+        await client.list_tools()
+        kept = made.downstreams[0]
+        await made.reload(before, configured(battery(tool_filters=("echo*",)), server("other")))
+        names = [tool["name"] for tool in await client.list_tools()]
+        assert made.downstreams[0] is kept
+        assert kept.spawns == 1
+        assert [name for name in names if name.startswith("dev__calc__")] == []
+        assert "dev__other__add" in names
+        assert all(name.startswith("dev__battery__echo") for name in names if "battery" in name)
+
+
+async def test_a_toolbox_of_its_own_is_served_as_long_as_it_is_configured() -> None:
+    made = gateway(server("calc"))
+    assert list(made.places) == ["dev"]
+    before = made.config
+    async with Client(made) as client:
+        await client.list_tools()
+        await made.reload(before, configured(server("calc"), name="work"))
+        assert list(made.places) == ["work"]
+        assert [tool["name"] for tool in await client.list_tools()] == ["work__calc__add", "work__calc__say"]
+
+
+# -- middleware ------------------------------------------------------------------------------------------------------------
+
+
+class Seen(Middleware):
+    """Writes down what it goes around."""
+
+    calls: ClassVar[list[tuple[str, Any]]] = []
+
+    async def before(self, call: Call) -> None:
+        self.calls.append((call.name, call.arguments))
+
+
+async def test_middleware_goes_around_downstream_tools_as_around_local_ones() -> None:
+    made = gateway(server("calc"))
+    Seen.calls.clear()
+    made.use(Seen(), toolbox="dev")
+    made.use(Seen(), toolbox="another")
+    async with Client(made) as client:
+        await client.call("dev__calc__add", {"a": "1"})
+    assert Seen.calls == [("dev__calc__add", {"a": "1"})]
+
+
+async def test_middleware_is_put_around_by_the_configuration_and_taken_away_by_an_edit() -> None:
+    Seen.calls.clear()
+    plain = configured(server("calc"))
+    watched = configured(server("calc", middleware=(MiddlewareConfig(use=f"{__name__}:Seen"),)))
+    made = Gateway(watched, boards={"calc": calculator()})
+    async with Client(made) as client:
+        await client.call("dev__calc__add", {"a": 1})
+        assert len(Seen.calls) == 1
+        await made.reload(watched, plain)
+        await client.call("dev__calc__add", {"a": 1})
+    assert len(Seen.calls) == 1
+
+
+async def test_what_a_server_says_while_it_works_reaches_the_caller() -> None:
+    board = Board("calc")
+
+    @board.tool
+    async def slow(ctx: Context) -> str:
+        await ctx.progress(1, 2, "half")
+        await ctx.log("info", "working")
+        return "done"
+
+    told: list[Any] = []
+    made = Gateway(configured(server("calc")), boards={"calc": board})
+
+    def progress(done: float, total: float | None, message: str | None) -> None:
+        told.append((done, total, message))
+
+    async with Client(made, log=lambda level, data: told.append((level, data)), log_level="info") as client:
+        await client.call("dev__calc__slow", progress=progress)
+    assert told == [(1, 2, "half"), ("info", "working")]
