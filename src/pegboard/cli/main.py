@@ -15,6 +15,7 @@ VERBS = {
     "run": "serve the board in a Python file, over HTTP or stdio",
     "up": "serve many servers as one, by a configuration file",
     "login": "log in to a server of a configuration",
+    "lock": "pin what servers say of their tools; show and accept changes",
     "list": "list the tools of a file or a server",
     "call": "call a tool of a file or a server",
     "read": "read a resource",

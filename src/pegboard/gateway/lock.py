@@ -134,7 +134,7 @@ def write_lock(lock: Lock, path: str | Path) -> None:
     for kind in KINDS:
         own = sorted((place, pin) for (a, place), pin in lock.pins.items() if a == kind)
         lines.append(f'"{kind}": {{')
-        lines += [f"{_encode(place).decode()}: {_encode(pin).decode()}," for place, pin in own]
+        lines += [f"{_encode(place).decode()}: {_line(pin)}," for place, pin in own]
         lines[-1] = lines[-1].removesuffix(",")
         lines.append("}," if kind != KINDS[-1] else "}")
     lines.append("}\n")
@@ -152,6 +152,10 @@ def write_lock(lock: Lock, path: str | Path) -> None:
             raise
     except OSError as error:
         raise SetupError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def _line(pin: Pin) -> str:
+    return f'{{"digest": {_encode(pin.digest).decode()}, "definition": {_encode(pin.definition).decode()}}}'
 
 
 def pin_all(catalogues: Mapping[Server, Catalogue]) -> dict[Place, Pin]:
@@ -245,8 +249,9 @@ def _pair(gone: Mapping[Place, Pin], come: Mapping[Place, Pin]) -> Iterator[tupl
 
 
 def _nameless(place: Place, pin: Pin) -> tuple[Kind, Server, str]:
-    member = _MEMBERS.get(place[0])
-    return place[0], _server(place), digest({key: value for key, value in pin.definition.items() if key != member})
+    # A title is mostly made of the name.
+    names = {_MEMBERS.get(place[0]), "title"}
+    return place[0], _server(place), digest({key: value for key, value in pin.definition.items() if key not in names})
 
 
 def _flag(now: Mapping[Place, Pin], fresh: Collection[Place]) -> Iterator[tuple[Place, Finding]]:

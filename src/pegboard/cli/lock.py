@@ -1,0 +1,166 @@
+"""`pegboard lock CONFIG`: pin what the servers say of their tools, and see and accept what changed."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from pegboard.cli.flags import set_up_logging
+from pegboard.gateway.catalogue import Catalogue
+from pegboard.gateway.config import GatewayConfig, read_config
+from pegboard.gateway.gateway import Gateway
+from pegboard.gateway.hidden import reveal
+from pegboard.gateway.lock import Lock, Place, Report, Server, accept, compare, read_lock, write_lock
+from pegboard.gateway.mistakes import hide
+
+OK, DIFFERENT, CANNOT_CONNECT = 0, 1, 3
+
+_SECONDS = 120.0
+_KINDS = {"tools": "tool", "prompts": "prompt", "templates": "template", "servers": "instructions of"}
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="pegboard lock",
+        description="Ask every server of a configuration what it says of its tools, prompts and templates, and pin that "
+        "in a lock file beside the configuration. Where there is one already, show what is different.",
+        epilog="exit codes: 0 as accepted, 1 something is different, 2 wrong usage or set-up, 3 a server cannot be asked",
+    )
+    parser.add_argument("config", metavar="CONFIG", help="the configuration file of the gateway")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--diff", action="store_true", help="show what is different, and write nothing")
+    which.add_argument(
+        "--accept",
+        nargs="*",
+        metavar="NAME",
+        help="take what is different into the lock file: toolbox/server/tool, toolbox/server, toolbox; all without a name",
+    )
+    parser.add_argument("--json", action="store_true", help="print what is different as JSON")
+    chosen = parser.parse_args(argv)
+    # What is wrong with a server is told below, once.
+    set_up_logging("error", "text")
+    config = read_config(chosen.config, os.environ)
+    before = read_lock(config.lock_path)
+    with contextlib.redirect_stdout(sys.stderr):
+        found, unreached = asyncio.run(catalogues(config))
+    for (toolbox, server), problem in unreached.items():
+        told = hide(problem, config.secrets)
+        print(f"pegboard lock: {toolbox}/{server} cannot be asked, and is left as it was: {told}", file=sys.stderr)
+    unknown = {*unreached, *_disabled(config)}
+    report = compare(before or Lock(), found, unknown)
+    if chosen.json:
+        print(_as_json(report))
+    else:
+        # At first everything is new, and only what is suspicious is worth a line.
+        for line in _tell(report if before is not None or chosen.diff else replace(report, added=())):
+            print(line)
+    changing = chosen.accept is not None or (before is None and not chosen.diff)
+    if changing:
+        lock = accept(before or Lock(), found, unknown, chosen.accept or ())
+        if before is None or lock != before:
+            write_lock(lock, config.lock_path)
+        print(f"{_count(len(lock.pins))} pinned in {_shown(config.lock_path)}", file=sys.stderr)
+    elif report:
+        print(f"accept it all with `pegboard lock {chosen.config} --accept`, or name what to accept", file=sys.stderr)
+        return DIFFERENT
+    elif not unreached:
+        print(f"all is as it was accepted in {_shown(config.lock_path)}", file=sys.stderr)
+    return CANNOT_CONNECT if unreached else OK
+
+
+async def catalogues(config: GatewayConfig) -> tuple[Mapping[Server, Catalogue], Mapping[Server, str]]:
+    """What each server of a configuration lists, and why some could not be asked."""
+    gateway = Gateway(replace(config, lock="off"))
+    found: dict[Server, Catalogue] = {}
+    unreached: dict[Server, str] = {}
+    try:
+        await gateway.start()
+        waits = [asyncio.ensure_future(downstream.settled()) for downstream in gateway.downstreams]
+        if waits:
+            await asyncio.wait(waits, timeout=_SECONDS)
+        for wait in waits:
+            wait.cancel()
+        for downstream in gateway.downstreams:
+            key = downstream.toolbox, downstream.name
+            if downstream.catalogue is not None:
+                found[key] = downstream.catalogue
+            else:
+                unreached[key] = downstream.problem or f"it did not answer within {_SECONDS:.0f} s"
+    finally:
+        await gateway.stop()
+    return found, unreached
+
+
+def _disabled(config: GatewayConfig) -> Iterator[Server]:
+    """The servers that are not asked now, and may be again."""
+    for toolbox in config.toolboxes.values():
+        yield from ((toolbox.name, server.name) for server in toolbox.servers.values() if not server.enabled)
+
+
+def _tell(report: Report) -> Iterator[str]:
+    flags: defaultdict[Place, list[str]] = defaultdict(list)
+    for place, finding in report.flagged:
+        flags[place].append(f"  ! {finding}")
+    for changed in report.changed:
+        yield f"changed   {_name(changed.place)}"
+        yield from (f"  {line}" for line in changed.words)
+        yield from flags.pop(changed.place, ())
+    for old, new in report.renamed:
+        yield f"renamed   {_name(old)} → {reveal(new[1])}"
+        yield from flags.pop(new, ())
+    for place in report.added:
+        yield f"new       {_name(place)}"
+        yield from flags.pop(place, ())
+    for place in report.vanished:
+        yield f"gone      {_name(place)}"
+    for place, told in flags.items():
+        yield f"flagged   {_name(place)}"
+        yield from told
+
+
+def _as_json(report: Report) -> str:
+    def named(place: Place) -> dict[str, Any]:
+        return {"kind": place[0], "name": place[1]}
+
+    told = {
+        "changed": [{**named(one.place), "words": one.words} for one in report.changed],
+        "renamed": [{**named(new), "before": old[1]} for old, new in report.renamed],
+        "added": [named(place) for place in report.added],
+        "vanished": [named(place) for place in report.vanished],
+        "flagged": [
+            {
+                **named(place),
+                "rule": finding.rule,
+                "where": finding.where,
+                "shown": finding.shown,
+                "reason": finding.reason,
+            }
+            for place, finding in report.flagged
+        ],
+    }
+    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
+
+
+def _name(place: Place) -> str:
+    return f"{_KINDS[place[0]]} {reveal(place[1])}"
+
+
+def _count(number: int) -> str:
+    return "1 definition" if number == 1 else f"{number} definitions"
+
+
+def _shown(path: str) -> str:
+    """A path as short as it can be said from here."""
+    with contextlib.suppress(ValueError):
+        return str(Path(path).relative_to(Path.cwd()))
+    return path
