@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -343,6 +343,7 @@ async def test_tools_withheld_from_a_caller_are_not_counted() -> None:
     assert found["found"] == 1
 
 
+@settings(max_examples=50, deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

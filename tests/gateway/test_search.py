@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable
+from random import Random
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pegboard.errors import SetupError
+from pegboard.gateway import search
 from pegboard.gateway.directory import Directory, Entry, arguments_text
 from pegboard.gateway.names import ToolName
-from pegboard.gateway.search import Index, Page
+from pegboard.gateway.search import MOST_KEPT, Index, Page
 from pegboard.gateway.words import Spelling, split_words, telling_words
 from tests.gateway.questions import LATER, QUESTIONS
 from tests.gateway.toolshed import SHED, directory
@@ -203,6 +205,30 @@ def test_arguments_are_told_by_name_and_description() -> None:
 
     assert arguments_text(schema).split() == ["path", "Where", "odd", "n"]
     assert arguments_text({"properties": []}) == arguments_text(None) == ""
+
+
+def test_a_catalogue_of_books_is_bounded_and_its_tools_are_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "MOST_TEXT", 50_000)
+    monkeypatch.setattr(search, "MOST_VOCABULARY", 500)
+    random = Random(3)
+    words = ["".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=12)) for _ in range(3_000)]
+    books = [Page(name=f"tool_{words[n]}", description=" ".join(random.choices(words, k=400))) for n in range(100)]
+    tools = Index([*books, Page(name="last", title="needle", description="haystack")])
+    tools.prepare()
+
+    assert tools.search("needle") == [100]
+    assert tools.search("haystack") == []
+    assert tools.search(swapped(words[5]))[0] == 5
+    assert len(tools._vocabulary) == 500
+    assert sum(len(text) for fields in tools._texts for text in fields) < 60_000
+
+
+def test_what_is_remembered_of_queries_is_bounded() -> None:
+    tools = Index([Page(name=f"same t{number}") for number in range(1_000)])
+    for number in range(1_000):
+        tools.search(f"same t{number} t")
+
+    assert sum(len(found) for found in tools._kept.values()) <= MOST_KEPT
 
 
 def test_a_python_without_fts5_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pegboard.call import Json
 from pegboard.gateway.names import ToolName
-from pegboard.gateway.search import Index, Page
+from pegboard.gateway.search import LONGEST_FIELD, Index, Page
 
 
 class Entry(Struct, frozen=True):
@@ -83,11 +83,13 @@ def arguments_text(schema: Json) -> str:
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping):
         return ""
-    said = []
+    said, room = [], LONGEST_FIELD
     for name, about in properties.items():
-        said.append(str(name))
-        if isinstance(about, Mapping):
-            said.append(_text(about.get("description")))
+        told = f"{name} {_text(about.get('description'))}" if isinstance(about, Mapping) else str(name)
+        said.append(told)
+        room -= len(told)
+        if room < 0:
+            break
     return "\n".join(said)
 
 

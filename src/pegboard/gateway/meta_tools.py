@@ -41,8 +41,6 @@ _LONGEST_LINE: Final = 160
 _LONGEST_INSTRUCTIONS: Final = 2_000
 # Where a tool is from is said beside its definition, in words; pictures are not for models.
 _NOT_TOLD: Final = frozenset({"icons", "_meta"})
-# More pages than this are put into an index elsewhere, while the others are served.
-_QUICKLY_INDEXED: Final = 200
 
 _encode = msgspec.json.Encoder().encode
 
@@ -206,7 +204,8 @@ class MetaTools:
         if within is not None:
             self._find_toolbox(within, access)
         directory = self._bench.directory
-        if len(directory) > _QUICKLY_INDEXED and not directory.index.is_ready:
+        if not directory.index.is_ready:
+            # Others are served meanwhile.
             await asyncio.to_thread(directory.index.prepare)
 
         def admits(entry: Entry) -> bool:

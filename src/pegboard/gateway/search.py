@@ -14,6 +14,7 @@ import sqlite3
 import weakref
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -43,9 +44,11 @@ _BEGINNING, _SYNONYM, _SLIP, _PART = 0.7, 0.4, 0.8, 0.5
 _MOST_WORDS: Final = 32
 _MOST_NEAR: Final = 8
 _MOST_PARTS: Final = 16
-_KEPT: Final = 4096
-# FTS5 looks at a text of any length; a tool that describes itself at book length must not make the others wait.
-_LONGEST: Final = 4_000
+# What servers say of their tools is theirs: a catalogue of books, or of words that nobody has, must not fill our memory.
+LONGEST_FIELD: Final = 4_000
+MOST_TEXT: Final = 3_000_000
+MOST_VOCABULARY: Final = 20_000
+MOST_KEPT: Final = 200_000
 
 _MAKE: Final = f"""
     CREATE VIRTUAL TABLE pages USING fts5({", ".join(_FIELDS)}, content='', tokenize='porter unicode61');
@@ -60,15 +63,13 @@ class Index:
     """Answers queries with the numbers of pages, the best first."""
 
     def __init__(self, pages: Iterable[Page] = ()) -> None:
-        self._pages = [_plain(page) for page in pages]
+        self._pages = pages
         self._kept: dict[str, Found] = {}
-
-    def __len__(self) -> int:
-        return len(self._pages)
+        self._kept_rows = 0
 
     def search(self, query: str) -> list[int]:
         """The pages that have to do with the query; any text is a query."""
-        words = telling_words(query[:_LONGEST], _MOST_WORDS)
+        words = telling_words(query[:LONGEST_FIELD], _MOST_WORDS)
         scores: Found = {}
         for place, word in enumerate(words):
             for page, score in self._find(word, last=place == len(words) - 1).items():
@@ -78,11 +79,11 @@ class Index:
     @property
     def is_ready(self) -> bool:
         """Whether a search would begin at once."""
-        return "_tables" in self.__dict__
+        return "_spelling" in self.__dict__
 
     def prepare(self) -> None:
-        """Make the tables, which the first search would do otherwise; from any thread."""
-        _ = self._tables
+        """Read the pages, which the first search would do otherwise; from any thread."""
+        _ = self._tables, self._spelling
 
     def _find(self, word: str, *, last: bool) -> Found:
         """The pages that one word of a query leads to, with the best that it found in each."""
@@ -100,8 +101,10 @@ class Index:
                 _merge(found, self._look_up(f'"{longer}"'), _PART)
         for other in SYNONYMS.get(word) or SYNONYMS.get(singular(word), ()):
             _merge(found, self._look_up(f'"{other}"'), _SYNONYM)
-        if len(self._kept) >= _KEPT:
+        self._kept_rows += len(found) + 1
+        if self._kept_rows > MOST_KEPT:
             self._kept.clear()
+            self._kept_rows = len(found) + 1
         self._kept[key] = found
         return found
 
@@ -130,15 +133,27 @@ class Index:
         tables.execute("BEGIN")
         tables.executemany(
             f"INSERT INTO pages(rowid, {', '.join(_FIELDS)}) VALUES ({places})",  # noqa: S608 — our own words again
-            ((number, *fields) for number, fields in enumerate(self._pages)),
+            ((number, *fields) for number, fields in enumerate(self._texts)),
         )
-        tables.executemany("INSERT INTO vocabulary(word) VALUES (?)", ((word,) for word in sorted(self._vocabulary)))
+        tables.executemany("INSERT INTO vocabulary(word) VALUES (?)", ((word,) for word in self._vocabulary))
         tables.execute("COMMIT")
         return tables
 
     @cached_property
-    def _vocabulary(self) -> frozenset[str]:
-        return frozenset(word for fields in self._pages for text in fields for word in text.split())
+    def _texts(self) -> list[tuple[str, ...]]:
+        texts, room = [], MOST_TEXT
+        for page in self._pages:
+            text = _plain(page if room > 0 else Page(name=page.name, title=page.title, owner=page.owner))
+            room -= sum(map(len, text))
+            texts.append(text)
+        return texts
+
+    @cached_property
+    def _vocabulary(self) -> list[str]:
+        """The words that there are, those of names first: they are kept where there are too many."""
+        by_field = (fields[place] for place in range(len(_FIELDS)) for fields in self._texts)
+        words = dict.fromkeys(word for text in by_field for word in text.split())
+        return list(islice(words, MOST_VOCABULARY))
 
     @cached_property
     def _spelling(self) -> Spelling:
@@ -153,4 +168,4 @@ def _merge(found: Found, rows: Iterable[tuple[int, float]], weight: float) -> No
 
 def _plain(page: Page) -> tuple[str, ...]:
     """The fields as words alone, split as queries are, so that `readFile` is found by either."""
-    return tuple(" ".join(split_words(getattr(page, field)[:_LONGEST])) for field in _FIELDS)
+    return tuple(" ".join(split_words(getattr(page, field)[:LONGEST_FIELD])) for field in _FIELDS)
