@@ -34,7 +34,7 @@ class Asker(Board):
         for tool in (
             self.add_up, self.ask, self.two_asks, self.ask_twice, self.ask_and_tell, self.tell, self.log, self.wait,
             self.point, self.fail, self.refuse, self.sample, self.roots, self.echo_meta,
-            self.ask_then_wait, self.ask_and_refuse,
+            self.ask_then_wait, self.ask_and_refuse, self.ask_while_telling,
         ):  # fmt: skip
             self.add(tool)
         self.add(self.read_only, annotations={"readOnlyHint": True})
@@ -68,6 +68,14 @@ class Asker(Board):
         name = told(await ctx.elicit("Who?", FORM, key="who"))
         await ctx.progress(2, 3, "after")
         return name
+
+    async def ask_while_telling(self, ctx: Context) -> str:
+        asking = asyncio.ensure_future(ctx.elicit("Who?", FORM, key="who"))
+        await self.go_on.wait()
+        for step in (1, 2, 3):
+            await ctx.progress(step, 3)
+        self.waiting.set()
+        return told(await asking)
 
     async def tell(self, ctx: Context) -> str:
         for step in (1, 2, 3):

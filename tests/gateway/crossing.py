@@ -16,8 +16,8 @@ from pegboard.client.link import Outbound
 from pegboard.gateway.config import ServerConfig
 from pegboard.gateway.destination import Destination
 from pegboard.gateway.downstream import Downstream
-from pegboard.gateway.parking import Parking
 from pegboard.gateway.passage import Passage
+from pegboard.limits import Limits
 from pegboard.protocol.versions import NAMED
 from pegboard.seal import read_keys
 from pegboard.tools.relayed import RelayedTool
@@ -129,7 +129,7 @@ def config(target: str | list[str], version: str | None, **more: Any) -> ServerC
 
 @asynccontextmanager
 async def crossing(
-    target: Board | str | list[str], version: str | None = None, *, parking: Parking | None = None, **more: Any
+    target: Board | str | list[str], version: str | None = None, *, limits: Limits | None = None, **more: Any
 ) -> AsyncIterator[Crossing]:
     """A gateway in front of a server, which is spoken to in that revision; a board is served for it."""
     async with AsyncExitStack() as stack:
@@ -137,7 +137,7 @@ async def crossing(
         downstream = Downstream("dev", config(address, version, **more), on_change=_pass, on_updated=_pass)
         stack.push_async_callback(downstream.stop)
         await downstream.settled()
-        made = Crossing(downstream, Passage(KEYS, lambda *place: made.destinations.get(place[2]), parking=parking))
+        made = Crossing(downstream, Passage(KEYS, lambda *place: made.destinations.get(place[2]), limits))
         stack.push_async_callback(made.passage.close)
         await made.hang()
         yield made

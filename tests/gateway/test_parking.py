@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import selectors
+import signal
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +20,7 @@ from pegboard.call import NOBODY, Call, Caller, Channel, Done, InputRequired, Js
 from pegboard.errors import InvalidParams, LimitReached, Refusal, ToolError
 from pegboard.gateway.errand import GRACE_SECONDS, Errand
 from pegboard.gateway.parking import Parking
+from pegboard.limits import Limits
 from tests.gateway.asker import Asker
 from tests.gateway.crossing import ASKABLE, LEGACY, MODERN, Crossing, crossing
 from tests.waiting import until
@@ -106,6 +111,44 @@ async def test_progress_goes_to_the_token_of_each_leg() -> None:
     assert told == [("one", 1), ("two", 2)]
 
 
+async def test_of_progress_while_nobody_attends_the_newest_is_told_on_the_next_leg() -> None:
+    board = Asker()
+    async with crossing(board, LEGACY) as gateway:
+        one, two = Heard(), Heard()
+        first = await gateway.call("ask_while_telling", token="one", channel=one)
+        board.go_on.set()
+        await board.waiting.wait()
+        # What was told before this answer has been read by then.
+        assert text(await gateway.call("add_up", {"a": 1, "b": 1})) == "2"
+        assert one.notices == []
+        assert text(await resume(gateway, "ask_while_telling", first, "Ann", token="two", channel=two)) == "Ann"
+    told = [(notice.params["progressToken"], notice.params["progress"]) for notice in two.notices]
+    assert told == [("two", 3)]
+
+
+async def test_a_server_that_dies_while_nobody_attends_is_told_of_on_the_next_leg() -> None:
+    words = [sys.executable, "-m", "pegboard", "run", str(Path(__file__).with_name("mortal_board.py")), "--stdio"]
+    async with crossing(words, LEGACY) as gateway:
+        first = await gateway.call("ask_and_die")
+        assert isinstance(first, InputRequired)
+        (question,) = first.asks.values()
+        os.kill(int(question.params["message"]), signal.SIGKILL)
+        died = text(await resume(gateway, "ask_and_die", first, "Ann"))
+        assert died.startswith("[dev/there/ask_and_die] Error: The server 'there' was lost")
+
+
+async def test_many_calls_at_once_get_their_own_answers() -> None:
+    async def whole(gateway: Crossing, number: int) -> str:
+        mine: dict[str, Any] = {"principal": f"p{number % 3}"}
+        first = await gateway.call("ask_twice", **mine)
+        second = await resume(gateway, "ask_twice", first, f"a{number}", **mine)
+        return text(await resume(gateway, "ask_twice", second, f"b{number}", **mine))
+
+    async with crossing(Asker(), LEGACY) as gateway:
+        got = await asyncio.gather(*(whole(gateway, number) for number in range(60)))
+    assert got == [f"a{number}, then b{number}" for number in range(60)]
+
+
 async def test_a_caller_that_leaves_while_it_waits_ends_the_request() -> None:
     board = Asker()
     async with crossing(board, LEGACY) as gateway:
@@ -182,10 +225,10 @@ async def test_an_answer_that_is_none_does_not_use_the_leg_up() -> None:
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bounds", [{"most": 1}, {"most_per_caller": 1}])
-async def test_at_the_cap_a_call_is_refused_and_its_server_let_go(bounds: dict[str, int]) -> None:
+@pytest.mark.parametrize("bounds", [{"parked": 1}, {"parked_per_caller": 1}])
+async def test_at_the_cap_a_call_is_refused_and_its_server_let_go(bounds: dict[str, Any]) -> None:
     board = Asker()
-    async with crossing(board, LEGACY, parking=Parking(**bounds)) as gateway:
+    async with crossing(board, LEGACY, limits=Limits(**bounds)) as gateway:
         first = await gateway.call("ask")
         refused = await gateway.call("ask", {"about": "they"})
         assert "Too many calls wait" in text(refused)
@@ -196,7 +239,7 @@ async def test_at_the_cap_a_call_is_refused_and_its_server_let_go(bounds: dict[s
 
 
 async def test_one_principal_does_not_take_the_places_of_others() -> None:
-    async with crossing(Asker(), LEGACY, parking=Parking(most_per_caller=1)) as gateway:
+    async with crossing(Asker(), LEGACY, limits=Limits(parked_per_caller=1)) as gateway:
         first, second = await gateway.call("ask"), await gateway.call("ask", principal="bob")
         assert text(await resume(gateway, "ask", first, "Ann")) == "Hello Ann"
         assert text(await resume(gateway, "ask", second, "Bob", principal="bob")) == "Hello Bob"
@@ -212,7 +255,7 @@ async def test_a_question_that_nobody_answers_in_time_is_answered_by_cancel() ->
         return reply
 
     board.use(listener)
-    async with crossing(board, LEGACY, parking=Parking(seconds=0.05)) as gateway:
+    async with crossing(board, LEGACY, limits=Limits(parked_seconds=0.05)) as gateway:
         first = await gateway.call("ask")
         await until(lambda: heard == ["Hello cancel"])
         assert len(gateway.passage.parking) == 0
@@ -289,7 +332,8 @@ class Interleavings(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner(loop_factory=Hasty)
-        self.parking = Parking(self.MOST, self.EACH, self.SECONDS)
+        bounds = Limits(parked=self.MOST, parked_per_caller=self.EACH, parked_seconds=self.SECONDS)
+        self.parking = Parking(bounds)
         self.numbers = 0
         self.servers: dict[Errand, Server] = {}
         # What each caller may come back with; and what it has used up.

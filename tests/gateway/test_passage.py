@@ -14,15 +14,28 @@ from msgspec import Raw
 
 from pegboard import Board, Client, Context
 from pegboard.call import NOBODY, Call, Caller, Done, InputRequired, Reply, Started
-from pegboard.errors import InternalFailure, InvalidParams, MissingCapability, Refusal, ResourceNotFound
+from pegboard.errors import AskFailed, InternalFailure, InvalidParams, MissingCapability, Refusal, ResourceNotFound
 from pegboard.gateway.destination import Destination
-from tests.client.fakes import Asked, Fake, error, faking, legacy, modern, reply, result
+from tests.client.fakes import Answer, Asked, Fake, error, faking, initialized, legacy, modern, reply, result
 from tests.gateway.asker import FORM, Asker, told
 from tests.gateway.crossing import ASKABLE, LEGACY, MODERN, TASKS, Crossing, crossing
 from tests.gateway.test_parking import Heard, accept, asked, resume, text
 from tests.waiting import until
 
 ANY = {"type": "object"}
+
+
+def takes_tasks(server: Answer) -> Answer:
+    """The same server, which says at the handshake that its tools may be called as tasks."""
+
+    def answer(one: Asked, writer: asyncio.StreamWriter) -> Any:
+        if one.method == "POST" and one.message.get("method") == "initialize":
+            said = initialized(one)
+            said["result"]["capabilities"]["tasks"] = {"requests": {"tools": {"call": {}}}}
+            return reply(writer, said, Mcp_Session_Id="s1")
+        return server(one, writer)
+
+    return answer
 
 
 @asynccontextmanager
@@ -37,7 +50,7 @@ async def fake_server(answer: Any, *, era: str = MODERN, **definition: Any) -> A
         elif told is not None:
             reply(writer, told)
 
-    server = modern(call) if era == MODERN else legacy(call)
+    server = modern(call) if era == MODERN else takes_tasks(legacy(call))
     async with faking(server) as fake, crossing(fake.url, era, timeout=5) as gateway:
         gateway.add({"name": "it", "inputSchema": ANY, **definition})
         yield gateway, fake
@@ -251,6 +264,26 @@ async def test_answers_without_a_ticket_go_to_the_server_as_they_are() -> None:
         assert json.loads(text(await gateway.call("it", answers={"z": 1}))) == [{"z": 1}, None]
         with pytest.raises(InvalidParams, match="must be an object"):
             await gateway.call("it", answers=[])  # type: ignore[arg-type]  # as a client may
+
+
+class Failing(Heard):
+    """A caller that can be asked, and cannot answer."""
+
+    async def ask(self, asks: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise AskFailed("The client could not answer")
+
+
+async def test_a_caller_that_fails_to_answer_fails_its_own_call_in_words_for_the_model() -> None:
+    async with fake_server(asking("s")) as (gateway, _):
+        got = told_of(await gateway.call("it", channel=Failing(), version=LEGACY))
+    assert (got["isError"], got["content"][0]["text"]) == (True, "The client could not answer")
+
+
+async def test_an_older_server_is_told_that_the_caller_could_not_answer() -> None:
+    async with crossing(Asker(), LEGACY) as gateway:
+        got = told_of(await gateway.call("ask", channel=Failing(), version=LEGACY))
+    assert got["isError"]
+    assert "could not answer" in got["content"][0]["text"]
 
 
 class Answering(Heard):

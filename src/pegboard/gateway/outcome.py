@@ -158,6 +158,8 @@ def _failed(destination: Destination, method: str, why: str) -> PegboardError:
 
 def _told(destination: Destination, why: str) -> str:
     downstream = destination.downstream
+    if not destination.tool:
+        return f"[{downstream.toolbox}/{downstream.name}] Error: {why}"
     return delegation_error(downstream.toolbox, downstream.name, destination.tool, why)
 
 

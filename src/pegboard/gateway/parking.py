@@ -11,12 +11,11 @@ from msgspec import Struct
 
 from pegboard.errors import InvalidParams, LimitReached
 from pegboard.gateway.errand import Errand
+from pegboard.limits import Limits
 
 _log = logging.getLogger("pegboard.gateway")
 
-PARKED: Final = 512
-PARKED_PER_CALLER: Final = 32
-PARKED_SECONDS: Final = 600.0
+_LIMITS: Final = Limits()
 
 
 class _Place(Struct, eq=False):
@@ -27,17 +26,15 @@ class _Place(Struct, eq=False):
 
 
 class Parking:
-    """Keeps each errand until its caller comes back, but not for longer than `seconds`, and only so many.
+    """Keeps each errand until its caller comes back, for a time, and only so many.
 
     An errand that finds no place, whose time is over, or that is here when the gateway ends, is given up.
     """
 
-    def __init__(
-        self, most: int = PARKED, most_per_caller: int = PARKED_PER_CALLER, seconds: float = PARKED_SECONDS
-    ) -> None:
-        self._most = most
-        self._most_per_caller = most_per_caller
-        self._seconds = seconds
+    def __init__(self, limits: Limits = _LIMITS) -> None:
+        self._most = limits.parked
+        self._most_per_caller = limits.parked_per_caller
+        self._seconds = limits.parked_seconds
         self._places: dict[str, _Place] = {}
         self._counts: Counter[str] = Counter()
         self._ending: set[asyncio.Task[None]] = set()

@@ -18,18 +18,29 @@ from msgspec.structs import replace
 
 from pegboard.call import Call, Caller, Channel, InputRequired, Json, NeedInput, Question, Reply
 from pegboard.client.link import Outbound
-from pegboard.errors import Busy, Garbled, InvalidParams, MethodNotFound, MissingCapability, Refusal, ServerFault
+from pegboard.errors import (
+    Busy,
+    Garbled,
+    InternalFailure,
+    InvalidParams,
+    MethodNotFound,
+    MissingCapability,
+    Refusal,
+    ServerFault,
+    ToolError,
+)
 from pegboard.gateway.destination import Destination
 from pegboard.gateway.driven_tasks import call_as_task, finish_task
 from pegboard.gateway.errand import Errand
 from pegboard.gateway.handover import Asks, Handover
 from pegboard.gateway.lane import ASKING
-from pegboard.gateway.messenger import DECLINED, Messenger, answer_without, ask_caller
+from pegboard.gateway.messenger import DECLINED, Messenger, answer_without
 from pegboard.gateway.outcome import CALL, done_with, expired, failure, links_in, questions_in, wants_task
 from pegboard.gateway.outgoing import answers_of, params_for
 from pegboard.gateway.parking import Parking
 from pegboard.gateway.remote_tasks import Find, RemoteTasks, task_id_in
 from pegboard.gateway.tickets import Carried, Parked, Tickets
+from pegboard.limits import Limits
 from pegboard.protocol.extensions import TASKS, has_extension
 from pegboard.protocol.versions import LEGACY
 from pegboard.seal import Seal
@@ -43,8 +54,8 @@ _ASKABLE: Final = frozenset({"elicitation", "sampling", "roots"})
 class Passage:
     """Takes requests to servers, for a whole gateway; `parking` holds those that wait for their callers."""
 
-    def __init__(self, keys: Sequence[bytes], find: Find, *, parking: Parking | None = None) -> None:
-        self.parking = Parking() if parking is None else parking
+    def __init__(self, keys: Sequence[bytes], find: Find, limits: Limits | None = None) -> None:
+        self.parking = Parking(limits or Limits())
         self._tickets = Tickets(keys)
         self._tasks = RemoteTasks(keys, find)
         self._handover = Handover(self.parking)
@@ -84,6 +95,11 @@ class Passage:
                 return await self._open_links(destination, call, params, links)
         except (Refusal, ServerFault) as problem:
             raise failure(destination, call, problem) from None
+        except ToolError as failed:
+            if call.method == CALL:
+                raise
+            # There is no model to read it.
+            raise InternalFailure(failed.message) from None
 
     async def _walk(self, destination: Destination, call: Call, params: dict[str, Any]) -> Reply:
         ticket = None if call.ticket is None else self._tickets.read(call, destination)
@@ -146,7 +162,7 @@ class Passage:
             answered, left = answer_without(asks, call)
         except MethodNotFound:
             raise Garbled("asks what the client has not said that it answers") from None
-        return {**answered, **await ask_caller(call, left)} if left else answered
+        return {**answered, **await call.channel.ask(left)} if left else answered
 
     def _ask(
         self,
@@ -200,7 +216,7 @@ class Passage:
     ) -> Mapping[str, Json]:
         send = partial(self._send, destination, call, call.caller)
         try:
-            if destination.as_task and call.method == CALL:
+            if destination.as_task and call.method == CALL and _takes_tasks(destination):
                 return await call_as_task(send, params, channel, destination.downstream.config.max_timeout)
             return await send(call.method, params, channel)
         except (Busy, ServerFault) as problem:
@@ -277,3 +293,12 @@ def _with_tasks(caller: Caller) -> Caller:
     extensions = caller.capabilities.get("extensions")
     declared = {**(extensions if isinstance(extensions, Mapping) else {}), TASKS: {}}
     return replace(caller, capabilities={**caller.capabilities, "extensions": declared})
+
+
+def _takes_tasks(destination: Destination) -> bool:
+    """Whether an older server lets its tools be called as tasks, without which no tool's own word counts."""
+    found = destination.downstream.catalogue
+    told: Json = {} if found is None else found.capabilities
+    for name in ("tasks", "requests", "tools", "call"):
+        told = told.get(name) if isinstance(told, Mapping) else None
+    return isinstance(told, Mapping)
