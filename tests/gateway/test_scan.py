@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,11 @@ def test_every_rule_is_tried_and_has_a_reason() -> None:
     assert set(SHADOWS) == set(SHADOWING)
     assert len({rule.id for rule in RULES}) == len(RULES)
     assert all(rule.reason for rule in RULES)
+
+
+def test_every_rule_is_documented() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "lock.md").read_text()
+    assert {rule for rule in (*REASONS, *SHADOWING, *(one.id for one in RULES)) if f"`{rule}`" not in document} == set()
 
 
 def test_what_is_smuggled_is_told() -> None:
