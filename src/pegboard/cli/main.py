@@ -11,7 +11,7 @@ from pegboard import __version__
 from pegboard.errors import PegboardError
 
 VERBS = {
-    "demo": "serve a board with tools to play with",
+    "demo": "serve a gateway over three small servers to play with",
     "run": "serve the board in a Python file, over HTTP or stdio",
     "up": "serve many servers as one, by a configuration file",
     "login": "log in to a server of a configuration",

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import sys
 import time
+from collections.abc import Sequence
 
 from pegboard import __version__
 from pegboard.cli.flags import add_flags, read_settings, set_up_logging
@@ -44,10 +45,11 @@ def main(argv: list[str]) -> int:
 class Announcement:
     """What is said once the servers have answered, or have had their time."""
 
-    def __init__(self, gateway: Gateway, url: str, began: float) -> None:
+    def __init__(self, gateway: Gateway, url: str, began: float, more: Sequence[str] = ()) -> None:
         self._gateway = gateway
         self._url = url
         self._began = began
+        self._more = more
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -59,4 +61,5 @@ class Announcement:
         print(f"pegboard {__version__}   {self._gateway.config.name}: {self._url}", file=sys.stderr, flush=True)
         await self._gateway.settle(_SETTLE_SECONDS)
         took = time.monotonic() - self._began
-        print("\n".join(told(self._gateway, self._url, took, command())), file=sys.stderr, flush=True)
+        lines = [*told(self._gateway, self._url, took, command()), *self._more]
+        print("\n".join(lines), file=sys.stderr, flush=True)

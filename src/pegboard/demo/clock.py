@@ -1,0 +1,31 @@
+"""The time: the server on a pipe, `pegboard run clock.py --stdio`."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Annotated
+from zoneinfo import ZoneInfo, available_timezones
+
+from pegboard import Board, Context, Range, ToolError
+from pegboard.tools.naming import suggest
+
+board = Board("clock", version="1.0.0")
+
+
+@board.tool
+def time_in(zone: Annotated[str, "A time zone such as Europe/Oslo"] = "UTC") -> str:
+    """Tells the time in a time zone."""
+    if zone not in available_timezones():
+        near = suggest(zone, available_timezones())
+        raise ToolError(f"There is no time zone {zone!r}" + (f", did you mean {near[0]!r}?" if near else ""))
+    return datetime.now(ZoneInfo(zone)).isoformat(timespec="seconds")
+
+
+@board.tool
+async def count_slowly(ctx: Context, steps: Annotated[int, Range(1, 20)] = 5) -> str:
+    """Counts, a second a step, and tells how far it is."""
+    for step in range(1, steps + 1):
+        await asyncio.sleep(1)
+        await ctx.progress(step, steps, f"{step} of {steps}")
+    return f"counted to {steps}"
