@@ -76,8 +76,8 @@ class Delivery:
             return await self._rounds(method, params, ear, wants_progress=progress is not None)
         patience = Patience(quiet, longest)
         ear.waits = (patience,)
-        with self._sending.within(patience, method, min(quiet, longest)):
-            return await self._rounds(method, params, ear, wants_progress=progress is not None)
+        work = self._rounds(method, params, ear, wants_progress=progress is not None)
+        return await self._sending.within(patience, work, method, min(quiet, longest))
 
     async def list_tools(self) -> list[dict[str, Json]]:
         """All tools that this link can call by the rules."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final, TypeVar
 
 from pegboard.call import Channel, Json
@@ -62,13 +61,12 @@ class Sending:
         """Send a request once, however the server fares, and say nothing of that to the breaker."""
         return await self._admitted(lambda: self._link.request(out))
 
-    @contextmanager
-    def within(self, patience: Patience, method: str, seconds: float) -> Iterator[None]:
-        """What is done here has these deadlines, the nearest of so many seconds; NoAnswer where one of them passes."""
+    async def within(self, patience: Patience, work: Awaitable[T], method: str, seconds: float) -> T:
+        """Do some work within these deadlines, the nearest of so many seconds; NoAnswer where one of them passes."""
         self._waits.add(patience)
         try:
             with patience:
-                yield
+                return await work
         except TimeoutError as late:
             if not patience.expired or isinstance(late, NoAnswer):
                 raise

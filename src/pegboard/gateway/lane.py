@@ -148,8 +148,8 @@ class Lane:
 
     async def _send(self, out: Outbound, ride: Ride, seconds: float) -> Mapping[str, Json]:
         patience = ride.patience
-        with self._sending.within(patience, out.method, seconds):
-            return await self._sending.send(out, (patience,))
+        work = self._sending.send(out, (patience,))
+        return await self._sending.within(patience, work, out.method, seconds)
 
     async def _open(self) -> None:
         # Finding out the era may take an answer that does not come, and the handshake another.
