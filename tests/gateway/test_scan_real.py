@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pegboard import Client
-from pegboard.cli.demo import board as demo
+from pegboard.demo import clock, desk, notes
 from pegboard.gateway.names import ToolName
 from pegboard.gateway.scan import Finding, find_shadows, scan_definition, scan_text
 from pegboard.loading import load_board
@@ -84,5 +84,6 @@ async def test_our_examples_are_read_without_a_finding(example: Path) -> None:
     assert findings(await definitions(Client(load_board(str(example))))) == []
 
 
-async def test_the_demo_is_read_without_a_finding() -> None:
-    assert findings(await definitions(Client(demo))) == []
+@pytest.mark.parametrize("demo", [desk, clock, notes], ids=lambda demo: demo.board.name)
+async def test_the_demo_is_read_without_a_finding(demo: Any) -> None:
+    assert findings(await definitions(Client(demo.board))) == []
