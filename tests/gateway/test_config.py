@@ -388,6 +388,12 @@ TABLE: list[tuple[Any, str, bool]] = [
         SEEN,
     ),
     (box({"transport": "http", "command": "a"}), f"{DEV}: {WHO} must have a 'url' field; add it", UNSEEN),
+    (box({"type": "http", "board": "a.py"}), f"{DEV}: {WHO} must have a 'url' field; add it", UNSEEN),
+    (
+        box({"command": [""]}),
+        f"{DEV}: {WHO} must have a 'command' field; add it, or 'url' for a server elsewhere, or 'board' for a Python file",
+        UNSEEN,
+    ),
     (
         box({"command": "a", "url": "https://x.example/mcp"}),
         f"{DEV}: {WHO} has 'command' and 'url': expected one of them; say which with 'transport', or remove one",
@@ -908,6 +914,8 @@ def test_whatever_stands_anywhere_is_read_or_refused(
         assert re.match(r".*pegboard\.json has \d+ mistakes?:\n- ", told)
     else:
         assert msgspec.convert(msgspec.to_builtins(config), GatewayConfig) == config
+        for server in (server for toolbox in config.toolboxes.values() for server in toolbox.servers.values()):
+            assert server.command[0] if server.kind == "stdio" else server.url or server.board
         if "toolboxes" in changed:
             assert SCHEMA.is_valid(changed)
 

@@ -21,8 +21,8 @@ from pegboard.middleware.masking import is_secret
 _ROADS: Final = {"stdio": "command", "http": "url", "sse": "url", "websocket": "url", "board": "board"}
 _SCHEMES: Final = {"http": ("http", "https"), "sse": ("http", "https"), "websocket": ("ws", "wss")}
 _UNUSED: Final = {
-    "stdio": ("url", "headers", "auth"),
-    "http": ("command", "args", "env", "env_file", "inherit", "cwd"),
+    "stdio": ("url", "headers", "auth", "board"),
+    "http": ("command", "args", "env", "env_file", "inherit", "cwd", "board"),
     "board": ("command", "args", "env", "env_file", "inherit", "cwd", "url", "headers", "auth"),
 }
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
@@ -41,7 +41,7 @@ class Entries:
         self._environ = environ
         self._notes = notes
 
-    def settle(self, values: dict[str, Any], place: Place, written: Json) -> dict[str, Any]:
+    def settle(self, values: dict[str, Any], place: Place, written: Mapping[str, Json]) -> dict[str, Any]:
         """The attributes of a ServerConfig from what its keys were read to; `written` are the keys as they stand."""
         toolbox, server = str(place[1]), str(place[3])
         kind = self._kind(values, place, written, f"Server '{server}' in toolbox '{toolbox}'")
@@ -74,15 +74,17 @@ class Entries:
         """A path of the file, made absolute."""
         return Path(os.path.normpath(self._folder / Path(text).expanduser()))
 
-    def _kind(self, values: dict[str, Any], place: Place, written: Json, who: str) -> str | None:
+    def _kind(self, values: dict[str, Any], place: Place, written: Mapping[str, Json], who: str) -> str | None:
         """How a server is reached; None where that cannot be said."""
         said = values.get("transport") or values.get("type")
         # An empty command stands where somebody's file has to have one.
-        given = [key for key in ("command", "url", "board") if values.get(key) and values[key] != ("",)]
+        given = [key for key in ("command", "url", "board") if values.get(key) and values[key][0]]
         wanted = _ROADS[said] if said is not None else None
         if not given or (wanted is not None and wanted not in given):
-            # A key that is there but could not be read has had its say.
-            if not any(isinstance(written, dict) and written.get(key) for key in (wanted or "command", "url", "board")):
+            # Of a key that is there and could not be read it has been said already.
+            if all(
+                key in values or key not in written for key in ([wanted] if wanted else ["command", "url", "board"])
+            ):
                 self._miss(wanted, place, written, who)
             return None
         if wanted is None and len(given) > 1:
@@ -97,11 +99,10 @@ class Entries:
             return "stdio" if given[0] == "command" else "board"
         return "websocket" if values["url"].startswith(("ws://", "wss://")) else "http"
 
-    def _miss(self, wanted: str | None, place: Place, written: Json, who: str) -> None:
-        keys = list(written) if isinstance(written, dict) else []
+    def _miss(self, wanted: str | None, place: Place, written: Mapping[str, Json], who: str) -> None:
         roads = ["command", "url", "board"]
         near = [
-            hint for key in keys if key not in SERVER.fields and (hint := did_you_mean(key, roads)).startswith("did")
+            hint for key in written if key not in SERVER.fields and (hint := did_you_mean(key, roads)).startswith("did")
         ]
         fix = "add it, or 'url' for a server elsewhere, or 'board' for a Python file" if wanted is None else "add it"
         self._notes.wrong(place, f"{who} must have a '{wanted or 'command'}' field", fix=near[0] if near else fix)
