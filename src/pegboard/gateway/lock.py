@@ -34,8 +34,8 @@ Server: TypeAlias = tuple[str, str]
 
 _FORMAT: Final = 1
 _LARGEST: Final = 256 * 1024 * 1024
-# What a definition of each kind goes by. What a server says of itself goes by the server's own name.
-_MEMBERS: Final[Mapping[Kind, str]] = {"tools": "name", "prompts": "name", "templates": "uriTemplate"}
+MEMBERS: Final[Mapping[Kind, str]] = {"tools": "name", "prompts": "name", "templates": "uriTemplate"}
+"""What a definition of each kind goes by; what a server says of itself goes by the server's own name."""
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -45,6 +45,10 @@ class Pin(Struct, frozen=True):
 
     digest: str
     definition: dict[str, Json]
+
+    @property
+    def size(self) -> int:
+        return len(_encode(self.definition))
 
 
 Place: TypeAlias = tuple[Kind, str]
@@ -96,6 +100,11 @@ class Report(Struct, frozen=True, kw_only=True):
 def digest(definition: Definition) -> str:
     """The same for the same definition, in whatever order its members come."""
     return f"sha256:{sha256(_encode(definition)).hexdigest()}"
+
+
+def name_place(kind: Kind, toolbox: str, server: str, definition: Definition) -> Place:
+    """Where a definition is pinned."""
+    return kind, f"{toolbox}/{server}" + (f"/{definition[MEMBERS[kind]]}" if kind in MEMBERS else "")
 
 
 def read_lock(path: str | Path) -> Lock | None:
@@ -225,11 +234,12 @@ def accept(
 
 
 def _definitions(toolbox: str, server: str, catalogue: Catalogue) -> Iterator[tuple[Place, Definition]]:
-    for kind, member in _MEMBERS.items():
+    for kind in MEMBERS:
         for definition in getattr(catalogue, kind):
-            yield (kind, f"{toolbox}/{server}/{definition[member]}"), definition
+            yield name_place(kind, toolbox, server, definition), definition
     if catalogue.instructions is not None:
-        yield ("servers", f"{toolbox}/{server}"), {"instructions": catalogue.instructions}
+        said: Definition = {"instructions": catalogue.instructions}
+        yield name_place("servers", toolbox, server, said), said
 
 
 def _server(place: Place) -> Server:
@@ -250,7 +260,7 @@ def _pair(gone: Mapping[Place, Pin], come: Mapping[Place, Pin]) -> Iterator[tupl
 
 def _nameless(place: Place, pin: Pin) -> tuple[Kind, Server, str]:
     # A title is mostly made of the name.
-    names = {_MEMBERS.get(place[0]), "title"}
+    names = {MEMBERS.get(place[0]), "title"}
     return place[0], _server(place), digest({key: value for key, value in pin.definition.items() if key not in names})
 
 

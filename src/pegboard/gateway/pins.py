@@ -11,7 +11,7 @@ from msgspec import Struct
 from pegboard.gateway.catalogue import Definition
 from pegboard.gateway.config import GatewayConfig, LockPolicy
 from pegboard.gateway.differences import tell_differences
-from pegboard.gateway.lock import Kind, Lock, Pin, digest, read_lock
+from pegboard.gateway.lock import MEMBERS, Kind, Lock, Pin, digest, name_place, read_lock
 
 CHANGED: Final = (
     "what its server says of it changed after it was accepted; whoever runs this gateway can look at the change and "
@@ -52,14 +52,26 @@ class Pins:
             before = self._judged[key] = definitions, self._compare(toolbox, server, definitions, kind)
         return before[1]
 
-    def _compare(self, toolbox: str, server: str, definitions: Sequence[Definition], kind: Kind) -> Verdict:
-        member = "uriTemplate" if kind == "templates" else "name"
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no lock file, and so nothing to compare with."""
+        return self._lock is None
+
+    def has_accepted(self, kind: Kind, toolbox: str, server: str, definition: Definition) -> bool:
+        """Whether this very definition is pinned."""
         if self._lock is None:
-            note = f"nothing is pinned yet: `{self._command}` pins what the servers say of their tools now"
+            return False
+        pin = self._lock.pins.get(name_place(kind, toolbox, server, definition))
+        return pin is not None and pin.digest == digest(definition)
+
+    def _compare(self, toolbox: str, server: str, definitions: Sequence[Definition], kind: Kind) -> Verdict:
+        member = MEMBERS[kind]
+        if self._lock is None:
+            # One who has pinned nothing is not reminded of every server.
             if self._policy == "report" or not definitions:
-                return Verdict(tuple(definitions), {}, (note,))
+                return Verdict(tuple(definitions))
             names = [str(definition[member]) for definition in definitions]
-            note = f"all {kind} of {toolbox}/{server} are withheld, as {note}"
+            note = f"all {kind} of {toolbox}/{server} are withheld, as nothing is pinned yet: `{self._command}` pins it"
             return Verdict((), dict.fromkeys(names, ADDED), (note,))
         pins = self._lock.of_server(kind, toolbox, server)
         served: list[Definition] = []
@@ -102,6 +114,6 @@ class Pins:
 
 
 def read_pins(config: GatewayConfig) -> Pins:
-    """The pins of a configuration's lock file."""
-    lock = None if config.lock == "off" else read_lock(config.lock_path)
+    """The pins of a configuration's lock file; one that was made in a program may have none."""
+    lock = None if config.lock == "off" or not config.lock_path else read_lock(config.lock_path)
     return Pins(lock, config.lock, config=Path(config.path).name)
