@@ -20,7 +20,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     idle_seconds: float = 75.0
     write_buffer: int = 64 * 1024
     write_seconds: float = 30.0
-    buffered_bytes: int = 96 * 1024 * 1024
+    buffered_bytes: int = 64 * 1024 * 1024
 
     json_depth: int = 128
     integer_digits: int = 400
@@ -71,6 +71,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     chunk_bytes: int = 256 * 1024
     unread_bytes: int = 1024 * 1024
+    all_unread_bytes: int = 32 * 1024 * 1024
     window_bytes: int = 64 * 1024
     unread_seconds: float = 30.0
     ping_seconds: float = 20.0

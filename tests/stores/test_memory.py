@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from pegboard.stores.memory import MemoryStore
+from pegboard.limits import Limits
+from pegboard.stores.memory import MemoryLogs, MemoryStore
 
 T = TypeVar("T")
 LOG = ("session", "stream")
@@ -39,3 +41,32 @@ def test_no_method_waits_and_an_entry_is_there_when_its_hint_comes() -> None:
     assert at_once(store.records.add("n", 1)) == 1
     assert at_once(store.records.get("a"))
     assert at_once(store.records.delete("a"))
+
+
+async def test_a_log_that_has_ended_is_forgotten_in_time_although_nobody_comes_by() -> None:
+    logs, gone = MemoryLogs(Limits(ended_seconds=0.01)), asyncio.Event()
+    for name in ("a", "b"):
+        await logs.open(("session", name))
+        await logs.append(("session", name), 1, b"x", end=True)
+    logs.watch(("session", "b"), gone.set)
+    await asyncio.wait_for(gone.wait(), 5)
+    assert await logs.read(("session", "a"), 0, 10) is None
+
+
+async def test_where_all_hold_too_much_a_log_with_nothing_to_spare_is_passed_over_until_it_has() -> None:
+    logs = MemoryLogs(Limits(stored_bytes=1000))
+    await logs.open(("first", "a"))
+    await logs.append(("first", "a"), 1, b"x" * 400, keep=True)
+    await logs.open(("second", "a"))
+    for seq in range(1, 20):
+        await logs.append(("second", "a"), seq, b"x" * 200)
+
+    async def kept(session: str) -> list[int]:
+        page = await logs.read((session, "a"), 0, 100)
+        assert page is not None
+        return [entry.seq for entry in page.entries]
+
+    assert (await kept("first"), await kept("second")) == ([1], [17, 18, 19])
+    await logs.release(("first", "a"), 1)
+    await logs.append(("second", "a"), 20, b"x" * 900, keep=True)
+    assert (await kept("first"), await kept("second")) == ([], [20])

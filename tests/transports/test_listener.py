@@ -218,6 +218,34 @@ def test_a_refusal_reaches_a_client_that_is_still_sending(run: Run) -> None:
     run(scene())
 
 
+@pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="this kernel takes what it likes")
+def test_the_kernel_takes_little_for_a_reader_that_reads_nothing(run: Run) -> None:
+    async def scene() -> None:
+        written = 0
+
+        async def pour(head: Head, body: bytes, sink: Sink) -> None:
+            nonlocal written
+            sink.start(200, ())
+            while True:
+                if not sink.write(bytes(16_384)):
+                    await sink.drain()
+                written += 16_384
+
+        async with serving(pour) as server:
+            idle = socket.socket()
+            idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            idle.connect(("127.0.0.1", server.port))
+            idle.sendall(get("/"))
+            before = -1
+            while before != written:
+                before = written
+                await asyncio.sleep(0.2)
+            assert 0 < written < 500_000
+            idle.close()
+
+    run(scene())
+
+
 def test_a_slow_reader_holds_its_own_stream_and_nobody_else(run: Run) -> None:
     progress: list[int] = []
 

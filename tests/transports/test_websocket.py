@@ -323,3 +323,44 @@ async def test_what_is_said_after_the_end_goes_nowhere() -> None:
         one.close()
         await one.drain()
         assert not house.endpoint._calls.followers
+
+
+async def test_the_half_message_that_has_waited_longest_makes_room_for_the_others() -> None:
+    async with await serve(board(buffered_bytes=150_000)) as house:
+        halves = []
+        for _ in range(3):
+            reader, writer = await open_socket(house.server.port)
+            # The head of a frame of 100,000 bytes, and most of them; the mask is nothing.
+            writer.write(bytes([0x81, 0xFF]) + (100_000).to_bytes(8, "big") + bytes(4) + b" " * 70_000)
+            await writer.drain()
+            halves.append((reader, writer))
+        with suppress(ConnectionError):
+            assert await asyncio.wait_for(halves[0][0].read(), 5) == b""
+        halves[0][1].transport.abort()
+        for reader, writer in halves[1:]:
+            writer.write(b" " * (30_000 - len(ping())) + ping().encode())
+            assert b"result" in await asyncio.wait_for(reader.read(1000), 5)
+            writer.transport.abort()
+
+
+async def test_a_message_in_very_many_pieces_is_served_as_one() -> None:
+    async with await serve(board()) as house:
+        reader, writer = await open_socket(house.server.port)
+        message = (" " * 20_000 + ping()).encode()
+        pieces = [
+            bytes([0x00 if at else 0x01, 0x82, 0, 0, 0, 0]) + message[at : at + 2]
+            for at in range(0, len(message) & ~1, 2)
+        ]
+        rest = message[len(message) & ~1 :]
+        writer.write(b"".join(pieces) + bytes([0x80, 0x80 | len(rest), 0, 0, 0, 0]) + rest)
+        assert b"result" in await asyncio.wait_for(reader.read(1000), 5)
+        writer.transport.abort()
+
+
+async def open_socket(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A WebSocket as the bytes it is made of."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    lines = ["GET /ws HTTP/1.1", *(f"{name}: {value}" for name, value in FIELDS.items())]
+    writer.write("\r\n".join([*lines, "", ""]).encode())
+    await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+    return reader, writer

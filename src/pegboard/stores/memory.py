@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections import OrderedDict, deque
@@ -94,7 +95,10 @@ class MemoryLogs:
         self._groups: dict[str, _Group] = {}
         # Those that ended longest ago come first.
         self._ended: OrderedDict[LogName, _Log] = OrderedDict()
+        # Those that may have entries to spare: one that was found to have none is not looked at until it grows.
+        self._spare: dict[LogName, _Log] = {}
         self._size = 0
+        self._timer: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
         self._hints = MemoryHints[Hashable]()
 
     async def open(self, log: LogName, about: bytes = b"") -> bool:
@@ -119,6 +123,7 @@ class MemoryLogs:
             return False
         found.last = seq
         found.entries[seq] = data
+        self._spare.setdefault(log, found)
         self._weigh(found, len(data))
         if keep:
             found.kept.add(seq)
@@ -126,6 +131,7 @@ class MemoryLogs:
             found.kept.clear()
             found.ended = self._clock()
             self._ended[log] = found
+            self._expire_later()
         self._trim(found)
         self._hints.hint(log)
         return True
@@ -134,6 +140,7 @@ class MemoryLogs:
         found = self._find(log)
         if found is not None:
             found.kept.discard(seq)
+            self._spare.setdefault(log, found)
 
     async def read(self, log: LogName, after: int, limit: int) -> Page | None:
         self._expire()
@@ -196,10 +203,10 @@ class MemoryLogs:
         limit = self._limits.stored_bytes
         while self._size > limit and len(self._ended) > 1:
             self._remove(next(iter(self._ended.values())))
-        for group in self._groups.values():
-            for log in group.logs.values():
-                while self._size > limit and self._cut(log):
-                    pass
+        while self._size > limit and self._spare:
+            log = next(iter(self._spare.values()))
+            if not self._cut(log):
+                del self._spare[log.name]
 
     def _cut(self, log: _Log) -> bool:
         seq = log.oldest()
@@ -216,10 +223,23 @@ class MemoryLogs:
                 break
             self._remove(log)
 
+    def _expire_later(self) -> None:
+        """Forget them in time also where nobody comes by any more; one loop may follow another, as in tests."""
+        loop = asyncio.get_running_loop()
+        if self._timer is None or self._timer[0] is not loop:
+            self._timer = loop, loop.call_later(self._limits.ended_seconds, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._expire()
+        if self._ended:
+            self._expire_later()
+
     def _remove(self, log: _Log) -> None:
         session, name = log.name
         self._weigh(log, -log.size)
         self._ended.pop(log.name, None)
+        self._spare.pop(log.name, None)
         group = self._groups[session]
         del group.logs[name]
         if not group.logs:

@@ -1,4 +1,9 @@
-"""What the connections of one server share, and the sweep that keeps time for all of them."""
+"""What the connections of one server share, and the sweep that keeps time for all of them.
+
+Each connection may hold back a lot, in either direction, before its own limits end it: half of a request, or an answer that
+its peer does not read. Where all together hold too much, the one that has done so for longest makes room: who gets on with
+it is gone from the table soon.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,12 @@ import asyncio
 import time
 from collections.abc import Callable
 from email.utils import formatdate
-from typing import Protocol
+from typing import Final, Protocol
 
 from pegboard.limits import Limits
+
+_LIGHT: Final = 4096
+"""So many bytes are not counted: nearly every request is smaller, and ten thousand of them are no burden."""
 
 
 class Connection(Protocol):
@@ -27,11 +35,27 @@ class Connection(Protocol):
     def abort(self) -> None:
         """Close now."""
 
+    def shed(self) -> None:
+        """Let go of all that is held back: there is no room for it."""
+
 
 class Connections:
     """The limits of all connections, the clock they are judged by, the date they state."""
 
-    __slots__ = ("_clock", "_wall", "changed", "date", "keep", "limits", "live", "now", "quiet")
+    __slots__ = (
+        "_clock",
+        "_held",
+        "_shedding",
+        "_wall",
+        "_weight",
+        "changed",
+        "date",
+        "keep",
+        "limits",
+        "live",
+        "now",
+        "quiet",
+    )
 
     def __init__(
         self,
@@ -46,6 +70,10 @@ class Connections:
         self.keep = True
         self.quiet: asyncio.Event | None = None
         self.changed = changed
+        # The one that has held something for longest is the first.
+        self._held: dict[Connection, int] = {}
+        self._weight = 0
+        self._shedding = False
         self._clock = clock
         self._wall = wall
         self.tick()
@@ -66,6 +94,27 @@ class Connections:
         now = self.now
         for connection in tuple(self.live):
             connection.check(now)
+
+    def weigh(self, connection: Connection, size: int) -> bool:
+        """A connection holds so many bytes back; whether they are counted, and are to be weighed anew when they change."""
+        held = self._held
+        if size <= _LIGHT:
+            self._weight -= held.pop(connection, 0)
+            return False
+        self._weight += size - held.get(connection, 0)
+        held[connection] = size
+        if self._weight > self.limits.buffered_bytes and not self._shedding:
+            self._shedding = True
+            # Not before the next turn: much of what was written in this one is about to be taken.
+            asyncio.get_running_loop().call_soon(self._shed)
+        return True
+
+    def _shed(self) -> None:
+        self._shedding = False
+        while self._weight > self.limits.buffered_bytes:
+            connection = next(iter(self._held))
+            self._weight -= self._held.pop(connection)
+            connection.shed()
 
     def settle(self) -> None:
         """Tell whoever waits for quiet, if it is quiet."""

@@ -98,6 +98,10 @@ class Visitor(Protocol):
 
     def take_bytes(self, message: bytes) -> None: ...
 
+    @property
+    def held(self) -> int:
+        """How many bytes of what has come are not served yet."""
+
     def balance(self) -> None:
         """The peer is behind with reading, or has caught up."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 from uuid import uuid4
@@ -18,7 +17,7 @@ from pegboard.protocol.frames import Failure, Meta
 from pegboard.protocol.tongue import Tongue
 from pegboard.transports.channels import LineExchange, shutting_down
 from pegboard.transports.door import Socket
-from pegboard.transports.flows import Inflow, Outgoing, stamp
+from pegboard.transports.flows import Inflow, Outgoing, Turns, stamp
 from pegboard.transports.legacy_exchange import LegacyLineExchange
 
 _FAILED: Final = Failure(-32000, "The call failed before the end of the stream")
@@ -32,7 +31,7 @@ class Streams:
     def __init__(
         self,
         socket: Socket,
-        turns: asyncio.Lock,
+        turns: Turns,
         stream_id: str,
         meta: Meta,
         binary: bool | None,

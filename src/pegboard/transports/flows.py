@@ -150,6 +150,12 @@ class Inflow(Struct, eq=False):
             self._reader.set_result(None)
 
 
+class Turns(asyncio.Lock):
+    """Who writes next; a lock that was let go of looks free although somebody has waited for it, hence the count."""
+
+    waiting = 0
+
+
 class Outgoing(Struct, eq=False):
     """A stream to the caller.
 
@@ -164,7 +170,7 @@ class Outgoing(Struct, eq=False):
     seconds: float
     # None: it has ended.
     socket: Socket | None
-    turns: asyncio.Lock
+    turns: Turns
     credit: int | None = None
     _next: int = 0
     _granted: asyncio.Event | None = None
@@ -213,11 +219,15 @@ class Outgoing(Struct, eq=False):
         if not self._next % _BURST:
             # A reader that is fast enough would keep the loop from everybody else, and from telling that it has left.
             await asyncio.sleep(0)
-        if socket.full or turns.locked():
-            # First, not after: of many who wait for room only one may take it.
-            async with turns:
-                await socket.drain()
-                self._put(chunk)
+        if socket.full or turns.waiting:
+            turns.waiting += 1
+            try:
+                # First, not after: of many who wait for room only one may take it.
+                async with turns:
+                    await socket.drain()
+                    self._put(chunk)
+            finally:
+                turns.waiting -= 1
         else:
             self._put(chunk)
 

@@ -45,6 +45,7 @@ LINGER_SECONDS: Final = 2.0
 FLUSH_BYTES: Final = 16 * 1024
 
 STATUS: Final = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
+BUSY: Final = refuse(503, "There is no room for more of this request: send it again later, in one go.")
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 KEEP: Final = b"connection: keep-alive\r\n"
 CLOSE: Final = b"connection: close\r\n"
@@ -186,7 +187,7 @@ class Http1(asyncio.Protocol):
     """One connection: reads requests, hands them to the endpoint one after the other, writes the responses."""
 
     __slots__ = (
-        "_accept", "_connections", "_feed", "_last_stage", "_leaving", "_limits", "_lost", "_mark", "_paused",
+        "_accept", "_connections", "_feed", "_heavy", "_last_stage", "_leaving", "_limits", "_lost", "_mark", "_paused",
         "_reader", "_ready", "_resting", "_room", "_secure", "_served", "_since", "_stream", "_transport", "clogged", "loop",
         "send", "serving",
     )  # fmt: skip
@@ -215,6 +216,7 @@ class Http1(asyncio.Protocol):
         self._served = False
         self._leaving = False
         self._lost = False
+        self._heavy = False
         self.clogged = False
         self._mark = 0
         self._room: asyncio.Event | None = None
@@ -256,6 +258,8 @@ class Http1(asyncio.Protocol):
         if reader.stage != self._last_stage:
             self._last_stage = reader.stage
             self._since = self._connections.now
+        if reader.stage or self._heavy:
+            self._weigh()
         if reader.continues:
             self._continue()
 
@@ -267,6 +271,7 @@ class Http1(asyncio.Protocol):
         self._reader.close()
         connections = self._connections
         connections.live.discard(self)
+        connections.weigh(self, 0)
         if connections.changed is not None:
             connections.changed()
         connections.settle()
@@ -277,10 +282,12 @@ class Http1(asyncio.Protocol):
         self._mark = self._transport.get_write_buffer_size()
         if self._room is not None:
             self._room.clear()
+        self._weigh()
 
     def resume_writing(self) -> None:
         self.clogged = False
         self._since = self._connections.now
+        self._weigh()
         if self._room is not None:
             self._room.set()
         self.serve()
@@ -342,6 +349,7 @@ class Http1(asyncio.Protocol):
         self._stream = None
         self._lost = self._leaving = True
         connections.live.discard(self)
+        connections.weigh(self, 0)
         reader.close()
         WebSocket(protocol, self._transport, self._limits, connections).begin(upgrade)
 
@@ -418,6 +426,8 @@ class Http1(asyncio.Protocol):
             stream.callbacks = ()
         self._served = True
         self._since = connections.now
+        if self._heavy:
+            self._weigh()
         if not stream.request.keep:
             self._leaving = True
             self._transport.close()
@@ -466,6 +476,19 @@ class Http1(asyncio.Protocol):
         """Close now."""
         self._transport.abort()
 
+    def shed(self) -> None:
+        """Let go of all that is held back: there is no room for it."""
+        self._heavy = False
+        if self.clogged or self.busy:
+            self._transport.abort()
+        else:
+            self._reader.drop(BUSY)
+            self.serve()
+
+    def _weigh(self) -> None:
+        unread = self._transport.get_write_buffer_size() if self.clogged else 0
+        self._heavy = self._connections.weigh(self, unread + self._reader.weight)
+
     def _check_reading(self, now: float) -> None:
         """A reader that takes less than a buffer in the time allowed is cut."""
         size = self._transport.get_write_buffer_size()
@@ -491,6 +514,7 @@ class Http1(asyncio.Protocol):
         if enough and not self._paused and not self._lost and not self._leaving:
             self._paused = True
             self._transport.pause_reading()
+            self._weigh()
 
     def _go_on(self) -> None:
         """Nothing waits any more: read on, let a hesitant body come, or say the last word."""

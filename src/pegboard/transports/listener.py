@@ -20,6 +20,7 @@ from pegboard.limits import Limits
 from pegboard.transports.connections import Connections
 from pegboard.transports.door import Endpoint
 from pegboard.transports.http1 import Http1
+from pegboard.transports.slack import Slack
 
 log = logging.getLogger("pegboard.http")
 
@@ -27,6 +28,7 @@ SWEEP_SECONDS: Final = 1.0
 CLOSE_SECONDS: Final = 1.0
 WARNING_SECONDS: Final = 60.0
 BACKLOG: Final = 1024
+UNSENT_BYTES: Final = 128 * 1024
 
 
 def bind_tcp(host: str, port: int, *, reuse_port: bool = False) -> list[socket.socket]:
@@ -48,6 +50,7 @@ def bind_tcp(host: str, port: int, *, reuse_port: bool = False) -> list[socket.s
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            _hold_little(one)
             one.bind((address[0], port or opened[0].getsockname()[1], *address[2:]))
             one.setblocking(False)
     except OSError as error:
@@ -57,6 +60,17 @@ def bind_tcp(host: str, port: int, *, reuse_port: bool = False) -> list[socket.s
             f"Cannot listen on {host}:{port}: {error.strerror}. Stop what listens there, or choose another port."
         ) from error
     return opened
+
+
+def _hold_little(one: socket.socket) -> None:
+    """Have the kernel take no more from us than it can soon send, on all connections that come in by this socket.
+
+    By itself it takes megabytes for a peer that reads nothing: memory that nobody counts, filled by a call that does not
+    notice that it should wait.
+    """
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    if option is not None:
+        one.setsockopt(socket.IPPROTO_TCP, option, UNSENT_BYTES)
 
 
 def bind_unix(path: str) -> list[socket.socket]:
@@ -134,6 +148,7 @@ class Http1Server:
         self._warned = -math.inf
         self._empty = asyncio.Event()
         self._sweeping: asyncio.TimerHandle | None = None
+        self._slack = Slack()
 
     @property
     def port(self) -> int:
@@ -198,6 +213,7 @@ class Http1Server:
     def _sweep(self) -> None:
         self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         self.connections.sweep()
+        self._slack.check(self.connections.now)
 
     def _connect(self) -> Http1:
         return Http1(self._endpoint, self._limits, self._loop, self.connections, secure=self._ssl is not None)

@@ -146,6 +146,23 @@ class Reader:
             self.stage = ENDED
             self.refusal = refusal
 
+    @property
+    def weight(self) -> int:
+        """How many bytes are held of requests that have not been served."""
+        part = 0
+        if self.stage == HEAD:
+            part = self._held
+        elif self.stage == BODY:
+            part = self.received + sum(map(len, self._head.headers.values()))
+        return part + sum(len(one.body) for one in self.ready)
+
+    def drop(self, refusal: Answer) -> None:
+        """Refuse what has come in part, and hold nothing of it."""
+        self.refuse(refusal)
+        self._chunks.clear()
+        self._headers = {}
+        self._head = NO_HEAD
+
     def close(self) -> None:
         """Let go of the parser, which holds this reader as this reader holds it."""
         self.stage = ENDED

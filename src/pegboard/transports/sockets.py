@@ -3,7 +3,8 @@
 Theory of operation. A message of text is JSON-RPC, served as on any line, or belongs to a stream; a message of bytes is
 a chunk of one. A stream that a client starts is a call of the tool that it names, with all hooks around it, and any
 number of them share the socket. What a tool has not read yet is kept up to a bound for the whole socket; beyond it
-nothing more is read from the peer, so that the peer's own writes wait. A tool that leaves it at that for too long loses
+nothing more is read from the peer, so that the peer's own writes wait. The bound is much lower while all sockets together
+keep a lot. A tool that leaves it at that for too long loses
 its stream, for the others on the socket wait too. A sender that asks for a window waits for credit instead, alone: what
 its stream holds is a small part of that bound.
 """
@@ -33,7 +34,7 @@ from pegboard.transports.channels import LineExchange, conduct, shutting_down
 from pegboard.transports.conversation import Conversation, LineService
 from pegboard.transports.door import Answer, Head, Served, Sink, Socket, Upgrade, Visitor
 from pegboard.transports.duplex import DirectExchange, StreamExchange, Streams, as_failure
-from pegboard.transports.flows import stamp
+from pegboard.transports.flows import Turns, stamp
 from pegboard.transports.followers import Followers
 from pegboard.transports.guard import Guard
 from pegboard.transports.legacy_exchange import LegacyLineExchange
@@ -65,6 +66,7 @@ class SocketDoor:
         self._service = LineService(handler, info, limits, followers, TRANSPORT)
         self._guard = guard
         self._calls = calls
+        self._unread = Unread(limits)
 
     def accept(self, head: Head, body: bytes, sink: Sink) -> Served | Upgrade:
         """Let a client in, guarded as all doors are."""
@@ -82,21 +84,39 @@ class SocketDoor:
         return Upgrade(self._open)
 
     def _open(self, socket: Socket) -> Visitor:
-        visitor = SocketConversation(self._service, socket, self._calls)
+        visitor = SocketConversation(self._service, socket, self._calls, self._unread)
         self._calls.follow(visitor)
         return visitor
+
+
+class Unread:
+    """What tools have not read yet, on all sockets of a door."""
+
+    __slots__ = ("_limits", "held")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.held = 0
+
+    @property
+    def allowed(self) -> int:
+        """How much of it may be one socket's."""
+        limits = self._limits
+        return limits.unread_bytes if self.held <= limits.all_unread_bytes else limits.window_bytes
 
 
 class SocketConversation(Conversation):
     """Serves one WebSocket."""
 
-    def __init__(self, service: LineService, socket: Socket, calls: Calls) -> None:
+    def __init__(self, service: LineService, socket: Socket, calls: Calls, unread: Unread | None = None) -> None:
         super().__init__(service, socket, asyncio.get_running_loop())
         self.since = 0.0
         self._socket = socket
         self._calls = calls
         self._gone = False
+        self._unread = Unread(self._limits) if unread is None else unread
         self._held = 0
+        self._over = False
         self._listening = 0.0
         self._context = copy_context()
         self._stalled: asyncio.TimerHandle | None = None
@@ -104,7 +124,7 @@ class SocketConversation(Conversation):
         self.streams: dict[str, tuple[Streams, LineExchange]] = {}
         self._keys: dict[bytes, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._turns = asyncio.Lock()
+        self._turns = Turns()
         # Those whose senders may not have heard yet that nobody reads on.
         self._past: dict[str | bytes, None] = {}
 
@@ -149,21 +169,26 @@ class SocketConversation(Conversation):
 
     @property
     def _full(self) -> bool:
-        return self._held > self._limits.unread_bytes or super()._full
+        return self._held > self._unread.allowed or super()._full
+
+    @property
+    def held(self) -> int:
+        return self._held + sum(map(len, self._waiting))
 
     def _run(self, exchange: LineExchange, walk: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
         task = self._calls.run(exchange, walk)
         return task if isinstance(task, asyncio.Task) else None
 
     def _weigh(self, size: int) -> None:
-        limit = self._limits.unread_bytes
-        over, self._held = self._held > limit, self._held + size
+        self._held += size
+        self._unread.held += size
+        over, self._over = self._over, self._held > self._unread.allowed
         if size < 0:
             self._relax()
-            if over and self._held <= limit and not self._gone:
+            if over and not self._over and not self._gone:
                 # Not here, where a call runs: what is served next must not find itself in that call's context.
                 self._loop.call_soon(self.balance, context=self._context)
-        if self._held > limit and self._stalled is None and not self._gone:
+        if self._over and self._stalled is None and not self._gone:
             self._stalled = self._loop.call_later(self._limits.unread_seconds, self._unblock, context=self._context)
 
     def _relax(self) -> None:

@@ -64,7 +64,7 @@ class WebSocket(asyncio.Protocol):
     """One WebSocket: the endpoint's Socket, and one of the server's connections."""
 
     __slots__ = (
-        "_begun", "_connections", "_heard", "_held", "_leaving", "_limits", "_lost", "_mark", "_parts", "_pinged",
+        "_begun", "_connections", "_heard", "_heavy", "_held", "_leaving", "_limits", "_lost", "_mark", "_parts", "_pinged",
         "_protocol", "_room", "_since", "_text", "_transport", "_visitor", "full",
     )  # fmt: skip
 
@@ -75,13 +75,15 @@ class WebSocket(asyncio.Protocol):
         self._transport = transport
         self._limits = limits
         self._connections = connections
-        self._parts: list[bytes] = []
+        # One piece: of the smallest fragments a list would hold fifty times what they say.
+        self._parts: bytearray | None = None
         self._text = False
         # When the message began that has not come to its end.
         self._begun: float | None = None
         self._heard = self._since = connections.now
         self._pinged = False
         self._held = False
+        self._heavy = False
         self._leaving = False
         self._lost = False
         self._mark = 0
@@ -122,6 +124,7 @@ class WebSocket(asyncio.Protocol):
         else:
             self._heard = self._connections.now
             self._transport.resume_reading()
+        self._weigh()
 
     def close(self, code: int = GOING_AWAY, reason: str = "The server is shutting down") -> None:
         """Say goodbye; the peer's own ends the connection."""
@@ -143,10 +146,12 @@ class WebSocket(asyncio.Protocol):
         self._flush()
         if protocol.close_expected():
             self._leave()
-        elif not self._parts and not protocol.reader.buffer:
+        elif self._parts is None and not protocol.reader.buffer:
             self._begun = None
         elif events or self._begun is None:
             self._begun = self._connections.now
+        if self._heavy or self._begun is not None:
+            self._weigh()
 
     def eof_received(self) -> None:
         self._leave()
@@ -155,8 +160,12 @@ class WebSocket(asyncio.Protocol):
         self._lost = True
         self._leave()
         self.resume_writing()
+        # It and its parser hold each other, and would hold this until the garbage collector comes by.
+        self._protocol.reader.discard()
+        self._parts = None
         connections = self._connections
         connections.live.discard(self)
+        connections.weigh(self, 0)
         if connections.changed is not None:
             connections.changed()
         connections.settle()
@@ -167,10 +176,12 @@ class WebSocket(asyncio.Protocol):
         self._mark = self._transport.get_write_buffer_size()
         if self._room is not None:
             self._room.clear()
+        self._weigh()
         self._visitor.balance()
 
     def resume_writing(self) -> None:
         self.full = False
+        self._weigh()
         if self._room is not None:
             self._room.set()
         self._visitor.balance()
@@ -210,6 +221,16 @@ class WebSocket(asyncio.Protocol):
         """Close now."""
         self._transport.abort()
 
+    def shed(self) -> None:
+        """Let go of all that is held back: there is no room for it."""
+        self._transport.abort()
+
+    def _weigh(self) -> None:
+        unread = self._transport.get_write_buffer_size() if self.full else 0
+        unserved = self._visitor.held if self._held else 0
+        held = unread + unserved + len(self._parts or b"") + len(self._protocol.reader.buffer)
+        self._heavy = self._connections.weigh(self, 0 if self._lost else held)
+
     def _check_reading(self, now: float) -> None:
         """A reader that takes less than a buffer in the time allowed is cut."""
         size = self._transport.get_write_buffer_size()
@@ -227,12 +248,16 @@ class WebSocket(asyncio.Protocol):
         if frame.opcode:
             self._text = frame.opcode == 1
         data = bytes(frame.data)
+        # The parser holds on to the last frame until the next one has come.
+        frame.data = b""
         if not frame.fin:
-            self._parts.append(data)
+            if self._parts is None:
+                self._parts = bytearray()
+            self._parts += data
             return
-        if self._parts:
-            data = b"".join((*self._parts, data))
-            self._parts.clear()
+        if self._parts is not None:
+            data = bytes(self._parts + data)
+            self._parts = None
         if not self._text:
             self._visitor.take_bytes(data)
         elif data.isascii() or _is_utf8(data):
