@@ -1,0 +1,54 @@
+"""A link that does as its test says, and the lane it makes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from pegboard.call import Channel, Json
+from pegboard.client.known_tools import KnownTools
+from pegboard.client.link import Outbound
+from pegboard.gateway.lane import Lane
+
+
+class FakeLink:
+    """Opens as `opening` says, and answers as `answer` does."""
+
+    name = "the fake"
+    version = "2026-07-28"
+    mirrors = False
+    authorizer = None
+
+    def __init__(self, transport: str = "http") -> None:
+        self.transport = transport
+        self.is_open = False
+        self.opened = self.closed = 0
+        self.lobby: Channel | None = None
+        self.opening: Callable[[], Awaitable[None]] | None = None
+        self.answer: Callable[[Outbound], Awaitable[Mapping[str, Json]]] | None = None
+
+    async def open(self) -> None:
+        self.opened += 1
+        if self.opening is not None:
+            await self.opening()
+        self.is_open = True
+
+    async def close(self) -> None:
+        self.closed += 1
+        self.is_open = False
+
+    async def request(self, out: Outbound) -> Mapping[str, Json]:
+        if self.answer is None:
+            await asyncio.get_running_loop().create_future()
+        assert self.answer is not None
+        return await self.answer(out)
+
+    def lane(self, **options: Any) -> Lane:
+        def hang(lobby: Channel) -> FakeLink:
+            self.lobby = lobby
+            return self
+
+        async def list_tools() -> None: ...
+
+        return Lane("fake", hang, KnownTools(), list_tools, **{"roots": (), "connect_timeout": 5.0, **options})
