@@ -10,7 +10,6 @@ from pegboard.errors import SetupError
 from pegboard.gateway.names import (
     SMALLEST_BUDGET,
     ToolName,
-    alias,
     check_part,
     delegation_error,
     dropped_because,
@@ -24,6 +23,7 @@ from pegboard.gateway.names import (
     tool_not_found,
     toolbox_not_found,
 )
+from pegboard.tools.alias import NameMap, NameRule
 
 # Few letters, so that names collide and separators pile up.
 legal_parts = st.from_regex(r"[aB0-](_?[aB0-]){0,6}", fullmatch=True)
@@ -34,7 +34,7 @@ budgets = st.integers(SMALLEST_BUDGET, 128)
 
 
 def mended(tool: str) -> str:
-    return alias(tool, 10_000)
+    return NameMap([tool], NameRule(longest=10_000)).alias(tool)
 
 
 # seeds/002, generateToolName and parseToolName
@@ -157,7 +157,7 @@ def test_a_long_name_is_cut_and_ends_with_a_tail_of_its_own() -> None:
     assert served[one] != served[other]
     assert {len(name) for name in served.values()} == {64}
     assert all(name.startswith("development__filesystem__xxx") for name in served.values())
-    assert serve_names([one])[one] == served[one] == alias(one.qualified)
+    assert serve_names([one])[one] == served[one] == NameMap([one.qualified]).alias(one.qualified)
 
 
 def test_a_plain_toolbox_keeps_its_own_names() -> None:
@@ -233,7 +233,7 @@ def test_a_plain_name_changes_only_where_another_server_claims_it(
         posed = parse_name(mended(tool.tool))
         if together[tool] != alone[tool]:
             assert mended(tool.tool) in claimed or (posed is not None and (posed.toolbox, posed.server) in known)
-            assert together[tool] == alias(tool.qualified, taken=set(together.values()) - {together[tool]})
+            assert together[tool] == serve_names([*tools, *strangers])[tool]
 
 
 # the error contract

@@ -39,7 +39,7 @@ class ToolName(Struct, frozen=True, order=True):
 
     @property
     def qualified(self) -> str:
-        return f"{self.toolbox}{SEPARATOR}{self.server}{SEPARATOR}{self.tool}"
+        return join_name(self.toolbox, self.server, self.tool)
 
 
 def join_name(toolbox: str, server: str, tool: str) -> str:
@@ -113,11 +113,6 @@ def serve_names(
     names = {name: name.tool if own(name) else name.qualified for name in known}
     aliases = NameMap([*reserved, *names.values()], rule)
     return {name: aliases.alias(whole) for name, whole in names.items()}
-
-
-def alias(name: str, budget: int = BUDGET, taken: Iterable[str] = ()) -> str:
-    """One name as an endpoint with this budget takes it, where the `taken` ones are others' already."""
-    return NameMap([*taken, name], NameRule(longest=budget)).alias(name)
 
 
 def invalid_format(name: str, known: Iterable[str] = ()) -> str:

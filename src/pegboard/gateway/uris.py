@@ -15,11 +15,7 @@ than case).
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Container, Iterable
 from typing import Final
-
-from msgspec import Struct
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
 _WRAPPED: Final = re.compile(
@@ -31,22 +27,14 @@ _LEADS: Final = {"~": "://", "%7e": "://", ":": ":", "%3a": ":"}
 _OURS: Final = "pegboard"
 
 
-class ResourceUri(Struct, frozen=True):
-    """A resource or a template by where it is and what its own server calls it."""
-
-    toolbox: str
-    server: str
-    uri: str
-
-
-def stays(uri: str) -> bool:
+def _stays(uri: str) -> bool:
     """Whether a URI is the same on both sides, and only the catalogue tells whose it is."""
     return uri[:8].lower().startswith(("http:", "https:"))
 
 
 def wrap_uri(uri: str, toolbox: str, server: str) -> str:
     """A server's own URI as the gateway's clients have it."""
-    if stays(uri):
+    if _stays(uri):
         return uri
     host = f"{server}.{toolbox}.pegboard".lower()
     found = _SCHEME.match(uri)
@@ -71,21 +59,3 @@ def unwrap_uri(uri: str) -> tuple[str, str, str] | None:
     if lead is not None:
         return toolbox.lower(), server.lower(), f"{scheme}{lead}{rest}"
     return (toolbox.lower(), server.lower(), rest) if scheme.lower() == _OURS else None
-
-
-def serve_uris(resources: Iterable[ResourceUri], *, plain: Container[str] = ()) -> dict[ResourceUri, str]:
-    """The URI each resource or template goes by at an endpoint.
-
-    Toolboxes in `plain` keep theirs, but for those that two servers have, or that could be another's wrapped one.
-    An http(s) URI that two servers list is one and the same; whoever lists it first answers for it.
-    """
-    known = list(dict.fromkeys(resources))
-    owners: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
-    for resource in known:
-        owners[resource.uri].add((resource.toolbox, resource.server))
-    return {
-        resource: resource.uri
-        if resource.toolbox in plain and len(owners[resource.uri]) == 1 and unwrap_uri(resource.uri) is None
-        else wrap_uri(resource.uri, resource.toolbox, resource.server)
-        for resource in known
-    }
