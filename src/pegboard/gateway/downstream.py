@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
 from pegboard import __version__
 from pegboard.call import Caller, Channel, Json
 from pegboard.client.admission import Auth
-from pegboard.client.direct import Served
+from pegboard.client.direct import DirectLink, Served
 from pegboard.client.known_tools import KnownTools
 from pegboard.client.link import Identity, Link, Outbound
 from pegboard.client.patience import Patience
@@ -256,16 +256,10 @@ class Downstream:
 
     def _make_link(self, lobby: Channel, principal: str) -> Link:
         config = self.config
-        target: Any
-        match config.kind:
-            case "stdio":
-                target = config.command
-            case "board":
-                if self._board is None:
-                    raise SetupError(f"{self.name}: there is no board {config.board!r}")
-                target = self._board
-            case _:
-                target = config.url
+        if config.kind == "board":
+            if self._board is None:
+                raise SetupError(f"there is no board {config.board!r}")
+            return DirectLink(self._board, _OURSELVES)
         inherited = {name: os.environ[name] for name in config.inherit if name in os.environ}
         options = Options(
             headers=config.headers,
@@ -277,4 +271,4 @@ class Downstream:
             auth=None if self._login is None else self._login(config, principal),
             restarts=None,
         )
-        return open_link(target, _OURSELVES, lobby, options)
+        return open_link(config.command if config.kind == "stdio" else config.url, _OURSELVES, lobby, options)

@@ -62,6 +62,7 @@ class Keeper:
         self.problem = ""
         self.catalogue: Catalogue | None = None
         self.settled = asyncio.Event()
+        self._told = ""
         self._config = config
         self._pool = pool
         self._tools = tools
@@ -132,6 +133,9 @@ class Keeper:
             await lane.open(now=True)
             await self._list(lane)
             lane.breaker.succeed()
+            if self._told:
+                _log.info("%s: is there again", self.name)
+                self._told = ""
             self._become("ready", "")
             self.settled.set()
             await self._attend(lane)
@@ -269,7 +273,9 @@ class Keeper:
             return
 
     def _take_problem(self, problem: PegboardError) -> None:
-        _log.warning("%s: %s", self.name, ascii(str(problem))[1:-1])
+        told = ascii(str(problem))[1:-1]
+        _log.log(logging.DEBUG if told == self._told else logging.WARNING, "%s: %s", self.name, told)
+        self._told = told
         if isinstance(problem, NotAdmitted):
             self._become("needs_login", str(problem))
         elif self.state == "ready" and isinstance(problem, LinkLost):
