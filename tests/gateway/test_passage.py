@@ -440,21 +440,73 @@ async def test_who_has_not_the_extension_cannot_ask_after_tasks() -> None:
         await gateway.task("tasks/cancel", started.task["taskId"])
 
 
-async def test_a_task_is_waited_for_where_its_caller_knows_none() -> None:
+async def test_a_task_is_waited_for_where_its_caller_is_too_old_to_know_any() -> None:
     async with crossing(task_board(), MODERN) as gateway:
-        first = await gateway.call("clean")
-        assert isinstance(first, InputRequired)
-        assert text(await resume(gateway, "clean", first, "Ann")) == "Removed by Ann"
-        waits = await gateway.call("clean", version=LEGACY, channel=Answering())
-        assert text(waits) == "Removed by Ann"
+        assert text(await gateway.call("clean", version=LEGACY, channel=Answering())) == "Removed by Ann"
+        assert text(await gateway.call("index", version=LEGACY)) == "7"
+
+
+async def test_who_could_know_tasks_is_told_that_one_is_needed() -> None:
+    async with crossing(task_board(), MODERN) as gateway:
+        with pytest.raises(MissingCapability) as refused:
+            await gateway.call("clean")
+        assert refused.value.data == {"requiredCapabilities": TASKS}
         assert text(await gateway.call("index")) == "7"
 
 
-async def test_who_stops_waiting_for_a_task_cancels_it() -> None:
+async def test_a_task_that_takes_too_long_is_stopped() -> None:
     async with crossing(task_board(), MODERN, max_timeout=0.2, timeout=0.2) as gateway:
-        got = told_of(await gateway.call("forever"))
+        got = told_of(await gateway.call("forever", version=LEGACY))
         assert got["isError"]
         assert got["_meta"]["dev.pegboard/refused"]["reason"] == "timeout"
+
+
+def modern_task(states: list[dict[str, Any]], seen: list[str]) -> Any:
+    """A server that answers every call by a task."""
+
+    def answer(one: Asked) -> Any:
+        seen.append(one.message["method"])
+        if one.message["method"] == "tools/call":
+            return result(one, {"resultType": "task", "taskId": "t1", "status": "working"})
+        if one.message["method"] == "tasks/get":
+            state = states.pop(0) if len(states) > 1 else states[0]
+            return result(one, {"resultType": "complete", "taskId": "t1", "pollIntervalMs": 1, **state})
+        return result(one, {"resultType": "complete"})
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    "odd", [{"status": "completed"}, {"status": "failed"}, {"status": "else"}, {"status": "input_required"}]
+)
+async def test_a_task_in_no_state_that_there_is_fails_its_server(odd: dict[str, Any]) -> None:
+    async with fake_server(modern_task([{"status": "working"}, odd], [])) as (gateway, _):
+        got = told_of(await gateway.call("it", version=LEGACY))
+    assert got["content"][0]["text"].startswith("[dev/there/it] Error: The server 'there'")
+
+
+async def test_a_failed_task_is_its_error_and_its_status_is_progress() -> None:
+    states = [
+        {"status": "working", "statusMessage": "digging"},
+        {"status": "working", "statusMessage": "digging"},
+        {"status": "failed", "error": {"code": -32602, "message": "no", "data": 7}},
+    ]
+    heard = Heard()
+    async with fake_server(modern_task(states, [])) as (gateway, _):
+        with pytest.raises(InvalidParams, match="no") as refused:
+            await gateway.call("it", version=LEGACY, token="t", channel=heard)
+    assert refused.value.data == 7
+    assert [notice.params for notice in heard.notices] == [{"progress": 1, "message": "digging", "progressToken": "t"}]
+
+
+async def test_a_task_is_cancelled_with_the_call_that_waits_for_it() -> None:
+    seen: list[str] = []
+    async with fake_server(modern_task([{"status": "working"}], seen)) as (gateway, _):
+        call = asyncio.create_task(gateway.call("it", version=LEGACY))
+        await until(lambda: "tasks/get" in seen)
+        call.cancel()
+        await until(lambda: "tasks/cancel" in seen)
+        await asyncio.wait({call})
 
 
 def legacy_tasks(states: list[dict[str, Any]], seen: list[str]) -> Any:

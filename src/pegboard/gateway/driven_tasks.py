@@ -23,20 +23,11 @@ _LATEST: Final = 5.0
 _UNTOLD: Final = 1.0
 
 
-async def finish_task(
-    send: Send,
-    task: str,
-    answer: Answer,
-    channel: Channel,
-    seconds: float,
-    *,
-    answered: frozenset[str] = frozenset(),
-) -> Mapping[str, Json]:
-    """The result of a modern server's task; a caller that has to be asked by an answer leaves it, by NeedInput.
-
-    `answered` are the questions that have been before; a server may be slow to see it.
-    """
+async def finish_task(send: Send, task: str, answer: Answer, channel: Channel, seconds: float) -> Mapping[str, Json]:
+    """The result of a modern server's task, whose questions are answered on the way."""
     about = {"taskId": task}
+    # A server may be slow to see what it was answered.
+    answered: set[str] = set()
     async with _bounded(send, about, seconds) as patience:
         told, steps = "", 0
         while True:

@@ -110,8 +110,6 @@ class Passage:
             case Carried():
                 answers = {key: (answers or {})[key] for key in ticket.asked if key in (answers or {})}
                 answers.update(dict.fromkeys(ticket.declined, DECLINED))
-                if ticket.task:
-                    return await self._go_on(destination, call, ticket.task, answers)
                 if ticket.state is not None:
                     params["requestState"] = ticket.state
         if destination.downstream.asks_midway:
@@ -129,17 +127,17 @@ class Passage:
             try:
                 result = await self._send(destination, call, caller, method, sent, channel)
             except MissingCapability as refusal:
-                if method != CALL or caller is not call.caller or not wants_task(refusal):
+                if method != CALL or caller.version not in LEGACY or not wants_task(refusal):
                     raise
-                # It does this as a task only: then that is waited for here.
-                caller = _with_tasks(caller)
+                # It does this as a task only, and the caller is too old to say that it knows tasks.
+                caller = _with_tasks(call.caller)
                 result = await self._send(destination, call, caller, method, sent, channel)
             match result.get("resultType", "complete"):
                 case "complete":
                     return done_with(destination, method, result)
                 case "task" if has_extension(TASKS, call.caller.capabilities, call.caller.version):
                     return self._tasks.started(destination, call, result)
-                case "task":
+                case "task" if call.caller.version in LEGACY:
                     return await self._drive(destination, call, task_id_in(result))
                 case "input_required":
                     asks = questions_in(result.get("inputRequests") or {})
@@ -149,12 +147,12 @@ class Passage:
                     try:
                         answers = await self._answer(call, asks)
                     except NeedInput as need:
-                        return self._ask(destination, call, need, asks, state=state)
+                        return self._ask(destination, call, need, asks, state)
                     sent = {**params, "inputResponses": answers} if asks else dict(params)
                     if state is not None:
                         sent["requestState"] = state
                 case _:
-                    raise Garbled("answered with a result of a type that is not known")
+                    raise Garbled("answered with a result of a type that its caller cannot know")
         raise Garbled(f"still asks after {ROUNDS} rounds")
 
     async def _answer(self, call: Call, asks: Mapping[str, Question]) -> Mapping[str, Json]:
@@ -170,36 +168,17 @@ class Passage:
         call: Call,
         need: NeedInput,
         asks: Mapping[str, Question],
-        *,
         state: str | None = None,
-        task: str = "",
     ) -> InputRequired:
         declined = tuple(key for key in asks if key not in need.asks)
-        ticket = Carried(state, task, tuple(need.asks), declined)
+        ticket = Carried(state, tuple(need.asks), declined)
         return InputRequired(need.asks, self._tickets.write(ticket, call, destination))
 
-    async def _go_on(self, destination: Destination, call: Call, task: str, answers: Mapping[str, Json]) -> Reply:
-        """A task whose caller was asked what it waits for."""
+    async def _drive(self, destination: Destination, call: Call, task: str) -> Reply:
+        """Wait for a task in the place of a caller that knows none."""
         send = partial(self._send, destination, call, _with_tasks(call.caller))
-        await send("tasks/update", {"taskId": task, "inputResponses": answers}, Messenger(call))
-        return await self._drive(destination, call, task, frozenset(answers))
-
-    async def _drive(
-        self, destination: Destination, call: Call, task: str, answered: frozenset[str] = frozenset()
-    ) -> Reply:
-        send = partial(self._send, destination, call, _with_tasks(call.caller))
-        asked: Mapping[str, Question] = {}
-
-        async def answer(asks: Mapping[str, Question]) -> Mapping[str, Json]:
-            nonlocal asked
-            asked = asks
-            return await self._answer(call, asks)
-
         seconds = destination.downstream.config.max_timeout
-        try:
-            result = await finish_task(send, task, answer, Messenger(call), seconds, answered=answered)
-        except NeedInput as need:
-            return self._ask(destination, call, need, asked, task=task)
+        result = await finish_task(send, task, partial(self._answer, call), Messenger(call), seconds)
         return done_with(destination, call.method, result)
 
     # -- older servers -----------------------------------------------------------------------------------------------

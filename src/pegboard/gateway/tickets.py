@@ -33,13 +33,12 @@ class Parked(Struct, array_like=True, frozen=True, tag="parked"):
 
 
 class Carried(Struct, array_like=True, frozen=True, tag="carried"):
-    """What a modern server gave to be brought back, byte for byte; or its task, which waits for answers.
+    """What a modern server gave to be brought back, byte for byte.
 
     `declined` are its questions that this caller cannot be asked.
     """
 
     state: str | None
-    task: str
     asked: tuple[str, ...]
     declined: tuple[str, ...]
 
