@@ -9,7 +9,24 @@ from typing import Any
 import pegboard.middleware
 from pegboard.errors import SetupError
 from pegboard.execution.hooks import check_middleware
-from pegboard.gateway.config import MiddlewareConfig
+from pegboard.gateway.config import GatewayConfig, MiddlewareConfig
+
+
+class Made:
+    """All that a configuration names, made once: `shared` with the toolbox it is for, if any; `own` by server."""
+
+    def __init__(self, config: GatewayConfig) -> None:
+        self.shared: list[tuple[Any, str | None]] = [
+            (made, None) for made in make_middleware(config.middleware, "middleware")
+        ]
+        self.own: dict[tuple[str, str], tuple[Any, ...]] = {}
+        for toolbox in config.toolboxes.values():
+            where = f"toolboxes.{toolbox.name}"
+            made = make_middleware(toolbox.middleware, f"{where}.middleware")
+            self.shared += [(one, toolbox.name) for one in made]
+            for server in toolbox.servers.values():
+                own = make_middleware(server.middleware, f"{where}.mcpServers.{server.name}.middleware")
+                self.own[toolbox.name, server.name] = own
 
 
 def make_middleware(configs: Iterable[MiddlewareConfig], where: str) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from pegboard.call import Around, Change, Handler, Json
 from pegboard.client.direct import Served
 from pegboard.errors import SetupError
 from pegboard.execution.hooks import Middleware
-from pegboard.gateway.attaching import make_middleware
+from pegboard.gateway.attaching import Made
 from pegboard.gateway.config import GatewayConfig, Mode, ServerConfig, ToolboxConfig, read_config
 from pegboard.gateway.destination import Destination
 from pegboard.gateway.downstream import Downstream
@@ -81,7 +81,8 @@ class Gateway(Hosted):
         self._rearranging: asyncio.Handle | None = None
         self._started = False
         self._shared: Shared | None = None
-        self._made: list[tuple[Any, str | None]] = []
+        self._made = Made(self.config)
+        self._used: list[tuple[tuple[Middleware | Around, ...], dict[str, Any]]] = []
         self._pins = read_pins(self.config)
         self.main = Endpoint(
             self.config.name, self.config, self.config.toolboxes, self.limits, self.passage, self._follow
@@ -89,7 +90,7 @@ class Gateway(Hosted):
         self._toolboxes: dict[str, Endpoint] = {}
         self.places: Mapping[str, Handler] = _Places(self._toolboxes)
         self._take_up(self.config, frozenset())
-        self._attach(self.config)
+        self._attach()
 
     def _told(self, config: GatewayConfig) -> GatewayConfig:
         return config if self._mode is None else replace(config, mode=self._mode)
@@ -125,8 +126,11 @@ class Gateway(Hosted):
         order: float | None = None,
     ) -> None:
         """Put middleware around the calls of all tools, or of a toolbox, a category, a tag or named tools."""
+        scope: dict[str, Any] = {"toolbox": toolbox, "category": category, "tag": tag, "tool": tool, "order": order}
         for endpoint in self.endpoints:
-            endpoint.board.use(*middleware, toolbox=toolbox, category=category, tag=tag, tool=tool, order=order)
+            endpoint.board.use(*middleware, **scope)
+        # For the toolboxes that an edit of the configuration adds.
+        self._used.append((middleware, scope))
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -211,11 +215,12 @@ class Gateway(Hosted):
         """Serve another configuration: what is not in it ends, what is new or changed connects, the rest goes on."""
         config = self._told(config)
         changes = compare(self.config, config)
-        self.config = config
-        self._pins = read_pins(config)
+        # What can fail comes first: an edit is taken over whole or not at all.
+        pins, made = read_pins(config), Made(config)
         self._detach()
+        self.config, self._pins, self._made = config, pins, made
         ended = self._take_up(config, frozenset(changes.changed))
-        self._attach(config)
+        self._attach()
         if self._started:
             for downstream in self._downstreams.values():
                 downstream.start()
@@ -254,6 +259,8 @@ class Gateway(Hosted):
         endpoint = self._toolboxes[name] = Endpoint(
             full, config, {name: toolbox}, self.limits, self.passage, self._follow
         )
+        for middleware, scope in self._used:
+            endpoint.board.use(*middleware, **scope)
         if self._started:
             self.hold(asyncio.get_running_loop().create_task(self._start_endpoint(name, endpoint)))
 
@@ -313,8 +320,7 @@ class Gateway(Hosted):
 
     def _read_offers(self, downstream: Downstream) -> Offers:
         toolbox = self.config.toolboxes[downstream.toolbox]
-        where = f"toolboxes.{toolbox.name}.mcpServers.{downstream.name}"
-        middleware = make_middleware(downstream.config.middleware, where)
+        middleware = self._made.own.get((toolbox.name, downstream.name), ())
         return Offers(downstream, toolbox, self.passage, middleware, self.limits.result_bytes)
 
     def _withheld(self, shown: Sequence[Offers]) -> dict[ToolName, str]:
@@ -348,20 +354,15 @@ class Gateway(Hosted):
 
     # -- middleware of the configuration ---------------------------------------------------------------------------------
 
-    def _attach(self, config: GatewayConfig) -> None:
-        self._made = [(made, None) for made in make_middleware(config.middleware, "middleware")]
-        self._made += [
-            (made, toolbox.name)
-            for toolbox in config.toolboxes.values()
-            for made in make_middleware(toolbox.middleware, f"toolboxes.{toolbox.name}.middleware")
-        ]
-        for made, toolbox_name in self._made:
-            self.use(made, toolbox=toolbox_name)
+    def _attach(self) -> None:
+        for endpoint in self.endpoints:
+            for middleware, toolbox in self._made.shared:
+                endpoint.board.use(middleware, toolbox=toolbox)
 
     def _detach(self) -> None:
-        for made, _ in self._made:
-            for endpoint in self.endpoints:
-                endpoint.board.unuse(made)
+        for endpoint in self.endpoints:
+            for middleware, _ in self._made.shared:
+                endpoint.board.unuse(middleware)
 
 
 class _Places(Mapping[str, Handler]):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from typing import Any
 
-from pegboard.call import Handler, Json
+from pegboard.call import Call, Handler, Json, Reply
 from pegboard.client.direct import Served
 from pegboard.loading import load_board
 
@@ -19,11 +20,11 @@ class LocalBoard:
 
     @property
     def handler(self) -> Handler:
-        return self._loaded.handler
+        return self._handle
 
     @property
     def info(self) -> Mapping[str, Json]:
-        return self._loaded.info
+        return {} if self._board is None else self._board.info
 
     async def start(self) -> None:
         """Load and start it; in a thread, as what a file does when it is imported may take its time."""
@@ -35,7 +36,6 @@ class LocalBoard:
         if self._board is not None:
             await self._board.stop()
 
-    @property
-    def _loaded(self) -> Served:
+    def _handle(self, call: Call) -> Coroutine[Any, Any, Reply]:
         assert self._board is not None  # noqa: S101 — it is started before it is asked
-        return self._board
+        return self._board.handler(call)

@@ -13,11 +13,11 @@ from pegboard.catalog.prompt import RelayedPrompt
 from pegboard.catalog.resource import RelayedResource
 from pegboard.errors import DeclarationError
 from pegboard.gateway.addresses import Addresses
-from pegboard.gateway.config import ToolboxConfig, ToolOverride, lets_through
+from pegboard.gateway.config import ToolboxConfig, ToolOverride, lets_through, tell_unused
 from pegboard.gateway.destination import Destination
 from pegboard.gateway.downstream import Downstream
 from pegboard.gateway.names import ToolName, dropped_because
-from pegboard.gateway.overrides import Arguments, unmatched
+from pegboard.gateway.overrides import Arguments
 from pegboard.gateway.passage import Passage
 from pegboard.tools.relayed import RelayedTool, read_output
 from pegboard.tools.result import RESULT_BYTES, Teller
@@ -107,8 +107,7 @@ class Offers:
                 tags = (*config.tags, *override.tags)
                 yield ToolOffer(place, self._tool_maker(name, definition, override), tags)
         if seen:
-            lost = unmatched(seen, config.tool_filters, config.tools)
-            self.notes += [f"{self.source}: the server has no tool {name!r}, which its entry names" for name in lost]
+            self.notes += [f"{self.source}: {told}" for told in tell_unused(config, seen)]
 
     def _tool_maker(
         self, original: str, definition: Mapping[str, Json], override: ToolOverride

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 
 from msgspec import UNSET
 
 from pegboard.call import Json
-from pegboard.gateway.config import ArgumentOverride, ToolOverride
-
-
-def unmatched(names: set[str], filters: tuple[str, ...], overrides: Mapping[str, ToolOverride]) -> list[str]:
-    """What is said of tools that the server does not have; mistyped, most likely."""
-    lost = [
-        one for one in filters if one != "*" and not any(fnmatchcase(name, one.removeprefix("!")) for name in names)
-    ]
-    return [*lost, *(name for name in overrides if name not in names)]
+from pegboard.gateway.config import ArgumentOverride
 
 
 class Arguments:
