@@ -429,11 +429,14 @@ async def test_bytes_for_text_and_text_after_done_are_refused() -> None:
     one = Streaming()
     async with streaming(one.board) as client:
         await client.start("hold", GUID)
+        await one.begun.wait()
         await client.text(GUID, 0, "x")
         await client.done(GUID)
         await client.text(GUID, 1, "x")
         assert (await client.error(GUID))["message"] == "Text chunk sent after done"
+        one.begun.clear()
         await client.start("hold", OTHER)
+        await one.begun.wait()
         await client.bytes(OTHER, 0, b"x")
         error = await client.error(OTHER)
         assert (error["code"], error["message"]) == (-32000, "Chunk was expected to be text, got binary")
