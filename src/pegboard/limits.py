@@ -67,6 +67,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     followers: int = 10_000
     followed_uris: int = 1_000
     followed_uri_bytes: int = 256 * 1024
+    all_followed_uri_bytes: int = 32 * 1024 * 1024
     changes: int = 10_000
 
     chunk_bytes: int = 256 * 1024

@@ -367,6 +367,21 @@ async def test_there_is_room_for_so_many_and_no_more() -> None:
     follow(followers, log)
 
 
+async def test_all_together_follow_so_many_uris_and_no_more() -> None:
+    log = ChangeLog()
+    followers = Followers(100, uri_bytes=1000)
+    many, none = Filter(uris=frozenset(URIS)), Filter(tools=True)
+    first, _ = follow(followers, log, many)
+    follow(followers, log, many)
+    with pytest.raises(Busy, match="URIs"):
+        follow(followers, log, many)
+    # What a session may subscribe to is bounded there, and others follow none.
+    follow(followers, log, none, uris=set(URIS))
+    follow(followers, log, none)
+    first.leave()
+    follow(followers, log, many)
+
+
 def test_followers_of_a_loop_that_has_ended_are_forgotten() -> None:
     log, followers = ChangeLog(), Followers(10)
     told: list[Callable[[], list[Change]]] = []

@@ -29,6 +29,8 @@ _log = logging.getLogger("pegboard.transports")
 
 PACE_SECONDS: Final = 0.1
 _AT_ONCE: Final = 200
+_URI_COST: Final = 100
+"""What a URI takes beyond its letters."""
 
 _NOTICES: Final[Mapping[str, str]] = {
     "tools": "notifications/tools/list_changed",
@@ -93,7 +95,7 @@ class Follower:
     """
 
     __slots__ = (
-        "_filter", "_followers", "_left", "_outlet", "_reached", "_subscription", "_told", "_tongue", "_uris", "after", "changes", "idle", "lags", "since",
+        "_filter", "_followers", "_left", "_outlet", "_reached", "_subscription", "_told", "_tongue", "_uris", "after", "changes", "idle", "lags", "since", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -115,6 +117,8 @@ class Follower:
         self.since = 0.0
         self._filter = follow.filter
         self._uris: Collection[str] = follow.filter.uris if uris is None else uris
+        # Those of a session are the session's.
+        self.weight = 0 if uris is not None else sum(len(uri) + _URI_COST for uri in self._uris)
         self._tongue = tongue
         self._outlet = outlet
         self._followers = followers
@@ -245,8 +249,10 @@ class Keeper(Protocol):
 class Followers:
     """Those who follow at one door."""
 
-    def __init__(self, limit: int, keeper: Keeper | None = None) -> None:
+    def __init__(self, limit: int, keeper: Keeper | None = None, uri_bytes: int = 32 * 1024 * 1024) -> None:
         self._limit = limit
+        self._uri_bytes = uri_bytes
+        self._weight = 0
         self._keeper = keeper
         self._loop: asyncio.AbstractEventLoop | None = None
         self._live: dict[Follower, None] = {}
@@ -269,9 +275,12 @@ class Followers:
             raise shutting_down()
         if len(self._live) >= self._limit:
             raise Busy(f"{self._limit} clients already follow the changes; try again later", retry_after=30)
+        if follower.weight and self._weight + follower.weight > self._uri_bytes:
+            raise Busy("Too many URIs are followed already; try again later, or follow fewer", retry_after=30)
         if self._keeper is not None:
             self._keeper.follow(follower)
         self._live[follower] = None
+        self._weight += follower.weight
         if follower.changes not in self._watched:
             self._watched[follower.changes] = follower.changes.watch(self.wake, partial(self._uris, follower.changes))
         follower.changes.stir()
@@ -289,6 +298,7 @@ class Followers:
         if follower not in self._live:
             return False
         del self._live[follower]
+        self._weight -= follower.weight
         if self._keeper is not None:
             self._keeper.forget(follower)
         follower.note_left()
@@ -372,6 +382,7 @@ class Followers:
         """One loop may follow another, as in tests; who followed on the last one is gone with it."""
         self._rest()
         self._live.clear()
+        self._weight = 0
         self._lagging.clear()
         self._loop, self._round, self._again, self._ended = loop, None, False, False
 

@@ -76,7 +76,7 @@ class HttpEndpoint:
         self.sessions = Sessions(limits, logs=None if store is None else store.logs)
         self._calls = Calls(limits, self.sessions.reap, loop)
         self.calls = self._calls.running
-        self.followers = Followers(limits.followers, self._calls)
+        self.followers = Followers(limits.followers, self._calls, limits.all_followed_uri_bytes)
         self._callers = ModernCallers("http")
         self._read_plain = Shortcut(limits, self._callers).read
         self._legacy = self._make_legacy(legacy, info, shared)
