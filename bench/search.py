@@ -20,6 +20,7 @@ from pegboard.gateway.bench import Access
 from pegboard.gateway.costs import count_costs
 from pegboard.gateway.directory import Directory, Entry
 from pegboard.gateway.names import ToolName
+from pegboard.middleware.tokens import count_tokens
 from tests.gateway.questions import LATER, QUESTIONS
 from tests.gateway.toolshed import entries
 from tests.gateway.workbench import Workbench
@@ -63,7 +64,7 @@ def main(count: int) -> None:
         print(f"  {name}: {median(times):.2f} ms, 95 of 100 within {quantiles(times, n=20)[-1]:.2f} ms")
     meta = Workbench().meta
     begins = [tool.definition() for tool in meta.tools if tool.name.startswith(("workbench_", "search"))]
-    for line in count_costs(Directory(listed), meta.listed(Access(), None), begins).lines():
+    for line in count_costs(Directory(listed), meta.listed(Access(), None), begins, count_tokens).lines():
         print(f"  {line}")
 
 

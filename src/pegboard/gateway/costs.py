@@ -9,7 +9,7 @@ from msgspec import Struct
 from pegboard.call import Json
 from pegboard.gateway.directory import Directory
 from pegboard.gateway.modes import tokens_of
-from pegboard.middleware.tokens import is_exact
+from pegboard.middleware.tokens import Counter, estimate_tokens
 
 
 class Costs(Struct, frozen=True, kw_only=True):
@@ -47,18 +47,21 @@ class Costs(Struct, frozen=True, kw_only=True):
 
 
 def count_costs(
-    directory: Directory, proxy: Iterable[Mapping[str, Json]], dynamic: Iterable[Mapping[str, Json]]
+    directory: Directory,
+    proxy: Iterable[Mapping[str, Json]],
+    dynamic: Iterable[Mapping[str, Json]],
+    count: Counter = estimate_tokens,
 ) -> Costs:
     """The costs of a set of tools; `proxy` and `dynamic` are the meta-tools that are listed in these modes."""
     toolboxes: dict[str, int] = {}
     for entry in directory:
-        toolboxes[entry.place.toolbox] = toolboxes.get(entry.place.toolbox, 0) + tokens_of(entry.definition)
-    begins = sum(map(tokens_of, dynamic))
+        toolboxes[entry.place.toolbox] = toolboxes.get(entry.place.toolbox, 0) + tokens_of(entry.definition, count)
+    begins = sum(tokens_of(one, count) for one in dynamic)
     return Costs(
         tools=len(directory),
         all=sum(toolboxes.values()),
-        proxy=sum(map(tokens_of, proxy)),
+        proxy=sum(tokens_of(one, count) for one in proxy),
         dynamic=begins,
         opened={name: begins + tokens for name, tokens in toolboxes.items()},
-        exact=is_exact(),
+        exact=count is not estimate_tokens,
     )

@@ -16,7 +16,7 @@ from msgspec import Struct
 from pegboard.call import Json
 from pegboard.gateway.bench import Access, Mode, Toolbox
 from pegboard.gateway.directory import Directory
-from pegboard.middleware.tokens import count_tokens
+from pegboard.middleware.tokens import Counter, estimate_tokens
 
 Shown: TypeAlias = Literal["all", "dynamic", "proxy"]
 
@@ -42,9 +42,9 @@ class Choice(Struct, frozen=True):
         return access.mode or self.endpoint or self.gateway
 
 
-def tokens_of(definition: Mapping[str, Json]) -> int:
-    """What a definition costs a model that is shown it."""
-    return count_tokens(_encode(definition).decode("utf-8"))
+def tokens_of(definition: Mapping[str, Json], count: Counter = estimate_tokens) -> int:
+    """What a definition costs a model that is shown it: about, since to know it a process holds 40 MB of vocabulary."""
+    return count(_encode(definition).decode("utf-8"))
 
 
 class Tokens:
