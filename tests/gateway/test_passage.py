@@ -143,6 +143,7 @@ async def test_a_failure_need_not_fit_the_output_schema() -> None:
     "odd",
     [{"content": "text"}, {"content": [1]}, {"resultType": "else"}, {"resultType": "input_required", "content": None},
      {"resultType": "input_required", "inputRequests": {"a": 1}}, {"resultType": "task"},
+     {"resultType": "input_required", "requestState": 7},
      {"resultType": "input_required", "inputRequests": {"a": {"method": 1}}}],
 )  # fmt: skip
 async def test_what_is_no_answer_is_told_as_the_servers_failure(odd: dict[str, Any]) -> None:
@@ -257,6 +258,21 @@ async def test_what_a_caller_cannot_be_asked_is_declined_for_it() -> None:
         assert got[0] == {"a": accept("Ann"), "b": {"action": "decline"}}
         alone = json.loads(text(await gateway.call("it", capabilities={})))
         assert alone[0] == {key: {"action": "decline"} for key in "ab"}
+
+
+async def test_a_server_that_asks_nothing_is_come_back_to() -> None:
+    def answer(one: Asked) -> Any:
+        state = int(one.message["params"].get("requestState", "0"))
+        return (
+            says()(one) if state == 2 else result(one, {"resultType": "input_required", "requestState": str(state + 1)})
+        )
+
+    async with fake_server(answer) as (gateway, _):
+        assert text(await gateway.call("it", version=LEGACY)) == "fine"
+        first = await gateway.call("it")
+        second = await resume(gateway, "it", first)
+        assert asked(second)[0] == []
+        assert text(await resume(gateway, "it", second)) == "fine"
 
 
 async def test_answers_without_a_ticket_go_to_the_server_as_they_are() -> None:

@@ -96,6 +96,14 @@ def questions_in(asked: Json) -> dict[str, Question]:
     return {key: Question(one.method, one.params or {}) for key, one in read.items()}
 
 
+def asked_in(result: Mapping[str, Json]) -> tuple[dict[str, Question], str | None]:
+    """What a server asks by its answer, and what it wants brought back with the answers."""
+    asks, state = questions_in(result.get("inputRequests") or {}), result.get("requestState")
+    if not isinstance(state, str | None) or not (asks or state is not None):
+        raise Garbled("asks for input and does not say what")
+    return asks, state
+
+
 def wants_task(refusal: Refusal) -> bool:
     """Whether a server refuses what it does as a task only."""
     data = refusal.data if isinstance(refusal.data, dict) else {}

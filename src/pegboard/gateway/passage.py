@@ -9,6 +9,7 @@ that know them under ids of ours; for others they are waited for here.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -35,7 +36,7 @@ from pegboard.gateway.errand import Errand
 from pegboard.gateway.handover import Asks, Handover
 from pegboard.gateway.lane import ASKING
 from pegboard.gateway.messenger import DECLINED, Messenger, answer_without
-from pegboard.gateway.outcome import CALL, done_with, expired, failure, links_in, questions_in, wants_task
+from pegboard.gateway.outcome import CALL, asked_in, done_with, expired, failure, links_in, wants_task
 from pegboard.gateway.outgoing import answers_of, params_for
 from pegboard.gateway.parking import Parking
 from pegboard.gateway.remote_tasks import Find, RemoteTasks, task_id_in
@@ -47,6 +48,8 @@ from pegboard.seal import Seal
 from pegboard.stores.crew import Shared
 
 ROUNDS: Final = 16
+FIRST_PAUSE: Final = 0.05
+LONGEST_PAUSE: Final = 2.0
 
 _ASKABLE: Final = frozenset({"elicitation", "sampling", "roots"})
 
@@ -110,20 +113,21 @@ class Passage:
             case Carried():
                 answers = {key: (answers or {})[key] for key in ticket.asked if key in (answers or {})}
                 answers.update(dict.fromkeys(ticket.declined, DECLINED))
-                if ticket.state is not None:
-                    params["requestState"] = ticket.state
         if destination.downstream.asks_midway:
             return await self._ask_midway(destination, call, params)
-        if answers is not None:
-            params["inputResponses"] = answers
-        return await self._rounds(destination, call, params)
+        brought: dict[str, Any] = {} if answers is None else {"inputResponses": answers}
+        if ticket is not None and ticket.state is not None:
+            brought["requestState"] = ticket.state
+        return await self._rounds(destination, call, params, brought)
 
     # -- modern servers ----------------------------------------------------------------------------------------------
 
-    async def _rounds(self, destination: Destination, call: Call, params: Mapping[str, Any]) -> Reply:
-        method, caller, sent = call.method, call.caller, params
-        channel = Messenger(call)
-        for _ in range(ROUNDS):
+    async def _rounds(
+        self, destination: Destination, call: Call, params: Mapping[str, Any], brought: Mapping[str, Any]
+    ) -> Reply:
+        method, caller, channel = call.method, call.caller, Messenger(call)
+        sent = {**params, **brought} if brought else params
+        for turn in range(ROUNDS):
             try:
                 result = await self._send(destination, call, caller, method, sent, channel)
             except MissingCapability as refusal:
@@ -140,20 +144,25 @@ class Passage:
                 case "task" if call.caller.version in LEGACY:
                     return await self._drive(destination, call, task_id_in(result))
                 case "input_required":
-                    asks = questions_in(result.get("inputRequests") or {})
-                    state = result.get("requestState")
-                    if not asks and state is None:
-                        raise Garbled("asks for input and does not say what")
+                    asks, state = asked_in(result)
                     try:
-                        answers = await self._answer(call, asks)
+                        sent = {**params, **await self._answer_all(call, asks, turn)}
                     except NeedInput as need:
                         return self._ask(destination, call, need, asks, state)
-                    sent = {**params, "inputResponses": answers} if asks else dict(params)
                     if state is not None:
                         sent["requestState"] = state
                 case _:
                     raise Garbled("answered with a result of a type that its caller cannot know")
         raise Garbled(f"still asks after {ROUNDS} rounds")
+
+    async def _answer_all(self, call: Call, asks: Mapping[str, Question], turn: int) -> dict[str, Any]:
+        """What a request is sent again with; a server that asks nothing wants it to come again later."""
+        if asks:
+            return {"inputResponses": await self._answer(call, asks)}
+        if call.caller.version not in LEGACY:
+            raise NeedInput({})
+        await asyncio.sleep(min(FIRST_PAUSE * 2**turn, LONGEST_PAUSE))
+        return {}
 
     async def _answer(self, call: Call, asks: Mapping[str, Question]) -> Mapping[str, Json]:
         try:
