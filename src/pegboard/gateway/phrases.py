@@ -67,6 +67,7 @@ RULES: Final = (
         rf"\b{_USER}\s(?:must|should|does|do|need|may|can)(?: not|n't)(?: to)?(?: ever)? (?:know|see|notice|find out|be )",
         rf"\bwithout\b[^.]{{0,20}}\b{_USER}(?:'s)? (?:knowledge|knowing|noticing|awareness|seeing|consent)",
         rf"\b(?:keep|hide|conceal)\b[^.]{{0,40}}\bfrom (?:the )?{_USER}",
+        r"\b(?:do not|don't|never)\b[^.]{0,12}\b(?:mention|reveal|disclose)\b[^.]{0,6}\b(?:that|this|these|any of)\b",
     ),
     _rule(
         "covert-action",
@@ -90,6 +91,7 @@ RULES: Final = (
         r"[^.]{0,10}\b(?:any|all|every|each|other|another)\b[^.]{0,20}\b(?:tool|function|action|command)",
         r"\b(?:must|always|has to|needs? to)\b[^.]{0,40}\b(?:first|before)\b[^.]{0,20}\b(?:any|every|all|each|anything)\b"
         r"[^.]{0,12}\b(?:tool|function|call|request|response|respond|answer|message|task|action|question|else)",
+        r"\b(?:must|always)\b[^.]{0,30}\bfirst\b[^.]{0,20}\b(?:on|in|at|for|of) (?:every|each|any)\b",
         r"\b(?:at the (?:start|beginning) of|in|after) (?:every|each) (?:conversation|session|message|response|turn|answer)"
         r"[^.]{0,30}\b(?:call|use|run|invoke|include|append)",
         r"\b(?:call|use|run|invoke) (?:this|it)\b[^.]{0,20}\b(?:on|for|with|at) (?:every|each) "
@@ -146,6 +148,7 @@ RULES: Final = (
         r"|system[_ -](?:prompt|message|instruction)s?|sys)\s?/?>",
         r"<\|(?:im_start|im_end|system|user|assistant|endoftext|begin_of_text|start_header_id)[^|]{0,20}\|?>?",
         r"\[/?(?:inst|system|admin)\]|<</?sys>>|<!--",
+        r"\[(?:important |critical |hidden )?system (?:prompt|message|instruction|override|note)s?\]",
         r"(?:^|\s)#{2,}\s?(?:system|instructions?|new instructions?)\s?:",
         r"\bsystem (?:message|override|notice|instruction|alert)\s?:",
         r"(?:^|\s)(?:human|assistant|system)\s?:\s[^.]{0,80}(?:^|\s)(?:human|assistant|system)\s?:\s",
@@ -158,6 +161,15 @@ RULES: Final = (
         r"\b(?:developer|debug|god|jailbreak|admin|maintenance) mode (?:is )?(?:now )?(?:on|enabled|active|activated)\b",
         r"\bas an? (?:ai|llm|language model|assistant),? you (?:must|should|will|are)\b",
         r"\b(?:note|message|notice)s? (?:to|for) (?:the |all |any )?(?:ai|llm|language model|model|assistant|agent)s?\b",
+    ),
+    _rule(
+        "standing-order",
+        "it tells the model how to do everything else",
+        r"\b(?:all|every|any|each)\b[^.]{0,25}\b(?:commands?|messages?|responses?|replies|reply|answers?|e-?mails?|code|files?)\b"
+        r"[^.]{0,15}\byou\b[^.]{0,30}\b(?:must|should|shall|have to|need to)\b",
+        r"\b(?:always|must)\b[^.]{0,10}\b(?:begin|start|end|prefix|finish|sign)\b[^.]{0,20}\b(?:your|every|each|all)\b[^.]{0,12}"
+        r"\b(?:response|repl|answer|message|command|e-?mail)",
+        r"\byou must\b[^.]{0,100}\binclude\b[^.]{0,80}\bin your (?:response|reply|answer|message)",
     ),
     _rule(
         "threat",
