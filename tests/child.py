@@ -199,12 +199,13 @@ class HttpChild(Child):
         *more: str,
         target: str | Path = ROUGH,
         command: tuple[str, ...] = PEGBOARD,
+        verb: str = "run",
         shown: str = "127.0.0.1",
         **env: str,
     ) -> None:
         self._shown = re.compile(rf"https?://{re.escape(shown)}:(\d+)(/\S+)")
         super().__init__(
-            *command, "run", target, "--http", "--port", "0", *more, stdin=subprocess.DEVNULL, stdout=None, **env
+            *command, verb, target, "--http", "--port", "0", *more, stdin=subprocess.DEVNULL, stdout=None, **env
         )
         try:
             wait_until(lambda: self._url() is not None or self.process.poll() is not None)
