@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
 
 from pegboard.call import NOBODY, Json, Notice, Question
 from pegboard.client.incoming import read_members
-from pegboard.client.link import Identity, Link, Outbound
+from pegboard.client.link import Envelope, Identity, Link, Outbound
 from pegboard.client.stdio import StdioLink
 from pegboard.client.target import Options, open_link
 from pegboard.errors import Garbled, LinkLost
@@ -188,4 +190,67 @@ async def test_a_child_that_died_is_told_by_whoever_listens_and_opened_again() -
         await link.open()
         assert link.is_open
         assert link.pid != first
+        await link.close()
+
+
+def test_what_a_caller_can_do_is_written_once_for_all_of_its_requests() -> None:
+    envelope = Envelope(ME, "2026-07-28")
+    ann = Identity(ME.client, {"sampling": {}}, "debug")
+    plain = Outbound(method="tools/call", params={"name": "x"}, channel=NOBODY, identity=ann)
+    first, second = envelope.around(plain, 1), envelope.around(plain, 2)
+    assert first["_meta"] is second["_meta"]
+    told = json.loads(msgspec.json.encode(first))["_meta"]
+    assert told["io.modelcontextprotocol/clientCapabilities"] == {"sampling": {}}
+    assert told["io.modelcontextprotocol/logLevel"] == "debug"
+    tracing = Outbound(
+        method="tools/call", params={"_meta": {"traceparent": "1"}}, channel=NOBODY, identity=ann, wants_progress=True
+    )
+    assert json.loads(msgspec.json.encode(envelope.around(tracing, 7)))["_meta"] == {
+        **told,
+        "traceparent": "1",
+        "progressToken": 7,
+    }
+
+
+def test_only_so_many_callers_are_remembered_and_each_is_told_as_itself() -> None:
+    envelope = Envelope(ME, "2026-07-28")
+    for number in range(1000):
+        someone = Identity(ME.client, {"experimental": {"n": number}})
+        out = Outbound(method="x", params={}, channel=NOBODY, identity=someone)
+        meta = json.loads(msgspec.json.encode(envelope.around(out, 1)))["_meta"]
+        assert meta["io.modelcontextprotocol/clientCapabilities"]["experimental"]["n"] == number
+    assert len(envelope._others) == 256
+
+
+async def test_the_end_of_a_process_is_told_to_who_waits_for_it_and_starts_are_counted() -> None:
+    link = StdioLink(script("shake_hands()\nread()"), ME, NOBODY, restarts=None)
+    async with nothing_left():
+        for number in range(1, 8):
+            await link.open()
+            assert link.spawns == number
+            assert link.pid is not None
+            os.kill(link.pid, signal.SIGKILL)
+            with pytest.raises(LinkLost, match="SIGKILL"):
+                await link.until_lost()
+        await link.close()
+
+
+async def test_a_list_beside_a_call_does_not_make_its_question_anybodys() -> None:
+    server = script(
+        "shake_hands()\n"
+        "first, second = read(), read()\n"
+        "say({'jsonrpc': '2.0', 'id': 'q', 'method': 'elicitation/create', 'params': {}})\n"
+        "while True:\n"
+        "    got = read()\n"
+        "    if got.get('id') == 'q': break\n"
+        "text(first, json.dumps(got['result'])); result(second, {'tools': []})\n"
+        "read()"
+    )
+    link = StdioLink(server, ME, NOBODY)
+    ear = Ear("ann")
+    async with nothing_left():
+        calling = asyncio.create_task(link.request(Outbound(method="tools/call", params={"name": "x"}, channel=ear)))
+        await until(lambda: link.is_open)
+        await asyncio.gather(calling, link.request(Outbound(method="tools/list", params={}, channel=NOBODY)))
+        assert "ann" in calling.result()["content"][0]["text"]
         await link.close()

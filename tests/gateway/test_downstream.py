@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import sys
+import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -340,6 +341,21 @@ async def test_answers_that_no_server_should_give_cost_their_call_alone() -> Non
         assert (server.spawns, server.state) == (1, "ready")
 
 
+async def test_a_flood_is_not_kept() -> None:
+    async with behind(bad()) as server:
+        tracemalloc.start()
+        try:
+            await call(server, "flood")
+            with pytest.raises(Refusal):
+                await call(server, "huge")
+            kept, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    # Of a line of 50 MiB no more than 16 are held, and they are counted once more while they are put together.
+    assert most < 40 * 2**20
+    assert kept < 2**20
+
+
 async def test_a_server_that_dies_in_a_call_is_back_without_being_called() -> None:
     async with behind(bad()) as server:
         before = server.catalogue
@@ -465,6 +481,17 @@ async def test_a_server_that_wants_a_login_says_so_and_opens_no_browser() -> Non
 
 
 # -- telling and ending -----------------------------------------------------------------------------------------------
+
+
+async def test_a_board_that_cannot_start_is_shown_by_the_kind_of_its_fault_alone() -> None:
+    class Broken(Board):
+        async def start(self) -> None:
+            raise ValueError("hunter2")
+
+    async with behind(ServerConfig(name="near", kind="board", board="x"), board=Broken("b")) as near:
+        assert near.state == "failed"
+        assert "cannot be started, ValueError" in near.problem
+        assert "hunter2" not in near.problem
 
 
 @pytest.mark.parametrize("kind", [Unreachable, LinkLost, NoAnswer, Garbled, ServerFault])

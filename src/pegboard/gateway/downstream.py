@@ -36,6 +36,8 @@ from pegboard.protocol.versions import LEGACY, MODERN
 
 CALLERS: Final = 256
 """How many who call are remembered by what they can do."""
+SPARE_CONNECTIONS: Final = 520
+"""Calls that wait for a person lend their slot, but not their connection; and our own requests need some."""
 
 OnChange: TypeAlias = Callable[["Downstream"], None]
 OnUpdated: TypeAlias = Callable[["Downstream", str], None]
@@ -267,7 +269,7 @@ class Downstream:
             cwd=config.cwd,
             version=config.version,
             connect_timeout=config.connect_timeout,
-            connections=config.concurrency,
+            connections=config.concurrency + SPARE_CONNECTIONS,
             auth=None if self._login is None else self._login(config, principal),
             restarts=None,
         )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import count
 from typing import Any, Final
 
 from pegboard.call import Channel, Json, Notice, Question
@@ -19,6 +21,8 @@ from pegboard.errors import NoAnswer, PegboardError, Refusal, ServerFault, Unrea
 from pegboard.gateway.lobby import Lobby
 from pegboard.gateway.slots import Slots
 from pegboard.protocol.versions import LEGACY
+
+_log = logging.getLogger("pegboard.gateway")
 
 RETRIES: Final = 2
 AGAIN_SECONDS: Final = 1.0
@@ -79,6 +83,7 @@ class Lane:
         self._connect_timeout = connect_timeout
         self._sending = Sending(self.link, self.breaker, tools, list_tools, waits=set(), retries=RETRIES)
         self._turn = Slots(name, 1)
+        self._given_up = count()
         self._opening: asyncio.Task[None] | None = None
         self._failure: ServerFault | None = None
         self._failed_at = 0.0
@@ -115,8 +120,8 @@ class Lane:
         self.under_way[ride] = None
         try:
             return await self._send(out, ride, seconds)
-        except asyncio.CancelledError:
-            self.lobby.abandoned.add(id(ride), ride.owner)
+        except (asyncio.CancelledError, NoAnswer):
+            self.lobby.abandoned.add(next(self._given_up), ride.owner)
             raise
         finally:
             del self.under_way[ride]
@@ -167,6 +172,9 @@ class Lane:
             raise
         except PegboardError as problem:
             raise Unreachable(f"{self._name}: {problem}") from None
+        except Exception as problem:  # noqa: BLE001 — a board of this process starts what its author gave it
+            _log.exception("%s: cannot be started", self._name)
+            raise Unreachable(f"{self._name}: cannot be started, {type(problem).__name__}") from None
 
     def _opened(self, opening: asyncio.Task[None]) -> None:
         self._opening = None
