@@ -44,11 +44,13 @@ def text(reply: Reply) -> str:
     return said
 
 
-async def resume(gateway: Crossing, name: str, reply: Reply, *names: str, **more: Any) -> Reply:
+async def resume(
+    gateway: Crossing, tool: str, reply: Reply, *names: str, arguments: Mapping[str, Any] | None = None, **more: Any
+) -> Reply:
     """The next leg, with an answer to each question of the last."""
     keys, ticket = asked(reply)
     answers = {key: accept(name) for key, name in zip(keys, names, strict=True)}
-    return await gateway.call(name, answers=answers, ticket=ticket, **more)
+    return await gateway.call(tool, arguments, answers=answers, ticket=ticket, **more)
 
 
 class Heard:
@@ -225,24 +227,41 @@ async def test_an_answer_that_is_none_does_not_use_the_leg_up() -> None:
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bounds", [{"parked": 1}, {"parked_per_caller": 1}])
-async def test_at_the_cap_a_call_is_refused_and_its_server_let_go(bounds: dict[str, Any]) -> None:
+@pytest.mark.parametrize("bounds", [{"parked": 2}, {"parked_per_caller": 2}])
+async def test_at_the_cap_the_call_that_has_waited_longest_is_given_up(bounds: dict[str, Any]) -> None:
     board = Asker()
     async with crossing(board, LEGACY, limits=Limits(**bounds)) as gateway:
-        first = await gateway.call("ask")
-        refused = await gateway.call("ask", {"about": "they"})
-        assert "Too many calls wait" in text(refused)
-        assert refused.result["_meta"]["dev.pegboard/refused"]["reason"] == "parked"  # type: ignore[index]
-        await until(lambda: gateway.downstream.in_flight == 0)
-        assert text(await resume(gateway, "ask", first, "Ann")) == "Hello Ann"
+        first, second, third = [await gateway.call("ask", {"about": str(number)}) for number in range(3)]
+        assert len(gateway.passage.parking) == 2
+        with pytest.raises(InvalidParams, match="expired"):
+            await resume(gateway, "ask", first, "Ann", arguments={"about": "0"})
+        for number, leg in enumerate((second, third), 1):
+            assert text(await resume(gateway, "ask", leg, "Ann", arguments={"about": str(number)})) == "Hello Ann"
         assert len(gateway.passage.parking) == 0
 
 
-async def test_one_principal_does_not_take_the_places_of_others() -> None:
-    async with crossing(Asker(), LEGACY, limits=Limits(parked_per_caller=1)) as gateway:
-        first, second = await gateway.call("ask"), await gateway.call("ask", principal="bob")
-        assert text(await resume(gateway, "ask", first, "Ann")) == "Hello Ann"
-        assert text(await resume(gateway, "ask", second, "Bob", principal="bob")) == "Hello Bob"
+async def test_what_a_principal_has_too_many_of_are_its_own() -> None:
+    async with crossing(Asker(), LEGACY, limits=Limits(parked=3, parked_per_caller=2)) as gateway:
+        bobs = await gateway.call("ask", principal="bob")
+        greedy = [await gateway.call("ask", {"about": str(number)}) for number in range(3)]
+        carols = await gateway.call("ask", principal="carol")
+        assert [gateway.passage.parking.held_for(name) for name in ("alice", "bob", "carol")] == [1, 1, 1]
+        assert text(await resume(gateway, "ask", bobs, "Bob", principal="bob")) == "Hello Bob"
+        assert text(await resume(gateway, "ask", carols, "Carol", principal="carol")) == "Hello Carol"
+        assert text(await resume(gateway, "ask", greedy[2], "Ann", arguments={"about": "2"})) == "Hello Ann"
+
+
+async def test_where_all_places_are_attended_a_call_is_refused_and_its_server_let_go() -> None:
+    board = Asker()
+    async with crossing(board, LEGACY, limits=Limits(parked=1)) as gateway:
+        keys, ticket = asked(await gateway.call("ask_then_wait"))
+        leg = asyncio.create_task(gateway.call("ask_then_wait", answers={keys[0]: accept("Ann")}, ticket=ticket))
+        await board.waiting.wait()
+        refused = await gateway.call("ask")
+        assert "Too many calls wait" in text(refused)
+        assert refused.result["_meta"]["dev.pegboard/refused"]["reason"] == "parked"  # type: ignore[index]
+        board.go_on.set()
+        assert text(await leg) == "went on"
 
 
 async def test_a_question_that_nobody_answers_in_time_is_answered_by_cancel() -> None:
@@ -362,8 +381,18 @@ class Interleavings(RuleBasedStateMachine):
         try:
             self.parking.park(errand)
         except LimitReached:
-            return
-        self.tickets[errand] = errand.leg, asks
+            assert not any(place in self.tickets for place in self.servers if place.principal == errand.principal)
+        else:
+            self.tickets[errand] = errand.leg, asks
+        self.forget()
+
+    def forget(self) -> None:
+        """What was given up nobody can come back to."""
+        self.tickets = {
+            errand: ticket
+            for errand, ticket in self.tickets.items()
+            if self.parking.find(errand.id, errand.principal) is not None
+        }
 
     @rule(principal=st.sampled_from(["alice", "bob", "carol"]))
     def call(self, principal: str) -> None:
@@ -461,11 +490,7 @@ class Interleavings(RuleBasedStateMachine):
         # A server has a moment to end its call by itself.
         self.run(asyncio.sleep(5 * GRACE_SECONDS))
         assert all(errand.task.done() for errand in gone)
-        self.tickets = {
-            errand: ticket
-            for errand, ticket in self.tickets.items()
-            if self.parking.find(errand.id, errand.principal) is not None
-        }
+        self.forget()
 
     @invariant()
     def bounds_hold(self) -> None:
@@ -474,7 +499,7 @@ class Interleavings(RuleBasedStateMachine):
         assert sum(held) == len(self.parking)
         assert max(held) <= self.EACH
         for errand in self.tickets:
-            assert self.parking.find(errand.id, errand.principal) in (errand, None)
+            assert self.parking.find(errand.id, errand.principal) is errand
 
     def teardown(self) -> None:
         async def end() -> None:

@@ -28,7 +28,9 @@ class _Place(Struct, eq=False):
 class Parking:
     """Keeps each errand until its caller comes back, for a time, and only so many.
 
-    An errand that finds no place, whose time is over, or that is here when the gateway ends, is given up.
+    An errand whose time is over, or that is here when the gateway ends, is given up. So is the one that has waited longest
+    where another needs its place: of the same principal, or of the one that has most of all, so that nobody's are taken by
+    who has more.
     """
 
     def __init__(self, limits: Limits = _LIMITS) -> None:
@@ -49,19 +51,34 @@ class Parking:
 
     def park(self, errand: Errand) -> None:
         """Keep it for its caller's next leg; LimitReached where there is no room, and the errand is given up."""
-        place = self._places.get(errand.id)
+        place = self._places.pop(errand.id, None)
         if place is None:
-            full = len(self._places) >= self._most or self._counts[errand.principal] >= self._most_per_caller
-            if full or self._closed:
+            if self._closed or not self._make_room(errand.principal):
                 self._give_up(errand)
-                raise LimitReached(
-                    "Too many calls wait for their callers' answers already: answer one of them first",
-                    "parked",
-                    retry_after=self._seconds,
-                )
-            place = self._places[errand.id] = _Place(errand)
+                raise LimitReached("Too many calls wait for answers: try again in a moment", "parked", retry_after=1)
+            place = _Place(errand)
             self._counts[errand.principal] += 1
+        # The order is that in which they began to wait.
+        self._places[errand.id] = place
         place.timer = asyncio.get_running_loop().call_later(self._seconds, self._expire, errand)
+
+    def _make_room(self, principal: str) -> bool:
+        if self._counts[principal] >= self._most_per_caller:
+            return self._turn_out(principal)
+        if len(self._places) < self._most:
+            return True
+        most = max(self._counts.values())
+        return self._turn_out(principal if self._counts[principal] == most else self._counts.most_common(1)[0][0])
+
+    def _turn_out(self, principal: str) -> bool:
+        """Give up the errand of a principal that has waited longest; False where all of them are attended."""
+        for place in self._places.values():
+            if place.timer is not None and place.errand.principal == principal:
+                _log.warning("too many calls wait for their callers' answers; the one that has longest is given up")
+                self.leave(place.errand)
+                self._give_up(place.errand)
+                return True
+        return False
 
     def take(self, errand_id: str, leg: int, principal: str) -> Errand:
         """Attend it again: who has the ticket of this leg, once."""
