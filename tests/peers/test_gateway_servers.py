@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pegboard import Client
+from pegboard import Accepted, Client
 from pegboard.client.answers import Elicitation
 from tests.child import HttpChild
 from tests.peers.judges import HERE, LEGACY, MCP1_PYTHON, MODERN, NODE, PYTHON, NoVerdict
@@ -95,7 +95,8 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
             name: {"command": str(words[0]), "args": [str(word) for word in words[1:]], "connectTimeout": 45}
             for name, words in servers.items()
         }
-        if "memory" in entries:
+        if toolbox == "npm":
+            entries["everything"]["roots"] = [str(files)]
             entries["memory"]["env"] = {"MEMORY_FILE_PATH": str(folder / "memory.json")}
         toolboxes[toolbox] = {"description": f"From {toolbox}", "mcpServers": entries}
     config = folder / "gateway.json"
@@ -253,7 +254,7 @@ async def test_links_of_results_lead_back_to_their_server(room: Room, version: s
 
 
 @ERAS
-async def test_logs_and_updates_of_the_reference_server_come_through(room: Room, version: str) -> None:
+async def test_updates_of_resources_that_are_followed_come_through(room: Room, version: str) -> None:
     uri = "demo://everything.npm.pegboard/~resource/static/document/features.md"
     async with room.client(version) as client:
         changes = client.listen(uris=[uri])
@@ -272,7 +273,49 @@ async def test_logs_and_updates_of_the_reference_server_come_through(room: Room,
 
 
 @ERAS
-async def test_a_call_that_is_given_up_is_cancelled_at_its_server_and_others_are_not(room: Room, version: str) -> None:
+async def test_what_a_server_logs_is_heard_by_whoever_calls_it(room: Room, version: str) -> None:
+    room.heard.clear()
+    async with room.client(version, log_level="debug") as client:
+        for _ in range(50):
+            # One word of a random level at once; what is below the level of the gateway's own link is not sent.
+            await text(client, f"{EVERYTHING}toggle-simulated-logging")
+            await text(client, f"{EVERYTHING}toggle-simulated-logging")
+            if room.heard:
+                break
+    assert "level" in str(room.heard[0][1])
+
+
+@ERAS
+async def test_a_task_of_a_legacy_server_is_run_to_its_end_with_what_it_asks(room: Room, version: str) -> None:
+    asked: list[Elicitation] = []
+
+    def choose(question: Elicitation) -> dict[str, Any]:
+        asked.append(question)
+        return {"interpretation": "historical"}
+
+    async with room.client(version, elicit=choose) as client:
+        said = await text(client, f"{EVERYTHING}simulate-research-query", {"topic": "pegs", "ambiguous": True})
+    assert "Research Report: pegs (historical)" in said
+    assert [list(question.schema["properties"]) for question in asked] == [["interpretation"]]
+
+
+@ERAS
+async def test_a_link_is_opened_by_the_person_and_roots_are_the_operators(room: Room, version: str) -> None:
+    opened: list[str | None] = []
+
+    def visit(question: Elicitation) -> Accepted[Any]:
+        opened.append(question.url)
+        return Accepted(None)
+
+    async with room.client(version, elicit=visit) as client:
+        wanted = {"url": "https://example.com/x", "message": "Please"}
+        assert "completed" in await text(client, f"{EVERYTHING}trigger-url-elicitation", wanted)
+        assert opened == ["https://example.com/x"]
+        assert f"file://{room.files}" in await text(client, f"{EVERYTHING}get-roots-list")
+
+
+@ERAS
+async def test_a_call_that_is_given_up_leaves_its_server_to_others(room: Room, version: str) -> None:
     async with room.client(version) as client:
         begun = asyncio.Event()
         slow = asyncio.ensure_future(
