@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import pytest
 
 from pegboard import Board, Client, Gateway
 from pegboard.errors import Refusal
+from pegboard.gateway import gateway as gateway_module
 from pegboard.gateway.config import GatewayConfig, LockPolicy, ServerConfig, ToolboxConfig
 from pegboard.gateway.lock import Lock, accept, write_lock
+from tests.waiting import SOON, until
 
 
 def files(description: str = "Reads a file.", *more: str) -> Board:
@@ -83,3 +86,27 @@ async def test_a_change_is_served_and_told_under_report(tmp_path: Path, caplog: 
 async def test_nothing_goes_through_quarantine_before_something_is_pinned(tmp_path: Path) -> None:
     async with Client(gateway(files(), "quarantine", tmp_path / "none")) as client:
         assert await names(client) == []
+
+
+async def test_what_is_accepted_meanwhile_goes_through_without_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = tmp_path / "lock"
+    await pin(files(), lock)
+    changed = files("Reads it.")
+    looks: list[Path] = []
+    look = gateway_module._stamp
+
+    def looked(path: Path) -> tuple[int, int] | None:
+        looks.append(path)
+        return look(path)
+
+    monkeypatch.setattr(gateway_module, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(gateway_module, "_stamp", looked)
+    async with Client(gateway(changed, "quarantine", lock, watch=True)) as client:
+        assert await names(client) == []
+        await until(lambda: len(looks) > 1)
+        await pin(files("Reads it."), lock)
+        async with asyncio.timeout(SOON):
+            while await names(client) != ["dev__fs__read_file"]:  # noqa: ASYNC110 — only the file tells it
+                await asyncio.sleep(0.001)
