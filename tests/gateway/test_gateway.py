@@ -8,10 +8,18 @@ from typing import Any, ClassVar
 import pytest
 
 from pegboard import Board, Client, Context, Gateway, Middleware
-from pegboard.call import Call
+from pegboard.call import NOBODY, Call, Caller, Done, Kept
 from pegboard.errors import Refusal
-from pegboard.gateway.config import ArgumentOverride, GatewayConfig, MiddlewareConfig, ServerConfig, ToolboxConfig
+from pegboard.gateway.config import (
+    ArgumentOverride,
+    EndpointConfig,
+    GatewayConfig,
+    MiddlewareConfig,
+    ServerConfig,
+    ToolboxConfig,
+)
 from pegboard.gateway.config import ToolOverride as Override
+from pegboard.gateway.endpoint import Endpoint
 from tests.client.leftovers import nothing_left
 from tests.gateway.behind import bad, battery
 from tests.waiting import until
@@ -56,6 +64,14 @@ def configured(*servers: ServerConfig, name: str = "dev", **options: Any) -> Gat
 
 def gateway(*servers: ServerConfig, **options: Any) -> Gateway:
     return Gateway(configured(*servers, **options), boards={"calc": calculator(), "other": calculator()})
+
+
+async def listed(endpoint: Endpoint) -> list[Any]:
+    reply = await endpoint.handler(Call(method="tools/list", caller=Caller(version="", transport=""), channel=NOBODY))
+    assert isinstance(reply, Done)
+    assert isinstance(reply.result, Kept)
+    tools: list[Any] = reply.result.value["tools"]
+    return tools
 
 
 # -- what is shown -----------------------------------------------------------------------------------------------------
@@ -145,6 +161,24 @@ async def test_a_name_over_the_budget_goes_by_an_alias() -> None:
         assert len(tool["name"]) <= 64
         assert tool["name"].startswith("dev__calc__a_name")
         assert (await client.call(tool["name"])).text == "called"
+
+
+async def test_each_endpoint_may_have_its_own_mode_and_budget() -> None:
+    endpoints = {"*": EndpointConfig(mode="proxy"), "dev": EndpointConfig(mode="all", name_budget=24)}
+    board = calculator()
+    board.tool("a_long_name_of_a_tool")(lambda: "called")
+    made = Gateway(configured(server("calc"), mode="dynamic", endpoints=endpoints), boards={"calc": board})
+    await made.start()
+    try:
+        await made.settle(5)
+        at_all = [one["name"] for one in (await listed(made.main))]
+        at_dev = [one["name"] for one in (await listed(made.endpoints[1]))]
+    finally:
+        await made.stop()
+    assert "workbench_use_tool" in at_all
+    assert at_dev[:2] == ["dev__calc__add", "dev__calc__say"]
+    assert len(at_dev) == 3
+    assert all(len(name) <= 24 for name in at_dev)
 
 
 # -- overrides ---------------------------------------------------------------------------------------------------------

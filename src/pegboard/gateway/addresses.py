@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pegboard.call import Json
-from pegboard.gateway.uris import unwrap_uri, wrap_template, wrap_uri
+from pegboard.gateway.uris import unwrap_uri, wrap_uri
 
 
 class Addresses:
@@ -18,7 +18,10 @@ class Addresses:
 
     def here(self, uri: str) -> str:
         """A URI of the server, as clients are told it."""
-        return uri if self._plain else wrap_uri(uri, self._toolbox, self._server)
+        # One that poses as a URI of ours would lead elsewhere: it is told as what it is.
+        if self._plain and unwrap_uri(uri) is None:
+            return uri
+        return wrap_uri(uri, self._toolbox, self._server)
 
     def back(self, uri: str) -> str:
         """What the server calls it."""
@@ -30,8 +33,8 @@ class Addresses:
         told = dict(definition)
         if isinstance(uri := told.get("uri"), str):
             told["uri"] = self.here(uri)
-        elif isinstance(template := told.get("uriTemplate"), str) and not self._plain:
-            told["uriTemplate"] = wrap_template(template, self._toolbox, self._server)
+        elif isinstance(template := told.get("uriTemplate"), str):
+            told["uriTemplate"] = self.here(template)
         return told
 
     def in_meta(self, meta: Mapping[str, Json]) -> dict[str, Json]:

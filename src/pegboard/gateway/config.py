@@ -143,8 +143,28 @@ class ToolboxConfig(Struct, frozen=True, kw_only=True):
     servers: Mapping[str, ServerConfig] = {}
 
 
+MAIN: Final = "*"
+"""What the endpoint of all toolboxes is called in a configuration."""
+
+
+class EndpointConfig(Struct, frozen=True, kw_only=True):
+    """One place where clients come, as it differs from the rest; None leaves what is said for all."""
+
+    mode: Mode | None = None
+    name_budget: int | None = None
+
+
+class PrincipalConfig(Struct, frozen=True, kw_only=True):
+    """One who calls, as what it is shown differs from the rest."""
+
+    mode: Mode | None = None
+
+
 class GatewayConfig(Struct, frozen=True, kw_only=True):
-    """A whole configuration; `secrets` are the values in it that nobody is shown."""
+    """A whole configuration; `secrets` are the values in it that nobody is shown.
+
+    `endpoints` are by the name of their toolbox; `*` is the one of all.
+    """
 
     path: str
     name: str = "pegboard"
@@ -155,6 +175,8 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
     lock_path: str = ""
     middleware: tuple[MiddlewareConfig, ...] = ()
     toolboxes: Mapping[str, ToolboxConfig] = {}
+    endpoints: Mapping[str, EndpointConfig] = {}
+    principals: Mapping[str, PrincipalConfig] = {}
     warnings: tuple[str, ...] = ()
     secrets: frozenset[str] = frozenset()
 
@@ -234,6 +256,10 @@ def _settle(values: dict[str, Any], tree: Mapping[str, Json], entries: Entries, 
     toolboxes = values.get("toolboxes", {})
     if not toolboxes and isinstance(tree.get("toolboxes"), dict) and not tree["toolboxes"]:
         notes.warn(("toolboxes",), "is empty, so there is nothing to serve")
+    for name in values.get("endpoints", {}):
+        if name not in toolboxes and name != MAIN:
+            known = [MAIN, *toolboxes]
+            notes.wrong(("endpoints", name), f"there is no toolbox {name!r}", fix=did_you_mean(name, known))
     _check_names(toolboxes, "toolbox", ("toolboxes",), notes)
     for name, toolbox in toolboxes.items():
         place: Place = ("toolboxes", name)

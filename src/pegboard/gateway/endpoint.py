@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pegboard import __version__
 from pegboard.board import Board
@@ -14,7 +16,7 @@ from pegboard.call import Call, Caller, Handler, Json, Kept, Reply
 from pegboard.catalog.resource import RelayedResource, Resource
 from pegboard.errors import DeclarationError
 from pegboard.gateway.bench import Access, ServerStatus, Toolbox
-from pegboard.gateway.config import GatewayConfig, ToolboxConfig
+from pegboard.gateway.config import MAIN, EndpointConfig, GatewayConfig, ToolboxConfig
 from pegboard.gateway.costs import Costs
 from pegboard.gateway.directory import Directory, Entry
 from pegboard.gateway.downstream import Downstream
@@ -25,6 +27,7 @@ from pegboard.gateway.opened import Opened
 from pegboard.gateway.passage import Passage
 from pegboard.gateway.uris import unwrap_uri
 from pegboard.limits import Limits
+from pegboard.protocol.extensions import TASKS
 from pegboard.stores.crew import Shared
 from pegboard.tools.tool import Tool
 
@@ -36,11 +39,21 @@ SERVERS: Final = "dev.pegboard/servers"
 LIST_SECONDS: Final = 2.5
 """How long a list waits for servers that are being connected for the first time."""
 
+_EVERYTHING: Final = Access()
+_AS_THE_REST: Final = EndpointConfig()
 _LISTS_KEPT: Final = 64
 _NOTED_SECONDS: Final = 0.05
 _LOOK_AGAIN_SECONDS: Final = 15.0
 _TASKS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 _LISTS: Final = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
+
+
+class Withheld(Struct):
+    """What is not shown until somebody accepts it: tools with the reason, prompts, and templates by URI."""
+
+    tools: dict[ToolName, str] = {}
+    prompts: set[ToolName] = set()
+    templates: set[str] = set()
 
 
 class Endpoint:
@@ -55,7 +68,8 @@ class Endpoint:
         passage: Passage,
         follow: Callable[[Endpoint, Downstream, frozenset[str]], None],
     ) -> None:
-        self.board = Board(name, version=__version__, limits=limits)
+        self._name = name
+        self.board = Board(config.name if name == MAIN else f"{config.name}/{name}", version=__version__, limits=limits)
         self._passage = passage
         self._tell_followed = partial(follow, self)
         self.board.resources.expected = self.board.prompts.expected = True
@@ -82,7 +96,10 @@ class Endpoint:
         self.toolbox_names = frozenset(toolboxes)
         self.stale = True
         self._plain = frozenset(name for name, one in toolboxes.items() if one.names == "plain")
-        self._meta = MetaTools(self, config.mode, config.auto_tokens)
+        own = config.endpoints.get(self._name, _AS_THE_REST)
+        self._budget = own.name_budget or config.name_budget
+        self._accesses = {name: Access(mode=one.mode) for name, one in config.principals.items()}
+        self._meta = MetaTools(self, config.mode, config.auto_tokens, own.mode)
         self.refresh()
 
     @property
@@ -95,7 +112,7 @@ class Endpoint:
         return [offers.downstream for offers in self._offers.values()]
 
     def _handle(self, call: Call) -> Coroutine[Any, Any, Reply]:
-        if call.method in _TASKS and self._passage.owns(call.name):
+        if call.method in _TASKS and (self._takes_tasks or self._passage.owns(call.name)):
             return self._passage.task(call)
         if call.method == "resources/subscribe":
             return self._subscribe(call)
@@ -161,13 +178,13 @@ class Endpoint:
 
     # -- what there is -----------------------------------------------------------------------------------------------
 
-    def arrange(self, offers: Sequence[Offers], withheld: Mapping[ToolName, str]) -> None:
+    def arrange(self, offers: Sequence[Offers], withheld: Withheld) -> None:
         """Show what these servers offer, and tell those who follow if that differs from before."""
         self._offers = {(one.downstream.toolbox, one.downstream.name): one for one in offers}
         # URIs have hosts, and hosts have no capitals.
         self._by_host = {(toolbox.lower(), server.lower()): one for (toolbox, server), one in self._offers.items()}
         self.stale = False
-        listed = [(one, offer) for one in offers for offer in one.tools if offer.place not in withheld]
+        listed = [(one, offer) for one in offers for offer in one.tools if offer.place not in withheld.tools]
         names = self._serve(offer.place for _, offer in listed)
         tools: list[Tool] = []
         entries: list[Entry] = []
@@ -182,11 +199,11 @@ class Endpoint:
         before = self._listed()
         self.directory = Directory(entries)
         self._places = {entry.name: entry.place for entry in entries}
-        self._withheld = {place.qualified: reason for place, reason in withheld.items()}
+        self._withheld = {place.qualified: reason for place, reason in withheld.tools.items()}
         self._lists.clear()
         self.board.tools.arrange([*tools, *self._meta.tools], tell=before != self._listed())
-        self._arrange_prompts(offers)
-        self._arrange_resources(offers)
+        self._arrange_prompts(offers, withheld.prompts)
+        self._arrange_resources(offers, withheld.templates)
         self.refresh()
 
     def refresh(self) -> None:
@@ -194,7 +211,9 @@ class Endpoint:
         self._lists.clear()
         self._statuses = tuple(self._status(toolbox) for toolbox in self._toolboxes.values())
         self.board.instruct(self._meta.instructions())
-        self.board.declare(self._extensions())
+        extensions = self._extensions()
+        self._takes_tasks = TASKS in extensions
+        self.board.declare({"extensions": extensions} if extensions else {})
 
     def _extensions(self) -> Mapping[str, Json]:
         """What servers can do beyond the protocol goes through as it is."""
@@ -203,22 +222,24 @@ class Endpoint:
             declared = {} if one.catalogue is None else one.catalogue.capabilities.get("extensions")
             if isinstance(declared, Mapping):
                 extensions = {**declared, **extensions}
-        return {"extensions": extensions} if extensions else {}
+        return extensions
 
     def _serve(self, places: Iterable[ToolName], reserved: Collection[str] = META_NAMES) -> dict[ToolName, str]:
-        return serve_names(places, plain=self._plain, reserved=reserved, budget=self._config.name_budget)
+        return serve_names(places, plain=self._plain, reserved=reserved, budget=self._budget)
 
-    def _arrange_prompts(self, offers: Sequence[Offers]) -> None:
-        offered = [offer for one in offers for offer in one.prompts]
+    def _arrange_prompts(self, offers: Sequence[Offers], withheld: Container[ToolName]) -> None:
+        offered = [offer for one in offers for offer in one.prompts if offer.place not in withheld]
         names = self._serve((offer.place for offer in offered), ())
         self.board.prompts.arrange(offer.under(names[offer.place]) for offer in offered)
 
-    def _arrange_resources(self, offers: Sequence[Offers]) -> None:
+    def _arrange_resources(self, offers: Sequence[Offers], withheld: Container[str]) -> None:
         taken: set[str] = set()
         resources: list[Resource] = []
         self._by_uri = {}
         for one in offers:
             for resource in one.resources:
+                if resource.template is not None and resource.uri in withheld:
+                    continue
                 # Of two that have one URI the second is where its server is.
                 shown = one.qualified(resource) if resource.uri in taken else resource
                 taken.add(shown.uri)
@@ -257,7 +278,7 @@ class Endpoint:
 
     def _listed(self) -> Any:
         """What clients without a session of their own are shown."""
-        return self._meta.listed(Access(), None)
+        return self._meta.listed(_EVERYTHING, None)
 
     async def _choose(self, call: Call) -> Kept:
         await self._opened.recall(call.caller)
@@ -304,7 +325,7 @@ class Endpoint:
         return Toolbox(toolbox.name, toolbox.description, tuple(servers), toolbox.mode)
 
     def access(self, caller: Caller) -> Access:
-        return Access()
+        return self._accesses.get(caller.principal, _EVERYTHING) if caller.principal else _EVERYTHING
 
     async def settle(self, toolbox: str) -> None:
         await self._settle([one for one in self.downstreams if one.toolbox == toolbox], None)

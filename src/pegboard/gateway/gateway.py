@@ -18,16 +18,18 @@ from pegboard.client.direct import Served
 from pegboard.errors import SetupError
 from pegboard.execution.hooks import Middleware
 from pegboard.gateway.attaching import Made
-from pegboard.gateway.config import GatewayConfig, Mode, ServerConfig, ToolboxConfig, read_config
+from pegboard.gateway.config import MAIN, GatewayConfig, Mode, ServerConfig, ToolboxConfig, read_config
 from pegboard.gateway.destination import Destination
 from pegboard.gateway.downstream import Downstream
-from pegboard.gateway.endpoint import Endpoint
+from pegboard.gateway.endpoint import Endpoint, Withheld
 from pegboard.gateway.local import LocalBoard
 from pegboard.gateway.logins import Logins, token_storage
+from pegboard.gateway.mistakes import hide
 from pegboard.gateway.names import ToolName
 from pegboard.gateway.offers import Offers
 from pegboard.gateway.passage import Passage
 from pegboard.gateway.pins import read_pins
+from pegboard.gateway.scanner import Scanner
 from pegboard.gateway.watch import Watch, compare
 from pegboard.hosting import Hosted
 from pegboard.limits import Limits
@@ -84,9 +86,8 @@ class Gateway(Hosted):
         self._made = Made(self.config)
         self._used: list[tuple[tuple[Middleware | Around, ...], dict[str, Any]]] = []
         self._pins = read_pins(self.config)
-        self.main = Endpoint(
-            self.config.name, self.config, self.config.toolboxes, self.limits, self.passage, self._follow
-        )
+        self._scanner = Scanner()
+        self.main = Endpoint(MAIN, self.config, self.config.toolboxes, self.limits, self.passage, self._follow)
         self._toolboxes: dict[str, Endpoint] = {}
         self.places: Mapping[str, Handler] = _Places(self._toolboxes)
         self._take_up(self.config, frozenset())
@@ -159,8 +160,8 @@ class Gateway(Hosted):
 
     async def _watch_lock(self) -> None:
         """Let through what was accepted while we serve."""
-        path = Path(self.config.lock_path)
-        seen = await asyncio.to_thread(_stamp, path)
+        # Nothing is taken as seen: it may have been accepted between the reading and the first look.
+        seen: tuple[int, int] | None = None
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             path = Path(self.config.lock_path)
@@ -255,9 +256,8 @@ class Gateway(Hosted):
         if endpoint is not None:
             endpoint.reconfigure(config, {name: toolbox})
             return
-        full = f"{config.name}/{name}"
         endpoint = self._toolboxes[name] = Endpoint(
-            full, config, {name: toolbox}, self.limits, self.passage, self._follow
+            name, config, {name: toolbox}, self.limits, self.passage, self._follow
         )
         for middleware, scope in self._used:
             endpoint.board.use(*middleware, **scope)
@@ -317,33 +317,49 @@ class Gateway(Hosted):
             else:
                 endpoint.refresh()
         self._tell_notes()
+        if changed and self.config.lock != "off":
+            self.hold(asyncio.get_running_loop().create_task(self._scan()))
 
     def _read_offers(self, downstream: Downstream) -> Offers:
         toolbox = self.config.toolboxes[downstream.toolbox]
         middleware = self._made.own.get((toolbox.name, downstream.name), ())
         return Offers(downstream, toolbox, self.passage, middleware, self.limits.result_bytes)
 
-    def _withheld(self, shown: Sequence[Offers]) -> dict[ToolName, str]:
-        """The tools that the lock file does not let through."""
-        withheld: dict[ToolName, str] = {}
+    def _withheld(self, shown: Sequence[Offers]) -> Withheld:
+        """What the lock file does not let through."""
+        withheld = Withheld()
         for offers in shown:
             if offers.catalogue is None:
                 continue
             toolbox, server = offers.downstream.toolbox, offers.downstream.name
-            verdict = self._pins.judge(toolbox, server, offers.catalogue.tools)
-            for name, reason in verdict.withheld.items():
+            tools = self._pins.judge(toolbox, server, offers.catalogue.tools)
+            prompts = self._pins.judge(toolbox, server, offers.catalogue.prompts, kind="prompts")
+            templates = self._pins.judge(toolbox, server, offers.catalogue.templates, kind="templates")
+            for name, reason in tools.withheld.items():
                 if (place := offers.place_of(name)) is not None:
-                    withheld[place] = reason
-            offers.notes += [note for note in verdict.notes if note not in offers.notes]
+                    withheld.tools[place] = reason
+            withheld.prompts.update(ToolName(toolbox, server, name) for name in prompts.withheld)
+            withheld.templates.update(offers.addresses.here(uri) for uri in templates.withheld)
+            told = (*tools.notes, *prompts.notes, *templates.notes)
+            offers.notes += [note for note in told if note not in offers.notes]
         return withheld
+
+    async def _scan(self) -> None:
+        """Tell what a person should look at in what servers say of themselves."""
+        catalogues = {key: offers.catalogue for key, offers in self._offers.items() if offers.catalogue is not None}
+        for found in await self._scanner.scan_all(catalogues, self._pins):
+            self._note(found)
 
     def _tell_notes(self) -> None:
         """Log what was left out, and why, once."""
         for offers in self._offers.values():
             for note in offers.notes:
-                if note not in self._noted:
-                    self._noted.add(note)
-                    _log.warning("%s", note)
+                self._note(note)
+
+    def _note(self, note: str) -> None:
+        if note not in self._noted:
+            self._noted.add(note)
+            _log.warning("%s", hide(note, self.config.secrets))
 
     def _find(self, toolbox: str, server: str, tool: str) -> Destination | None:
         """Where a call that was interrupted by a question goes on."""

@@ -177,6 +177,19 @@ TOOLBOX: Final = Fields(
     },
 )
 
+_BUDGET: Final = Whole(SMALLEST_BUDGET, LONGEST)
+_ENDPOINT: Final = Fields(
+    "an endpoint",
+    {
+        "toolMode": Field("mode", _MODE, "instead of the gateway's and its toolboxes'"),
+        "nameBudget": Field("name_budget", _BUDGET, "letters that a tool's name may have there"),
+    },
+    short="toolMode",
+)
+_PRINCIPAL: Final = Fields(
+    "a principal", {"toolMode": Field("mode", _MODE, "instead of every other")}, short="toolMode"
+)
+
 ROOT: Final = Fields(
     "a configuration",
     {
@@ -184,7 +197,7 @@ ROOT: Final = Fields(
         "name": Field("name", _TEXT, "what the gateway calls itself"),
         "toolMode": Field("mode", _MODE, "all: every tool listed; dynamic: those of opened toolboxes; proxy: meta-tools; auto"),
         "autoTokens": Field("auto_tokens", Whole(0, 100_000_000), "tokens of definitions above which auto means proxy: 10000"),
-        "nameBudget": Field("name_budget", Whole(SMALLEST_BUDGET, LONGEST), "letters that a tool's name may have: 64"),
+        "nameBudget": Field("name_budget", _BUDGET, "letters that a tool's name may have: 64"),
         "lock": Field(
             "lock",
             Fields(
@@ -198,6 +211,14 @@ ROOT: Final = Fields(
             "what happens to tools that changed since they were accepted: report",
         ),
         "middleware": Field("middleware", _MIDDLEWARE, "around the calls of all tools"),
+        "endpoints": Field(
+            "endpoints",
+            MapOf(_ENDPOINT, "an object of endpoints by the names of their toolboxes"),
+            "how endpoints differ from the rest: a toolbox's, or * for that of all",
+        ),
+        "principals": Field(
+            "principals", MapOf(_PRINCIPAL, "an object of principals by name"), "how what single callers are shown differs"
+        ),
         "toolboxes": Field(
             "toolboxes",
             MapOf(TOOLBOX, "an object of toolboxes by name", "Configuration must have a 'toolboxes' object"),

@@ -24,7 +24,17 @@ SECONDS: Final = 1.0
 
 # What of a server is only shown differently: its connection stays.
 _LOOKS: Final = ("tool_filters", "tools", "arguments", "tags", "category", "middleware")
-_OWN: Final = ("name", "mode", "auto_tokens", "name_budget", "lock", "lock_path", "middleware")
+_OWN: Final = (
+    "name",
+    "mode",
+    "auto_tokens",
+    "name_budget",
+    "lock",
+    "lock_path",
+    "middleware",
+    "endpoints",
+    "principals",
+)
 
 _log = logging.getLogger("pegboard.gateway")
 
