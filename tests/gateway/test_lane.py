@@ -80,32 +80,58 @@ async def test_who_waits_for_a_lane_that_is_closed_is_told_so() -> None:
         await lane.open()
 
 
-async def test_a_question_beside_the_only_call_is_that_calls_where_calls_have_streams_of_their_own() -> None:
-    # Over HTTP some servers ask on the stream that belongs to no call.
-    link = FakeLink("http")
+async def begin(lane: Lane, channel: Channel = NOBODY, owner: str = "ann") -> asyncio.Task[Mapping[str, Json]]:
+    calling = asyncio.create_task(ride(lane, channel, owner))
+    await asyncio.sleep(0)
+    return calling
+
+
+async def end(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+async def test_a_question_that_names_no_call_is_asked_where_only_one_can_be_meant(transport: str) -> None:
+    link = FakeLink(transport)
     lane = link.lane()
-    ann = Person({"action": "accept"})
-    calling = asyncio.create_task(ride(lane, ann))
-    await asyncio.sleep(0)
     assert link.lobby is not None
+    ann = Person({"action": "accept"}, {"action": "decline"})
+    hers = [await begin(lane, ann), await begin(lane, ann)]
     assert await link.lobby.ask({"1": FORM}) == {"1": {"action": "accept"}}
-    other = asyncio.create_task(ride(lane, owner="bob"))
-    await asyncio.sleep(0)
+    bobs = await begin(lane, owner="bob")
     assert await link.lobby.ask({"1": FORM}) == {"1": {"action": "cancel"}}
     # Bob's call is given up, and may still ask: it is not Ann's question.
-    other.cancel()
-    await asyncio.wait([other])
+    await end(bobs)
     assert await link.lobby.ask({"1": FORM}) == {"1": {"action": "cancel"}}
-    calling.cancel()
-    await asyncio.wait([calling])
+    await end(*hers)
     assert len(ann.asked) == 1
 
 
-async def test_over_one_pipe_the_link_has_found_that_it_is_nobodys() -> None:
+async def test_of_several_calls_of_one_caller_the_newest_that_is_not_asked_carries_the_question() -> None:
+    class Slow(Person):
+        async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
+            self.asked += asks.values()
+            await asyncio.get_running_loop().create_future()
+            return {}
+
+    link = FakeLink("stdio")
+    lane = link.lane()
+    assert link.lobby is not None
+    first, second, third = Slow(), Slow(), Slow()
+    calls = [await begin(lane, channel) for channel in (first, second, third)]
+    asking = []
+    for _ in range(4):
+        asking.append(asyncio.create_task(link.lobby.ask({"1": FORM})))
+        await asyncio.sleep(0)
+    assert [len(one.asked) for one in (first, second, third)] == [1, 1, 2]
+    await end(*asking, *calls)
+
+
+async def test_what_is_asked_for_nobody_is_answered_from_what_is_known() -> None:
     link = FakeLink("stdio")
     lane = link.lane(roots=("file:///a",))
-    calling = asyncio.create_task(ride(lane, Person({"action": "accept"})))
-    await asyncio.sleep(0)
     assert link.lobby is not None
     assert await link.lobby.ask({"1": FORM, "2": ROOTS}) == {
         "1": {"action": "cancel"},
@@ -115,24 +141,50 @@ async def test_over_one_pipe_the_link_has_found_that_it_is_nobodys() -> None:
         await link.lobby.ask({"1": SAMPLE})
     with pytest.raises(MethodNotFound):
         await link.lobby.ask({"1": Question("x/y", {})})
-    calling.cancel()
-    await asyncio.wait([calling])
+    assert not lane.lobby.muddled
 
 
-async def test_calls_go_one_at_a_time_only_after_several_were_muddled() -> None:
+async def test_a_call_whose_time_is_over_may_still_ask_at_the_server() -> None:
+    link = FakeLink("stdio")
+    lane = link.lane()
+    assert link.lobby is not None
+    out = Outbound(method="tools/call", params={"name": "x"}, channel=NOBODY)
+    with pytest.raises(NoAnswer):
+        await lane.send(out, Ride(NOBODY, (), "bob", Patience(0.01, 5)), seconds=0.01)
+    hers = await begin(lane, Person({"action": "accept"}))
+    assert await link.lobby.ask({"1": FORM}) == {"1": {"action": "cancel"}}
+    await end(hers)
+
+
+async def test_calls_go_one_at_a_time_only_after_those_of_several_callers_were_muddled() -> None:
     link = FakeLink("stdio")
     link.version = "2025-11-25"
     lane = link.lane()
     assert link.lobby is not None
-    one = asyncio.create_task(ride(lane))
-    await asyncio.sleep(0)
+    calls = [await begin(lane, Person({"action": "accept"})) for _ in range(2)]
     await link.lobby.ask({"1": FORM})
     assert lane.turns("tools/call") is None
-    two = asyncio.create_task(ride(lane))
-    await asyncio.sleep(0)
+    calls.append(await begin(lane, owner="bob"))
     await link.lobby.ask({"1": FORM})
     assert lane.turns("tools/call") is not None
     assert lane.turns("tools/list") is None
-    for task in (one, two):
-        task.cancel()
-    await asyncio.wait([one, two])
+    await end(*calls)
+
+
+async def test_a_call_that_is_asked_twice_at_once_lends_its_slot_once() -> None:
+    class Slow(Person):
+        async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
+            await gate.wait()
+            return await super().ask(asks)
+
+    gate = asyncio.Event()
+    slots = Slots("x", 2)
+    await slots.take(1)
+    with Patience(5, 5) as patience:
+        one = Ride(Slow({"action": "accept"}, {"action": "accept"}), (slots,), "ann", patience)
+        asking = [asyncio.create_task(one.ask({"1": FORM})) for _ in range(2)]
+        await asyncio.sleep(0)
+        assert (slots.taken, one.asked) == (0, 2)
+        gate.set()
+        await asyncio.gather(*asking)
+    assert (slots.taken, one.asked) == (1, 0)

@@ -126,6 +126,7 @@ class Duplex:
         self._discovered: Mapping[str, Json] = {}
         self._fault: ServerFault | None = None
         self._gone = asyncio.Event()
+        self._garbled = 0
         self._tellers: set[asyncio.Task[None]] = set()
 
     @property
@@ -261,7 +262,8 @@ class Duplex:
             if out.method != "initialize" and not self.lost and under_way.answer is None:
                 told = {"requestId": request_id, "reason": "The client does not wait any longer"}
                 self._pipe.send_now(jsonrpc.notification("notifications/cancelled", told))
-                self._abandoned.add(request_id, out.owner)
+                if out.method not in _ERRANDS:
+                    self._abandoned.add(request_id, out.owner)
             raise
         except ServerFault as fault:
             raise named(fault, self.name) from None
@@ -303,7 +305,10 @@ class Duplex:
         try:
             message = read_incoming(data)
         except Garbled as problem:
-            _log.warning("%s: wrote %s", self.name, problem)
+            self._garbled += 1
+            # The first, the second, the fourth …: what writes nothing else fills no log.
+            if not self._garbled & (self._garbled - 1):
+                _log.warning("%s: wrote %s (%d so far)", self.name, problem, self._garbled)
             return
         if message.method is None:
             self._take_answer(message)

@@ -35,11 +35,12 @@ ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 class Ride:
     """A call under way, and its channel: while its caller is asked, its clock stands still and its slots are lent."""
 
-    __slots__ = ("_channel", "_slots", "owner", "patience")
+    __slots__ = ("_channel", "_slots", "asked", "owner", "patience")
 
     def __init__(self, channel: Channel, slots: Sequence[Slots], owner: Hashable, patience: Patience) -> None:
         self._channel = channel
         self._slots = slots
+        self.asked = 0
         self.owner = owner
         self.patience = patience
 
@@ -51,12 +52,18 @@ class Ride:
     async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
         with ExitStack() as lent:
             lent.enter_context(held((self.patience,)))
-            for slots in self._slots:
-                lent.enter_context(slots.lent())
+            if not self.asked:
+                for slots in self._slots:
+                    lent.enter_context(slots.lent())
+            self.asked += 1
+            lent.callback(self._end_ask)
             return await self._channel.ask(asks)
 
     async def close_stream(self, retry_ms: int) -> None:
         await self._channel.close_stream(retry_ms)
+
+    def _end_ask(self) -> None:
+        self.asked -= 1
 
 
 class Lane:
@@ -77,7 +84,6 @@ class Lane:
         self.under_way: dict[Ride, None] = {}
         self.lobby = Lobby(name, roots, self.under_way.keys())
         self.link = make_link(self.lobby)
-        self.lobby.by_streams = self.link.transport == "http"
         self.breaker = Breaker(self.link.name)
         self._name = name
         self._connect_timeout = connect_timeout

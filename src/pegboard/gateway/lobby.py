@@ -28,24 +28,26 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
 class Asked(Channel, Protocol):
-    """A call under way; its `owner` is whoever must not see what is another's."""
+    """A call under way; its `owner` is whoever must not see what is another's, `asked` how often it is asked just now."""
 
     @property
     def owner(self) -> object: ...
+
+    @property
+    def asked(self) -> int: ...
 
 
 class Lobby:
     """Answers for a gateway, which knows but its roots; nobody is asked in another's name.
 
-    `under_way` are the calls that the server may be asking for. Over one pipe a server of the older revisions does not say
-    for which: where there are several, that is `muddled`, and from then on they had better go one at a time.
+    `under_way` are the calls that the server may be asking for. A server of the older revisions need not say for which. An
+    answer finds its question by the question's own id, so that where all of them are of one owner, any of them can carry it.
+    Where they are not, that is `muddled`, and from then on calls had better go one at a time.
     """
 
     def __init__(self, name: str, roots: Sequence[str], under_way: Collection[Asked]) -> None:
         self.muddled = False
         self.abandoned = Abandoned()
-        self.by_streams = False
-        """Whether every call has a stream of its own, so that the link cannot know of a call it came beside."""
         self._name = name
         self._roots = [{"uri": root} for root in roots]
         self._under_way = under_way
@@ -65,16 +67,16 @@ class Lobby:
         return {key: await self._answer(key, question) for key, question in asks.items()}
 
     async def _answer(self, key: str, question: Question) -> Json:
-        only = self._only()
-        if only is not None:
-            return (await only.ask({key: question}))[key]
+        carrier = self._carrier()
+        if carrier is not None:
+            return (await carrier.ask({key: question}))[key]
         if question.method == "roots/list":
             return {"roots": self._roots}
         if len(self._under_way) > 1 and not self.muddled:
             self.muddled = True
             _log.warning(
-                "%s: asks for one of several calls and does not say for which. Nobody is asked, and from now on its calls "
-                "go one at a time",
+                "%s: asks for one of several callers and does not say for which. Nobody is asked, and from now on its calls "
+                "go one at a time; with `share: principal` each caller has a server of their own",
                 self._name,
             )
         if question.method == "elicitation/create":
@@ -83,8 +85,12 @@ class Lobby:
             raise InvalidRequest("Nobody can be asked: it is not said which call this is for")
         raise MethodNotFound(f"There is no method {question.method[:80]!r} here")
 
-    def _only(self) -> Asked | None:
-        if not self.by_streams or len(self._under_way) != 1:
-            return None
-        only = next(iter(self._under_way))
-        return None if self.abandoned.is_strange_to(only.owner) else only
+    def _carrier(self) -> Asked | None:
+        """The newest call that is not being asked, where there is but one who could be meant."""
+        newest: Asked | None = None
+        for one in self._under_way:
+            if newest is not None and one.owner != newest.owner:
+                return None
+            if newest is None or newest.asked or not one.asked:
+                newest = one
+        return None if newest is None or self.abandoned.is_strange_to(newest.owner) else newest
