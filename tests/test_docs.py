@@ -20,7 +20,7 @@ from pegboard.tools import coerce
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [
     ROOT / "docs" / f"{name}.md"
-    for name in ("tools", "arguments", "providers", "asking", "tasks", "client", "streaming", "serving")
+    for name in ("tools", "arguments", "providers", "asking", "tasks", "client", "streaming", "serving", "gateway")
 ]
 SNIPPET = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -62,6 +62,14 @@ def test_every_kind_of_server_is_used() -> None:
     assert [line.partition(": ")[2] for line in told if ": Order" in line] == ["Order(item='apples', count=1)"] * 3
     assert told.count("packed") == 3
     assert "no program 'no-such-program'" in told[-1]
+
+
+async def test_a_gateway_is_served_from_python() -> None:
+    gateway = importlib.import_module("examples.gateway").gateway
+    async with Client(gateway) as client:
+        names = [tool["name"] for tool in await client.list_tools()]
+        assert "office__hello__add" in names
+        assert (await client.call("office__hello__add", {"a": 1, "b": "2"})).text == "3"
 
 
 async def test_a_mounted_board_lives_with_its_application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
