@@ -77,7 +77,7 @@ class Endpoint:
         self.board.tools.explain_unknown = self._explain
         self.board.choose_tools(self._choose)
         self.board.changes.on_stir = self._stir
-        self._stirred: asyncio.TimerHandle | None = None
+        self._stirred: tuple[float, asyncio.TimerHandle] | None = None
         self._opened = Opened(limits.sessions)
         self.directory = Directory()
         self._offers: Mapping[tuple[str, str], Offers] = {}
@@ -148,11 +148,13 @@ class Endpoint:
     def _stir(self, seconds: float = 0.0) -> None:
         """Others follow other resources: let the servers know, once for many, and look again later."""
         loop = asyncio.get_running_loop()
-        if self._stirred is not None and self._stirred.when() <= loop.time() + seconds:
-            return
+        due = loop.time() + seconds
         if self._stirred is not None:
-            self._stirred.cancel()
-        self._stirred = loop.call_later(seconds, self._follow)
+            # uvloop's handles do not say when they are due.
+            if self._stirred[0] <= due:
+                return
+            self._stirred[1].cancel()
+        self._stirred = due, loop.call_later(seconds, self._follow)
 
     def _follow(self) -> None:
         self._stirred = None
