@@ -36,6 +36,10 @@ KEPT_MEGABYTES = 40
 SETTLE_SECONDS = 40.0
 WARM_SECONDS = 1.0
 STORMERS = 4
+HEADING = " ".join(
+    (f"{'':32}", f"{'calls':>6}", f"{'p50 ms':>8}", f"{'p99 ms':>8}", f"{'longest':>8}", f"{'before MB':>10}",
+     f"{'peak +MB':>9}", f"{'kept +MB':>9}")
+)  # fmt: skip
 
 
 class Ground:
@@ -118,7 +122,7 @@ def call(tool: str, **arguments: int) -> tuple[str, dict[str, Any]]:
     return "tools/call", {"name": tool, "arguments": arguments}
 
 
-MUCH = call("say", count=2000, size=4096)
+MUCH = call("say", count=400, size=4096)
 
 
 # -- slow readers ------------------------------------------------------------------------------------------------------
@@ -348,7 +352,7 @@ class Figures:
     def faults(self) -> list[str]:
         """Where the bounds were not held."""
         found = list(dict.fromkeys(self.wrong))
-        if self.p99 > P99_SECONDS:
+        if self.p99 >= P99_SECONDS:
             found.append(f"p99 {self.p99:.2f} s")
         if self.peak > PEAK_MEGABYTES:
             found.append(f"{self.peak:.0f} MB over baseline")
@@ -434,12 +438,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="how long each goes on")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each instead of the table")
     chosen = parser.parse_args()
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    allow_files()
     if not chosen.json:
-        print(
-            f"{'':32} {'calls':>6} {'p50 ms':>8} {'p99 ms':>8} {'longest':>8} {'before MB':>10} {'peak +MB':>9} {'kept +MB':>9}"
-        )
+        print(HEADING)
     for flood in FLOODS:
         if chosen.name in flood.name:
             size = flood.small if chosen.small else flood.large
@@ -447,13 +448,20 @@ def main() -> None:
             if chosen.json:
                 print(json.dumps({**asdict(found), "faults": found.faults}), flush=True)
             else:
-                print(_row(found), flush=True)
+                print(tell(found), flush=True)
 
 
-def _row(found: Figures) -> str:
+def tell(found: Figures) -> str:
+    """One line of the table."""
     times = " ".join(f"{one * 1000:8.1f}" for one in (found.p50, found.p99, found.longest))
     memory = f"{found.before:10.1f} {found.peak:9.1f} {found.kept:9.1f}"
     return f"{found.name:32} {found.calls:6} {times} {memory}  {'; '.join(found.faults[:3]) or 'ok'}"
+
+
+def allow_files() -> None:
+    """Open as many connections as the system lets us."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ Ask: TypeAlias = Callable[[int], Awaitable[Any]]
 
 
 class Met:
-    """How long each call took, in seconds, and what went wrong."""
+    """How long each call took, in seconds, the deadline where nothing came until then, and what went wrong."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -36,7 +36,7 @@ class Met:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 got = await ask(number)
         except TimeoutError:
-            self.wrong.append(f"{road}: no answer within {DEADLINE_SECONDS:g} s")
+            self.seconds.append(DEADLINE_SECONDS)
             raise ConnectionError from None
         except (OSError, asyncio.IncompleteReadError) as problem:
             self.wrong.append(f"{road}: {problem!r}")
@@ -167,7 +167,10 @@ async def keep_calling(port: int, road: str, met: Met) -> None:
                 try:
                     async with asyncio.timeout(DEADLINE_SECONDS):
                         ask = await opened.enter_async_context(ROADS[road](port))
-                except (TimeoutError, OSError, asyncio.IncompleteReadError, KeyError) as problem:
+                except TimeoutError:
+                    met.seconds.append(DEADLINE_SECONDS)
+                    raise ConnectionError from None
+                except (OSError, asyncio.IncompleteReadError, KeyError) as problem:
                     met.wrong.append(f"{road}: cannot begin: {problem!r}")
                     raise ConnectionError from None
                 while True:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from statistics import median
 
 import clients
+import floods
 import load
 import messages
 import starts
@@ -89,7 +90,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="how often each measurement is repeated (its median counts)")
     parser.add_argument("--seconds", type=float, help="how long each measurement takes")
     parser.add_argument(
-        "--only", default="", help="only what has this in its name: http, stdio, client, inside, start, memory, workers"
+        "--only",
+        default="",
+        help="only what has this in its name: http, stdio, client, inside, start, memory, workers, floods",
     )
     parser.add_argument("--ours", default=sys.executable, help="the Python that runs Pegboard and the raw application")
     chosen = parser.parse_args()
@@ -109,6 +112,7 @@ def main() -> None:
         "start": lambda: _measure_starts(figures, 3 if chosen.quick else 9, chosen.ours),
         "memory": lambda: _measure_memory(figures, 200 if chosen.quick else 2000, chosen.ours),
         "workers": lambda: _measure_workers(figures, rounds, chosen.ours, 12_000 if chosen.quick else 100_000),
+        "floods": lambda: _measure_floods(figures, chosen.quick, chosen.ours),
     }
     began = time.monotonic()
     for name, measure_part in parts.items():
@@ -296,6 +300,22 @@ def _measure_workers(figures: Figures, rounds: int, ours: str, sessions: int) ->
         held = workers.measure_abandoned(sessions, door, ours)
         figures[f"abandoned sessions: {workers.DOORS[door]}"] = {"MB": held}
         print(f"  {sessions:,} abandoned sessions, {workers.DOORS[door]}: {held:.1f} MB")
+
+
+def _measure_floods(figures: Figures, quick: bool, ours: str) -> None:
+    print(f"\n{floods.HEADING}")
+    floods.allow_files()
+    measured: list[floods.Figures] = []
+    for flood in floods.FLOODS:
+        size, seconds = (flood.small, 1.5) if quick else (flood.large, 8.0)
+        measured.append(floods.measure(flood, size, seconds, ours))
+        print(floods.tell(measured[-1]), flush=True)
+    figures["floods"] = {
+        "p99": max(one.p99 for one in measured),
+        "peak": max(one.peak for one in measured),
+        "kept": max(one.kept for one in measured),
+        "wrong": float(sum(len(one.wrong) for one in measured)),
+    }
 
 
 def _rounds(what: str, count: int) -> Iterator[int]:

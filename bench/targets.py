@@ -131,6 +131,10 @@ TARGETS: tuple[Target, ...] = (
         at_most=True,
         unit="MB",
     ),
+    Target("floods: p99 of others", 3, _figure("floods", "p99"), at_most=True, unit="s"),
+    Target("floods: others answered wrong", 0, _figure("floods", "wrong"), at_most=True, unit=""),
+    Target("floods: memory over baseline", 200, _figure("floods", "peak"), at_most=True, unit="MB"),
+    Target("floods: memory not given back", 40, _figure("floods", "kept"), at_most=True, unit="MB"),
     Target("memory per served call", 100, _figure("bytes per served call", "bytes"), at_most=True, unit="B"),
 )
 

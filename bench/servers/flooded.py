@@ -5,8 +5,8 @@ import sys
 
 from pegboard import Board, Context, Limits, ToolConnector
 
-# Defaults, but that nobody has to wait five minutes for streams to be forgotten that nobody comes back for.
-board = Board("flooded", version="1.0.0", limits=Limits(ended_seconds=5))
+# Defaults, but that nobody has to wait for minutes until sessions and streams are forgotten that nobody comes back for.
+board = Board("flooded", version="1.0.0", limits=Limits(ended_seconds=5, session_seconds=15))
 
 
 @board.tool

@@ -20,7 +20,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     idle_seconds: float = 75.0
     write_buffer: int = 64 * 1024
     write_seconds: float = 30.0
-    buffered_bytes: int = 64 * 1024 * 1024
+    buffered_bytes: int = 48 * 1024 * 1024
 
     json_depth: int = 128
     integer_digits: int = 400

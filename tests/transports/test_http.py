@@ -763,6 +763,21 @@ async def test_a_session_expires_half_an_hour_after_its_last_use() -> None:
     await refused(door, session.ask("ping"), 404, -32001)
 
 
+async def test_expired_sessions_are_forgotten_although_nobody_comes_by() -> None:
+    clock = Ticking()
+    door = Door(loop=clock)
+    door.endpoint.sessions._clock = clock.time
+    for _ in range(3):
+        await door.open_session()
+    clock.pass_time(1700)
+    assert len(door.endpoint.sessions) == 3
+    clock.pass_time(102)
+    assert len(door.endpoint.sessions) == 0
+    # Then there is nothing to do any more.
+    clock.pass_time(2)
+    assert clock.timers == []
+
+
 async def test_the_longest_idle_session_makes_room_and_a_busy_house_says_503() -> None:
     door = Door(Limits(sessions=2))
     first = await door.open_session()

@@ -28,13 +28,21 @@ class Follower(Protocol):
 
 
 class Calls:
-    """Lets calls in while there is room, keeps them and all other streams alive, and sees them out when we end."""
+    """Lets calls in while there is room, keeps them and all other streams alive, and sees them out when we end.
+
+    `reap` is done with each sweep; `later` says whether there will be something to reap although nothing is under way.
+    """
 
     def __init__(
-        self, limits: Limits, reap: Callable[[], object], loop: asyncio.AbstractEventLoop | None = None
+        self,
+        limits: Limits,
+        reap: Callable[[], object],
+        loop: asyncio.AbstractEventLoop | None = None,
+        later: Callable[[], object] = bool,
     ) -> None:
         self._limits = limits
         self._reap = reap
+        self._later = later
         self._given_loop = self._loop = loop
         self._sweeping = False
         # None: let in, but not begun.
@@ -84,6 +92,11 @@ class Calls:
         self.followers.add(follower)
         self._start(loop)
 
+    def sweep_on(self) -> None:
+        """There will be something to reap."""
+        if not self._sweeping:
+            self._start(self._given_loop or asyncio.get_running_loop())
+
     def forget(self, follower: Follower) -> None:
         """The stream has ended."""
         self.followers.discard(follower)
@@ -127,6 +140,6 @@ class Calls:
             if now - follower.since >= _KEEP_ALIVE_SECONDS:
                 follower.since = now
                 follower.keep_alive()
-        self._sweeping = bool(self.running or self.followers)
+        self._sweeping = bool(self.running or self.followers or self._later())
         if self._sweeping:
             loop.call_later(1.0, self._sweep, loop)

@@ -74,7 +74,7 @@ class HttpEndpoint:
         self._guard = guard
         self._modern = Modern(info)
         self.sessions = Sessions(limits, logs=None if store is None else store.logs)
-        self._calls = Calls(limits, self.sessions.reap, loop)
+        self._calls = Calls(limits, self.sessions.reap, loop, self.sessions.__len__)
         self.calls = self._calls.running
         self.followers = Followers(limits.followers, self._calls, limits.all_followed_uri_bytes)
         self._callers = ModernCallers("http")

@@ -134,6 +134,7 @@ class LegacyHttp:
                 log_level=UNASKED_LOG_LEVEL,
             )
         )
+        self._calls.sweep_on()
         tongue = self._tongues[handshake.version]
         headers = (*extra, session.header)
         exchange = LegacyExchange(sink, tongue, request_id, headers, accepts, session, self._limits)
