@@ -1,17 +1,27 @@
-"""The same tests over /ws: `Client(board)` there is a client that reaches the board through a WebSocket."""
+"""The same tests by other roads: `Client(board)` there reaches the board through a WebSocket, or through a gateway.
+
+Behind a gateway the board is a server like any other, and what was put around its tools is around the gateway's own.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import pytest
 
-from pegboard import Board
+from pegboard import Board, Gateway
 from pegboard.client.client import Client
+from pegboard.gateway.config import GatewayConfig, ServerConfig, ToolboxConfig, ToolOverride
 from pegboard.transports.guard import Guard
 from pegboard.transports.http import HttpEndpoint
 from pegboard.transports.listener import Http1Server, listen
+
+
+async def serve(board: Board) -> Http1Server:
+    return await listen(HttpEndpoint(board.handler, board.info, limits=board.limits, guard=Guard()), board.limits)
 
 
 class ClientOverWs:
@@ -24,15 +34,88 @@ class ClientOverWs:
         self._client: Client
 
     async def __aenter__(self) -> Client:
-        board = self._board
-        endpoint = HttpEndpoint(board.handler, board.info, limits=board.limits, guard=Guard())
-        self._server = await listen(endpoint, board.limits)
+        self._server = await serve(self._board)
         self._client = Client(f"ws://127.0.0.1:{self._server.port}/ws", **self._options)
         return await self._client.__aenter__()
 
     async def __aexit__(self, *about: object) -> None:
         await self._client.__aexit__(*about)
         await self._server.close()
+
+
+class ClientBehindGateway:
+    """Puts a gateway before the board it is given while its block lasts."""
+
+    def __init__(self, target: Any, **options: Any) -> None:
+        self._board: Board = target
+        self._options = options
+        self._stack = AsyncExitStack()
+
+    async def server(self, stack: AsyncExitStack) -> dict[str, Any]:
+        """How the gateway reaches the board."""
+        return {"kind": "board", "board": "board"}
+
+    async def __aenter__(self) -> Client:
+        board = self._board
+        async with self._stack as stack:
+            shown = {tool.name: ToolOverride(category=tool.category, tags=tuple(tool.tags)) for tool in board.tools}
+            about: dict[str, Any] = {"name": "board", "tools": shown, **await self.server(stack)}
+            server = ServerConfig(**about)
+            toolbox = ToolboxConfig(name="dev", description="Under test", names="plain", servers={"board": server})
+            config = GatewayConfig(path="", name=board.name, lock="off", toolboxes={"dev": toolbox})
+            gateway = Gateway(config, limits=board.limits, boards={"board": board})
+            stack.enter_context(around(board, gateway))
+            client = await stack.enter_async_context(Client(gateway, **self._options))
+            await gateway.settle(10)
+            assert [one.state for one in gateway.downstreams] == ["ready"], gateway.downstreams[0].problem
+            self._stack = stack.pop_all()
+            return client
+
+    async def __aexit__(self, *about: object) -> None:
+        await self._stack.aclose()
+
+
+class ClientBehindGatewayOverHttp(ClientBehindGateway):
+    """The same where the board is reached over HTTP."""
+
+    async def server(self, stack: AsyncExitStack) -> dict[str, Any]:
+        served = await serve(self._board)
+        stack.push_async_callback(served.close)
+        return {"kind": "http", "url": f"http://127.0.0.1:{served.port}/mcp"}
+
+
+@contextmanager
+def around(board: Board, gateway: Gateway) -> Iterator[None]:
+    """What is around the tools of the board is around those of the gateway, and not there."""
+    attached, hooks = board._attached, {tool: tool.hooks for tool in board.tools}
+    shown = gateway.main.board
+    for one in attached:
+        scope = {} if one.scope == "board" else {one.scope: one.target}
+        shown.use(one.middleware, order=one.order, **scope)  # type: ignore[arg-type] # the scopes are its own words
+    for tool, own in hooks.items():
+        shown.use(*own, tool=tool.name)
+        tool.hooks = ()
+    board._attached = []
+    board.tools.touch()
+    # What a test puts around later goes to the gateway as well.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(board, "use", shown.use)
+        patch.setattr(board, "unuse", shown.unuse)
+        try:
+            yield
+        finally:
+            board._attached = attached
+            for tool, own in hooks.items():
+                tool.hooks = own
+            board.tools.touch()
+
+
+ROADS = {
+    "in process": Client,
+    "ws": ClientOverWs,
+    "gateway": ClientBehindGateway,
+    "gateway over http": ClientBehindGatewayOverHttp,
+}
 
 
 def _uses(code: CodeType, module: ModuleType, seen: set[CodeType]) -> bool:
@@ -47,15 +130,15 @@ def _uses(code: CodeType, module: ModuleType, seen: set[CodeType]) -> bool:
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:
-    """Run each test of this module twice that makes a client."""
+    """Run each test of this module by every road that makes a client."""
     if vars(metafunc.module).get("Client") is Client and _uses(metafunc.function.__code__, metafunc.module, set()):
-        metafunc.parametrize("road", ["in process", "ws"], indirect=True)
+        metafunc.parametrize("road", list(ROADS), indirect=True)
 
 
 @pytest.fixture(autouse=True)
 def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """By which road a client reaches its board."""
     chosen: str = getattr(request, "param", "in process")
-    if chosen == "ws":
-        monkeypatch.setattr(request.module, "Client", ClientOverWs)
+    if chosen != "in process":
+        monkeypatch.setattr(request.module, "Client", ROADS[chosen])
     return chosen

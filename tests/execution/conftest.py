@@ -1,10 +1,10 @@
-"""The tests of hooks that have a client run in process and over /ws."""
+"""The tests of hooks that have a client run in process, over /ws, and behind a gateway."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.over_ws import parametrize, road
+from tests.roads import parametrize, road
 
 __all__ = ["road"]
 

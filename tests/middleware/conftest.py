@@ -1,10 +1,10 @@
-"""Every test of middleware that has a client runs in process and over /ws."""
+"""Every test of middleware that has a client runs in process, over /ws, and behind a gateway."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.over_ws import parametrize, road
+from tests.roads import parametrize, road
 
 __all__ = ["road"]
 
