@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 from pegboard.gateway.downstream import Downstream
@@ -43,7 +44,7 @@ def _row(gateway: Gateway, one: Downstream) -> tuple[str, ...]:
     tools = "" if catalogue is None else f"{shown} tools" if shown == listed else f"{shown} of {listed} tools"
     if one.config.lazy and one.state == "idle" and catalogue is None:
         tools = "not started"
-    return one.toolbox, one.name, _WORDS.get(one.state, one.state), one.config.kind, tools, one.problem[:160]
+    return one.toolbox, one.name, _WORDS.get(one.state, one.state), one.config.kind, tools, one.problem[:600]
 
 
 def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
@@ -54,10 +55,16 @@ def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
         toolbox = row[0]
         cells = [first, *row[1:5]]
         told_row = "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
-        yield f"    {told_row}  {row[5]}".rstrip()
+        yield f"    {told_row}".rstrip()
+        if row[5]:
+            # Below, and whole: what a server said last is what explains it.
+            indent = " " * (6 + widths[0])
+            yield from textwrap.wrap(row[5], 110, initial_indent=indent, subsequent_indent=indent)
 
 
 def _to_do(gateway: Gateway, command: str) -> Iterator[str]:
+    if not gateway.pinned and gateway.config.path:
+        yield f"  pin      {command} lock {gateway.config.path}   (be told when a server changes its tools)"
     for one in gateway.downstreams:
         if one.state == "needs_login":
             yield f"  log in   {command} login {gateway.config.path} {one.toolbox}/{one.name}"

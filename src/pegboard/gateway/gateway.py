@@ -114,6 +114,11 @@ class Gateway(Hosted):
         return tuple(self._downstreams.values())
 
     @property
+    def pinned(self) -> bool:
+        """Whether what servers say of their tools is compared with what was accepted."""
+        return self.config.lock == "off" or not self._pins.is_empty
+
+    @property
     def endpoints(self) -> Sequence[Endpoint]:
         return (self.main, *self._toolboxes.values())
 
