@@ -163,6 +163,7 @@ class Call(Struct, kw_only=True):
     _origin: Call | None = None
     _task: asyncio.Task[Any] | None = None
     _rounds: Any = None
+    _asked: bool = False
     _reached: float | None = None
     _stopped: bool = False
 
@@ -225,6 +226,15 @@ class Call(Struct, kw_only=True):
         while call._origin is not None:
             call = call._origin
         return call
+
+    @property
+    def asked(self) -> bool:
+        """Whether something was to be asked of its caller: then what it came to is no answer to the same call again."""
+        return self.origin._asked or self.origin._rounds is not None
+
+    def note_asked(self) -> None:
+        """Remember that who answers the call has questions to its caller."""
+        self.origin._asked = True
 
     def is_current(self) -> bool:
         """Whether this is asked by the task that the call runs in, and not while its coroutine is thrown away."""

@@ -161,6 +161,10 @@ class InvalidArguments(ToolError):
         self.errors = errors
 
 
+class DelegationFailed(ToolError):
+    """The server behind a gateway let the call down; its own answers, refusals and failed tools are none of these."""
+
+
 class LimitReached(ToolError):
     """A call refused by a limit, a budget, a deadline or a breaker.
 

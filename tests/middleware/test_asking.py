@@ -13,6 +13,7 @@ from pegboard import Board, Client, Context
 from pegboard.call import Call, Handler, InputRequired, Reply
 from pegboard.middleware import Audit, Cache, Logging, Retry, TokenBudget
 from tests.requirements.clients import connect
+from tests.roads import fails_here
 
 ABLE: dict[str, Any] = {"elicitation": {"form": {}}}
 PROMISES = {"readOnlyHint": True, "idempotentHint": True}
@@ -50,6 +51,7 @@ async def no_wait(_seconds: float) -> None:
     return
 
 
+@fails_here
 async def test_what_is_tried_again_keeps_the_answer_it_got(road: str) -> None:
     one = Asked()
     one.board.use(Retry(sleep=no_wait))

@@ -16,6 +16,7 @@ from pegboard.call import Call, Done, Handler, Reply
 from pegboard.errors import DeclarationError
 from pegboard.middleware import Cache
 from pegboard.testing import FakeClock, make_call, run_alone
+from tests.roads import on_one_machine
 
 
 def reading(**options: Any) -> Call:
@@ -175,6 +176,7 @@ async def test_structured_results_come_back_as_they_were_for_every_revision() ->
     assert cache.hits == 1
 
 
+@on_one_machine("another list of tools takes its time to get there: tests/gateway/test_middleware.py")
 async def test_a_tool_that_is_hung_anew_has_nothing_in_the_cache() -> None:
     board = Board()
     board.use(Cache(60, tools=["read"]))

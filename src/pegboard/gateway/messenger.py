@@ -72,6 +72,7 @@ def answer_without(asks: Mapping[str, Question], call: Call) -> tuple[dict[str, 
 
     A form is declined; for a model's answer or a list of roots there is none, and the server is told so.
     """
+    call.note_asked()
     answered: dict[str, Json] = {}
     left: dict[str, Question] = {}
     for key, question in asks.items():

@@ -297,6 +297,7 @@ def _aimed(call: Call, name: str, arguments: Raw) -> Call:
         _origin=None,
         _task=None,
         _rounds=None,
+        _asked=False,
     )
 
 

@@ -12,6 +12,7 @@ from pegboard.call import Call, Done, Json, Question
 from pegboard.catalog.caching import Caching
 from pegboard.errors import (
     Busy,
+    DelegationFailed,
     Garbled,
     InternalFailure,
     InvalidParams,
@@ -161,7 +162,7 @@ def expired(destination: Destination) -> ToolError:
 
 def _failed(destination: Destination, method: str, why: str) -> PegboardError:
     text = _told(destination, why)
-    return ToolError(text) if method == CALL else InternalFailure(text)
+    return DelegationFailed(text) if method == CALL else InternalFailure(text)
 
 
 def _told(destination: Destination, why: str) -> str:

@@ -76,7 +76,7 @@ class Cache(Middleware):
         self.misses += 1
         call.state["cache"] = "miss"
         reply = await proceed(call)
-        if isinstance(reply, Done) and call.origin._rounds is None:
+        if isinstance(reply, Done) and not call.asked:
             # What a user was asked for is no part of the key either, and a question is not the answer to the next call.
             self._keep(key, reply)
         return reply

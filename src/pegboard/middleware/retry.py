@@ -8,7 +8,7 @@ import random
 from collections.abc import Awaitable, Callable, Collection
 
 from pegboard.call import Call, Handler, Reply
-from pegboard.errors import DeclarationError, Refusal, ToolError
+from pegboard.errors import DeclarationError, DelegationFailed, Refusal, ToolError
 from pegboard.execution.hooks import Middleware
 from pegboard.middleware.promises import promised
 
@@ -19,8 +19,8 @@ class Retry(Middleware):
     """Up to `attempts` runs of the tools named, or of those whose author says `idempotentHint` or `readOnlyHint`.
 
     Between two runs it waits a random part of `wait` seconds, which doubles each time up to `longest`. Tried again is
-    what raises one of `on`; a ToolError or a Refusal is an answer in its author's words and is not, unless `on` names
-    it. Timeouts inside it (order 120) bound each run; `retried` counts and `call.state["attempts"]` tells.
+    what raises one of `on`, as does a server behind a gateway that lets a call down; a ToolError or a Refusal is an answer
+    in its author's words and is not, unless `on` names it. Timeouts inside it (order 120) bound each run; `retried` counts and `call.state["attempts"]` tells.
     """
 
     order = 115
@@ -55,10 +55,9 @@ class Retry(Middleware):
             call.state["attempts"] = attempt
             try:
                 return await proceed(call)
-            except self._answers:
-                raise
             except self._on as problem:
-                if attempt >= self.attempts:
+                answered = isinstance(problem, self._answers) and not isinstance(problem, DelegationFailed)
+                if answered or attempt >= self.attempts:
                     raise
                 self.retried += 1
                 _log.info("%s failed (%s), attempt %d of %d", call.name, type(problem).__name__, attempt, self.attempts)

@@ -1,0 +1,78 @@
+"""Middleware around the tools of other servers: what differs from tools of our own, which is only whose failure it is.
+
+All else that middleware does is tried behind a gateway by its own tests: see tests/roads.py.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pegboard import Board, Client, Gateway
+from pegboard.errors import DelegationFailed
+from pegboard.middleware import Cache, Retry
+from pegboard.testing import Recorder
+from tests.gateway.behind import bad
+from tests.gateway.test_gateway import configured, server
+from tests.waiting import until
+
+
+async def no_wait(_seconds: float) -> None:
+    return
+
+
+async def test_a_tool_that_fails_at_its_server_is_a_result_and_told_to_the_after_hooks() -> None:
+    board, recorder = Board("calc"), Recorder("r", order=1)
+
+    @board.tool
+    async def fail() -> str:
+        raise ValueError("a secret of the server")
+
+    gateway = Gateway(configured(server("calc")), boards={"calc": board})
+    gateway.use(recorder)
+    async with Client(gateway) as client:
+        result = await client.call("dev__calc__fail")
+    assert result.is_error
+    assert "secret" not in result.text
+    assert recorder.hooks == ["r.before", "r.after"]
+
+
+async def test_a_server_that_lets_a_call_down_is_told_to_the_error_hooks() -> None:
+    recorder = Recorder("r", order=1)
+    gateway = Gateway(configured(bad("well")))
+    gateway.use(recorder)
+    async with Client(gateway) as client:
+        result = await client.call("dev__bad__die")
+    assert result.is_error
+    assert result.text.startswith("[dev/bad/die] Error: ")
+    assert recorder.hooks == ["r.before", "r.error"]
+    assert isinstance(recorder.steps[-1].exception, DelegationFailed)
+
+
+async def test_a_server_that_lets_a_call_down_is_tried_again_where_that_can_do_no_harm() -> None:
+    retry = Retry(attempts=2, tools=["dev__bad__die"], sleep=no_wait)
+    gateway = Gateway(configured(bad("well")))
+    gateway.use(retry)
+    async with Client(gateway) as client:
+        assert (await client.call("dev__bad__die")).is_error
+    assert retry.retried == 1
+
+
+async def test_a_tool_that_its_server_defines_anew_has_nothing_in_the_cache() -> None:
+    board = Board("calc")
+    gateway = Gateway(configured(server("calc")), boards={"calc": board})
+    gateway.use(Cache(60, tools=["dev__calc__read"]))
+
+    def described() -> str:
+        tool = gateway.main.board.tools.get("dev__calc__read")
+        return "" if tool is None else tool.description
+
+    async with Client(gateway) as client:
+        for answer in ("old", "new"):
+
+            async def read(text: str = answer) -> str:
+                return text
+
+            board.add(read, name="read", description=f"Reads what is {answer}.")
+            await until(partial(lambda told: told in described(), f"Reads what is {answer}."))
+            assert (await client.call("dev__calc__read")).text == answer
+            board.remove("read")
