@@ -11,6 +11,7 @@ import signal
 import sys
 import tracemalloc
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,10 @@ from pegboard.errors import (
 )
 from pegboard.gateway.config import ServerConfig
 from pegboard.gateway.logins import Logins
+from tests.child import HttpChild
 from tests.client.fakes import Asked, faking, reply
 from tests.client.leftovers import children, nothing_left
-from tests.gateway.behind import BATTERY, Person, Watched, bad, battery, behind, both, call
+from tests.gateway.behind import BATTERY, Person, Watched, bad, battery, behind, both, call, kept
 from tests.gateway.crossing import LEGACY, MODERN, served
 from tests.waiting import until
 
@@ -538,3 +540,41 @@ async def heard(server: Watched, uri: str) -> None:
         await call(server, "touch", {"uri": uri})
         for _ in range(20):
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("kind", "url", "version"),
+    [
+        ("http", "http://127.0.0.1:{}/mcp", MODERN),
+        ("http", "http://127.0.0.1:{}/mcp", LEGACY),
+        ("websocket", "ws://127.0.0.1:{}/ws", None),
+    ],
+)
+async def test_a_server_elsewhere_that_was_killed_is_used_again_when_it_is_back(
+    kind: Any, url: str, version: str | None
+) -> None:
+    def start(port: int) -> HttpChild:
+        return processes.enter_context(HttpChild("--port", str(port), target=BATTERY))
+
+    async with nothing_left():
+        with ExitStack() as processes:
+            far = await asyncio.to_thread(start, 0)
+            config = ServerConfig(name="far", kind=kind, url=url.format(far.port), version=version)
+            async with kept(config) as server:
+                before = server.catalogue
+                assert await call(server, "add", {"a": 1, "b": 1}) == "2"
+                far.process.kill()
+                await asyncio.to_thread(far.wait)
+                with pytest.raises(ServerFault):
+                    await call(server, "add", {"a": 1, "b": 1})
+                assert server.catalogue is before
+                await asyncio.to_thread(start, far.port)
+                await until(lambda: server.state == "ready")
+                said: list[str] = []
+                while not said:
+                    # A call may meet the old connection, or the pause after its failure.
+                    with suppress(ServerFault):
+                        said.append(await call(server, "add", {"a": 1, "b": 1}))
+                    await asyncio.sleep(0.02)
+                assert said == ["2"]
+                assert server.catalogue is before
