@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
@@ -44,6 +44,7 @@ def call_of(request: Any, ticket: str | None = None) -> tuple[Call, Destination]
     return call, Destination(downstream=there)
 
 
+@settings(deadline=None)
 @given(ticket=SOME, written=REQUEST, brought=REQUEST)
 def test_a_ticket_opens_for_its_own_request_alone(ticket: Any, written: Any, brought: Any) -> None:
     sealed = TICKETS.write(ticket, *call_of(written))
@@ -55,6 +56,7 @@ def test_a_ticket_opens_for_its_own_request_alone(ticket: Any, written: Any, bro
             TICKETS.read(call, destination)
 
 
+@settings(deadline=None)
 @given(ticket=SOME, request=REQUEST, data=st.data())
 def test_a_ticket_that_was_changed_is_none(ticket: Any, request: Any, data: st.DataObject) -> None:
     sealed = TICKETS.write(ticket, *call_of(request))
@@ -64,6 +66,7 @@ def test_a_ticket_that_was_changed_is_none(ticket: Any, request: Any, data: st.D
         TICKETS.read(*call_of(request, sealed[:at] + letter + sealed[at + 1 :]))
 
 
+@settings(deadline=None)
 @given(made_up=st.text(), request=REQUEST)
 def test_what_is_no_ticket_is_none(made_up: str, request: Any) -> None:
     other = Seal("requestState", KEYS, secret=True).close(made_up.encode("utf-8", "replace"), bearer=request[3])
@@ -82,6 +85,7 @@ NAMES = st.text(max_size=8) | st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(meta=st.dictionaries(NAMES, JSON, max_size=6), more=st.dictionaries(NAMES, JSON, max_size=4))
 def test_all_goes_down_but_what_belongs_to_a_hop(meta: dict[str, Any], more: dict[str, Any]) -> None:
     call, _ = call_of(("tools/call", "a", {}, "", ("dev", "one")))
