@@ -11,7 +11,7 @@ from pathlib import Path
 import pegboard.demo
 from pegboard.cli.flags import add_flags, read_settings, set_up_logging
 from pegboard.cli.run import command
-from pegboard.cli.up import Announcement
+from pegboard.cli.up import Announcement, refuse_workers
 from pegboard.demo import desk, notes
 from pegboard.gateway.config import GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.gateway.gateway import Gateway
@@ -78,6 +78,7 @@ def main(argv: list[str]) -> int:
     )
     add_flags(parser)
     chosen = parser.parse_args(argv)
+    refuse_workers(chosen.workers)
     if chosen.transport == "auto":
         chosen.transport = "http"
     if chosen.port == PORT and chosen.uds is None:

@@ -75,7 +75,9 @@ def read_target(parser: argparse.ArgumentParser, argv: list[str], arguments: dic
     parser.usage += " -- COMMAND …"
     if not command:
         parser.add_argument(
-            "target", metavar="TARGET", help="a Python file with a board, or a server's URL: http(s) or ws(s)"
+            "target",
+            metavar="TARGET",
+            help="a Python file with a board, a gateway's configuration, or a server's URL: http(s), ws(s)",
         )
     for name, about in arguments.items():
         parser.add_argument(name, **about)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ from pegboard import __version__
 from pegboard.cli.flags import add_flags, read_settings, set_up_logging
 from pegboard.cli.run import command
 from pegboard.cli.status import told
+from pegboard.errors import SetupError
+from pegboard.gateway.config import find_config
 from pegboard.gateway.folders import store_path
 from pegboard.gateway.gateway import Gateway
 from pegboard.serve import held_by_a_client, run
@@ -26,20 +29,36 @@ def main(argv: list[str]) -> int:
         epilog="The file is JSON or TOML: ours, or one of Claude, Cursor, VS Code, Codex or Gemini as it is. "
         "Edits are taken over while it is served. Every flag can be set by the environment: PEGBOARD_PORT=8000.",
     )
-    parser.add_argument("config", metavar="CONFIG", help="a configuration file")
+    parser.add_argument(
+        "config",
+        metavar="CONFIG",
+        nargs="?",
+        help="a configuration file; without one PEGBOARD_CONFIG, or pegboard.json or pegboard.toml here",
+    )
     parser.add_argument("--mode", choices=("all", "dynamic", "proxy", "auto"), help="how tools are shown")
     parser.add_argument("--no-watch", action="store_false", dest="watch", help="leave edits of the file alone")
     add_flags(parser, store="")
     chosen = parser.parse_args(argv)
+    refuse_workers(chosen.workers)
     set_up_logging(chosen.log_level, chosen.log_format)
     began = time.monotonic()
-    gateway = Gateway(chosen.config, mode=chosen.mode, watch=chosen.watch)
+    path = chosen.config or str(find_config(os.environ))
+    gateway = Gateway(path, mode=chosen.mode, watch=chosen.watch)
     if not chosen.store:
         # A client of stdio is one connection, and nothing of it outlives that.
         pipes = chosen.transport == "stdio" or (chosen.transport == "auto" and held_by_a_client())
-        chosen.store = "memory" if pipes else f"sqlite:{store_path(chosen.config)}"
+        chosen.store = "memory" if pipes else f"sqlite:{store_path(path)}"
     run(gateway, read_settings(chosen, announce=lambda url: Announcement(gateway, url, began).start()))
     return 0
+
+
+def refuse_workers(workers: int) -> None:
+    """Several processes would each start all servers, and none would know of the calls that another has parked."""
+    if workers != 1:
+        raise SetupError(
+            f"--workers {workers}: a gateway is one process, which owns its servers; to have more, start several "
+            "gateways with the same --store behind a load balancer"
+        )
 
 
 class Announcement:

@@ -13,10 +13,11 @@ from msgspec import UNSET
 
 from pegboard.call import Json
 from pegboard.client.child import INHERITED
-from pegboard.gateway.mistakes import Notes, did_you_mean
+from pegboard.gateway.mistakes import Notes
 from pegboard.gateway.shape import SERVER
 from pegboard.gateway.source import Place
 from pegboard.middleware.masking import is_secret
+from pegboard.tools.naming import suggest
 
 _ROADS: Final = {"stdio": "command", "http": "url", "sse": "url", "websocket": "url", "board": "board"}
 _SCHEMES: Final = {"http": ("http", "https"), "sse": ("http", "https"), "websocket": ("ws", "wss")}
@@ -101,11 +102,11 @@ class Entries:
 
     def _miss(self, wanted: str | None, place: Place, written: Mapping[str, Json], who: str) -> None:
         roads = ["command", "url", "board"]
-        near = [
-            hint for key in written if key not in SERVER.fields and (hint := did_you_mean(key, roads)).startswith("did")
-        ]
+        if any(key not in SERVER.fields and suggest(key, roads) for key in written):
+            # One that was misspelt has been told already.
+            return
         fix = "add it, or 'url' for a server elsewhere, or 'board' for a Python file" if wanted is None else "add it"
-        self._notes.wrong(place, f"{who} must have a '{wanted or 'command'}' field", fix=near[0] if near else fix)
+        self._notes.wrong(place, f"{who} must have a '{wanted or 'command'}' field", fix=fix)
 
     def _start(self, settled: dict[str, Any], args: tuple[str, ...], env_file: str | None, place: Place) -> None:
         program, *more = settled["command"]

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 from pegboard.call import Json
 from pegboard.errors import SetupError
+from pegboard.tools.naming import suggest
 
 Place: TypeAlias = tuple[str | int, ...]
 """The way to a value: keys and positions."""
@@ -51,7 +52,10 @@ def read_source(path: Path) -> Source:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
     except FileNotFoundError:
-        raise SetupError(f"There is no file {path}") from None
+        files = [file.name for ending in ("*.json", "*.toml") for file in sorted(path.parent.glob(ending))]
+        near = suggest(path.name, files, 1)
+        hint = f", did you mean {path.with_name(near[0])}?" if near else ""
+        raise SetupError(f"There is no file {path}{hint}") from None
     except OSError as error:
         raise SetupError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(data) > LARGEST:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from pegboard.call import Handler
 from pegboard.transports.door import Head, Served, Sink, Upgrade
 from pegboard.transports.http import HttpEndpoint
+from pegboard.transports.refusals import said
 
 
 class Switchboard:
-    """Hands a request to the endpoint of its path; what is nobody's goes to the main one, which knows what to say.
+    """Hands a request to the endpoint of its path; what is no toolbox's goes to the main one.
 
     `places` are looked at anew with each request, as they come and go; `make` makes the endpoint of one, told its name,
     when the first request for it comes. A place is at `<prefix>/toolboxes/<name>/mcp`.
@@ -27,15 +28,23 @@ class Switchboard:
         self._main = main
         self._places = places
         self._make = make
-        self._start = f"{prefix}/toolboxes/".encode()
+        self._whole = f"{prefix}/mcp"
+        self._begin = f"{prefix}/toolboxes/"
+        self._start = self._begin.encode()
         self._made: dict[str, tuple[Handler, HttpEndpoint]] = {}
 
     def accept(self, head: Head, body: bytes, sink: Sink) -> Served | Upgrade:
         if not head.path.startswith(self._start):
             return self._main.accept(head, body, sink)
-        name, _, rest = head.path[len(self._start) :].partition(b"/")
-        endpoint = self._find(name.decode("ascii", "replace")) if rest in (b"mcp", b"mcp/") else None
-        return (endpoint or self._main).accept(head, body, sink)
+        encoded, _, rest = head.path[len(self._start) :].partition(b"/")
+        name = encoded.decode("ascii", "replace")
+        endpoint = self._find(name)
+        if endpoint is None:
+            # Which there are is for those who may come in.
+            return said(404, f"There is no toolbox {name[:64]!r} here; all of them are at {self._whole}")
+        if rest not in (b"mcp", b"mcp/"):
+            return said(404, f"Nothing is served at this path; the toolbox is at {self._begin}{name}/mcp")
+        return endpoint.accept(head, body, sink)
 
     async def drain(self, seconds: float, hurried: asyncio.Event) -> None:
         """Take no new calls at any of them; let those under way come to their answers."""
