@@ -254,6 +254,8 @@ class Conversation:
         caller = Caller(
             version=handshake.version,
             transport=self._service.transport,
+            # The line is the session: nobody is told its name, but what is remembered of a session goes by it.
+            session=secrets.token_hex(16),
             client=handshake.client,
             capabilities=handshake.capabilities,
             log_level=UNASKED_LOG_LEVEL,
