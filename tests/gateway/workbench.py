@@ -61,7 +61,7 @@ class Workbench:
     def call(self, call: Call) -> Coroutine[Any, Any, Reply]:
         return self.board.handler(call)
 
-    def opened(self, caller: Caller) -> frozenset[str] | None:
+    async def opened(self, caller: Caller) -> frozenset[str] | None:
         return None if self.remembered is None else self.remembered.get(caller.session, frozenset())
 
     async def change_opened(self, caller: Caller, opened: frozenset[str]) -> None:

@@ -75,7 +75,7 @@ class Bench(Protocol):
     def call(self, call: Call) -> Coroutine[Any, Any, Reply]:
         """Run the tool that `call.name` says through all that surrounds it, as if it had come from outside."""
 
-    def opened(self, caller: Caller) -> frozenset[str] | None:
+    async def opened(self, caller: Caller) -> frozenset[str] | None:
         """The toolboxes that are open for this caller; None where nothing is remembered of callers, as for modern ones."""
 
     async def change_opened(self, caller: Caller, opened: frozenset[str]) -> None:

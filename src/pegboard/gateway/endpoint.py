@@ -13,6 +13,7 @@ from msgspec import Struct
 from pegboard import __version__
 from pegboard.board import Board
 from pegboard.call import Call, Caller, Handler, Json, Kept, Reply
+from pegboard.catalog.caching import Caching
 from pegboard.catalog.resource import RelayedResource, Resource
 from pegboard.errors import DeclarationError
 from pegboard.gateway.bench import Access, ServerStatus, Toolbox
@@ -41,6 +42,9 @@ LIST_SECONDS: Final = 2.5
 
 _EVERYTHING: Final = Access()
 _AS_THE_REST: Final = EndpointConfig()
+# What a shared cache may hand to others, and what it must not.
+_SAME_FOR_ALL: Final = Caching(scope="public").hints()
+_OF_ONE: Final = Caching(scope="private").hints()
 _LISTS_KEPT: Final = 64
 _NOTED_SECONDS: Final = 0.05
 _LOOK_AGAIN_SECONDS: Final = 15.0
@@ -283,12 +287,11 @@ class Endpoint:
         return self._meta.listed(_EVERYTHING, None)
 
     async def _choose(self, call: Call) -> Kept:
-        await self._opened.recall(call.caller)
-        access, opened = self.access(call.caller), self.opened(call.caller)
+        access, opened = self.access(call.caller), await self.opened(call.caller)
         kept = self._lists.get((access, opened))
         if kept is None:
             listing: dict[str, Json] = {"tools": self._meta.listed(access, opened)}
-            listing.update(self.board.tools.caching.hints())
+            listing.update(_SAME_FOR_ALL if opened is None and not self._accesses else _OF_ONE)
             down = self._down()
             if down:
                 listing["_meta"] = {SERVERS: down}
@@ -345,7 +348,8 @@ class Endpoint:
     def call(self, call: Call) -> Coroutine[Any, Any, Reply]:
         return self.board.handler(call)
 
-    def opened(self, caller: Caller) -> frozenset[str] | None:
+    async def opened(self, caller: Caller) -> frozenset[str] | None:
+        await self._opened.recall(caller)
         return self._opened.of(caller)
 
     async def change_opened(self, caller: Caller, opened: frozenset[str]) -> None:

@@ -133,7 +133,7 @@ class MetaTools:
         }
 
     async def _list_toolboxes(self, call: Call, parsed: Parsed) -> Reply:
-        access, opened = self._bench.access(call.caller), self._bench.opened(call.caller)
+        access, opened = self._bench.access(call.caller), await self._bench.opened(call.caller)
         directory, modes = self._bench.directory, self.modes(access)
         listed: list[dict[str, Json]] = []
         for name, toolbox in self._visible(access).items():
@@ -172,7 +172,7 @@ class MetaTools:
     async def _close_toolbox(self, call: Call, parsed: Parsed) -> Reply:
         name = parsed.arguments["toolbox_name"]
         self._find_toolbox(name, self._bench.access(call.caller))
-        if name not in (self._bench.opened(call.caller) or ()):
+        if name not in (await self._bench.opened(call.caller) or ()):
             raise ToolError(f"Toolbox '{name}' is not currently open")
         await self._note_opened(call, name, is_open=False)
         return Done({"content": [text_block(f"Successfully closed toolbox '{name}' and unregistered tools.")]})
@@ -180,7 +180,7 @@ class MetaTools:
     async def _note_opened(self, call: Call, toolbox: str, *, is_open: bool) -> None:
         """Change the list of a session that has one of its own, and tell it on the stream of this call."""
         caller = call.caller
-        before = self._bench.opened(caller)
+        before = await self._bench.opened(caller)
         if before is None or self.modes(self._bench.access(caller)).get(toolbox) != "dynamic":
             return
         after = before | {toolbox} if is_open else before - {toolbox}

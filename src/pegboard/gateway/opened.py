@@ -35,8 +35,8 @@ class Opened:
         return self._by_session.get(caller.session, frozenset()) if caller.session else None
 
     async def recall(self, caller: Caller) -> None:
-        """Learn what a session had opened before it came here."""
-        if not caller.session or self._records is None or caller.session in self._by_session:
+        """Learn what a session has opened elsewhere, before it came here or meanwhile."""
+        if not caller.session or self._records is None:
             return
         try:
             record = await self._records.get(_key(caller.session))
