@@ -7,11 +7,14 @@ speaks revision 2026-07-28; older clients are translated before a Call exists an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, NoReturn, Protocol, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, field, structs
+
+from pegboard.patience import Patience, held
 
 Json: TypeAlias = Any
 RequestId: TypeAlias = str | int
@@ -166,6 +169,7 @@ class Call(Struct, kw_only=True):
     _asked: bool = False
     _reached: float | None = None
     _stopped: bool = False
+    _waits: tuple[Patience, ...] = ()
 
     @property
     def arguments(self) -> Json:
@@ -235,6 +239,22 @@ class Call(Struct, kw_only=True):
     def note_asked(self) -> None:
         """Remember that who answers the call has questions to its caller."""
         self.origin._asked = True
+
+    async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
+        """As its channel does; the time that the caller takes to answer is nobody else's."""
+        with held(self.origin._waits):
+            return await self.channel.ask(asks)
+
+    @contextmanager
+    def timed(self, clock: Patience) -> Iterator[None]:
+        """By this clock, which stands still while the caller is asked; TimeoutError when its time is over."""
+        call = self.origin
+        call._waits += (clock,)
+        try:
+            with clock:
+                yield
+        finally:
+            call._waits = tuple(one for one in call._waits if one is not clock)
 
     def is_current(self) -> bool:
         """Whether this is asked by the task that the call runs in, and not while its coroutine is thrown away."""

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from pegboard import Board, CancellationToken, Client, Context, Limits, Tool, ToolError
+from pegboard.call import Call, Handler, Reply
 from pegboard.client.client import CallResult
 from pegboard.errors import InvalidParams
+from pegboard.middleware import Timeout
 from tests.waiting import SOON
 
 Told = list[tuple[float, float | None, str | None]]
@@ -335,6 +337,37 @@ async def test_a_tool_over_its_time_is_stopped_and_told_to_the_model() -> None:
         assert await asyncio.to_thread(seen.wait, SOON)
         assert (await client.call("quick")).text == "in time"
         assert (await client.call("its_own")).text.startswith("its_own failed, error id")
+
+
+async def test_the_time_that_a_user_thinks_is_not_the_tools() -> None:
+    board = Board()
+    board.use(Timeout(0.5))
+
+    @board.tool(timeout=0.4)
+    async def ask(ctx: Context, hang: bool = False) -> str:
+        answer = await ctx.elicit("Which?", str)
+        if hang:
+            await asyncio.Event().wait()
+        return str(answer.content)
+
+    @board.tool(timeout=0.4)
+    def ask_in_a_thread(ctx: Context) -> str:
+        return str(ctx.wait(ctx.elicit("Which?", str)).content)
+
+    async def rename(call: Call, proceed: Handler) -> Reply:
+        return await proceed(call.with_arguments(call.arguments))
+
+    board.use(rename, tool="ask")
+
+    async def think(asked: object) -> dict[str, str]:
+        await asyncio.sleep(0.6)
+        return {"value": "this one"}
+
+    async with Client(board, elicit=think) as client:
+        assert (await client.call("ask")).text == "this one"
+        assert (await client.call("ask_in_a_thread")).text == "this one"
+        # Afterwards the clock goes on.
+        assert (await client.call("ask", {"hang": True})).text == "ask took longer than 0.4 s and was stopped"
 
 
 async def test_a_board_without_threads_left_answers_busy_and_recovers() -> None:

@@ -20,13 +20,13 @@ from pegboard.client.delivery import Delivery
 from pegboard.client.ear import Ear, OnLog, Progress
 from pegboard.client.link import Identity, Link
 from pegboard.client.lists import Lists
-from pegboard.client.patience import Patience
 from pegboard.client.result import CallResult, read_result
 from pegboard.client.subscription import subscribe
 from pegboard.client.target import Options, Target, open_link
 from pegboard.client.typed import bind
 from pegboard.client.web import CONNECTIONS
 from pegboard.errors import ToolError
+from pegboard.patience import Patience
 from pegboard.protocol.versions import NAMED
 
 __all__ = ["CallResult", "Client", "OnLog", "Progress", "read_result"]

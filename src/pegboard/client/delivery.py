@@ -14,9 +14,9 @@ from pegboard.client.known_tools import KnownTools
 from pegboard.client.link import Link, Outbound
 from pegboard.client.lists import CACHED, Lists
 from pegboard.client.mirrors import usable
-from pegboard.client.patience import Patience
 from pegboard.client.sending import Sending
 from pegboard.errors import Garbled, InvalidParams
+from pegboard.patience import Patience
 
 ROUNDS: Final = 16
 PAGES: Final = 1000

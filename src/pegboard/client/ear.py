@@ -11,7 +11,7 @@ from pegboard.call import Json, Notice, Question
 from pegboard.client.answers import Answers
 from pegboard.client.link import CHANGES, PROGRESS
 from pegboard.client.lists import Lists
-from pegboard.client.patience import Patience, held
+from pegboard.patience import Patience, held
 
 Progress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None] | None]
 OnLog: TypeAlias = Callable[[str, Json], Awaitable[None] | None]

@@ -191,6 +191,10 @@ class LegacyHttp:
             if stream.last_id is None:
                 raise
             answer = None
+        else:
+            if answer is None and stream.last_id is not None:
+                # Whoever waits for us may hang up meanwhile, as the server has us do.
+                await out.channel.close_stream(round(min(stream.retry, _SLOWEST) * 1000))
         finally:
             response.close()
         while answer is None:

@@ -14,8 +14,8 @@ from pegboard.client.breaker import Breaker
 from pegboard.client.known_tools import KnownTools
 from pegboard.client.link import Link, Outbound
 from pegboard.client.lists import CACHED
-from pegboard.client.patience import Patience, held
 from pegboard.errors import HeaderMismatch, LinkLost, NoAnswer, Refusal, Unreachable
+from pegboard.patience import Patience, held
 
 _PATIENT: Final = 5.0
 

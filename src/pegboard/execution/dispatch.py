@@ -82,7 +82,9 @@ class Dispatcher:
         if read_cursor(call) is not None:
             # All tools are on the first page, so no cursor of ours can exist.
             raise InvalidParams("Invalid cursor: the list has one page, ask for it without a cursor")
-        return Done(self._catalog.listing(call.transport) if self.choose_tools is None else await self.choose_tools(call))
+        return Done(
+            self._catalog.listing(call.transport) if self.choose_tools is None else await self.choose_tools(call)
+        )
 
     def _call_tool(self, call: Call) -> Coroutine[Any, Any, Reply]:
         if self._generation != self._catalog.generation:

@@ -127,7 +127,7 @@ class Rounds:
     async def _gather(self, unanswered: dict[str, _Unanswered], values: dict[str, Any]) -> None:
         """Ask what is not answered yet, once; what the answers say goes to the values."""
         try:
-            told = await self._call.channel.ask({key: one.question_again() for key, one in unanswered.items()})
+            told = await self._call.ask({key: one.question_again() for key, one in unanswered.items()})
         except NeedInput as need:
             self.open.update(need.asks)
             self._digests.update((key, unanswered[key].digest) for key in need.asks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing, closing
@@ -19,6 +20,7 @@ from pegboard.execution.questions import check_capabilities
 from pegboard.execution.rounds import asking
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
+from pegboard.patience import Patience
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.parameters import ToolCallRequest, ToolExecutionContext
 from pegboard.tools.plain import as_plain
@@ -201,12 +203,12 @@ def _in_time(tool: Tool, inner: Handler) -> Handler:
         return inner
 
     async def run_in_time(call: Call) -> Reply:
-        limit = asyncio.timeout(seconds)
+        clock = Patience(math.inf, seconds)
         try:
-            async with limit:
+            with call.timed(clock):
                 return await inner(call)
         except TimeoutError:
-            if not limit.expired():
+            if not clock.expired:
                 raise
             said = f"{tool.name} took longer than {seconds:g} s and was stopped"
             raise LimitReached(said, "timeout", seconds=seconds) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Mapping
 
@@ -10,6 +11,7 @@ from pegboard.call import Call, Handler, Reply
 from pegboard.errors import DeclarationError, LimitReached
 from pegboard.execution.hooks import Middleware
 from pegboard.middleware.keys import Key, key_function, resolve, tool_of
+from pegboard.patience import Patience
 
 
 class _Room:
@@ -102,8 +104,9 @@ class ConcurrencyLimit(Middleware):
 class Timeout(Middleware):
     """Stops a call after so many seconds: those said for its tool, else for its category, else `seconds`.
 
-    None is no limit. It is the innermost middleware by default: what it bounds is the tool, once for each attempt of
-    a retry, and every other middleware hears that the time was over.
+    None is no limit, and the time that the caller takes to answer what the tool asks is not counted. It is the innermost
+    middleware by default: what it bounds is the tool, once for each attempt of a retry, and every other middleware hears
+    that the time was over.
     """
 
     order = 120
@@ -126,13 +129,13 @@ class Timeout(Middleware):
         seconds = resolve(call, self.tools, self.categories, self.seconds)
         if seconds is None:
             return await proceed(call)
-        limit = asyncio.timeout(seconds)
+        clock = Patience(math.inf, seconds)
         try:
-            async with limit:
+            with call.timed(clock):
                 return await proceed(call)
         except TimeoutError:
             # A TimeoutError of the tool's own is its failure, not ours.
-            if not limit.expired():
+            if not clock.expired:
                 raise
             self.expired += 1
             raise LimitReached(

@@ -1,0 +1,100 @@
+"""Deadlines that move on with news, and stand still while somebody is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from pegboard.patience import Patience, held
+
+
+@asynccontextmanager
+async def within(least: float, most: float) -> AsyncIterator[None]:
+    began = time.monotonic()
+    yield
+    assert least <= time.monotonic() - began < most
+
+
+async def test_news_begin_the_wait_anew_but_not_beyond_the_end() -> None:
+    loop = asyncio.get_running_loop()
+    patience = Patience(10, 15)
+    with patience:
+        began = loop.time()
+        assert patience.left() == pytest.approx(10, abs=1)
+        patience.news()
+        assert patience.left() == pytest.approx(10, abs=1)
+        patience._quiet = 100
+        patience.news()
+        assert patience.left() == pytest.approx(15 - (loop.time() - began), abs=1)
+
+
+async def test_what_is_held_stands_still_and_goes_on_with_what_was_left() -> None:
+    patience = Patience(10, 15)
+    with patience:
+        with held([patience]), held([patience]):
+            assert patience.left() == float("inf")
+            patience.news()
+            assert patience.left() == float("inf")
+        assert patience.left() == pytest.approx(10, abs=1)
+
+
+async def test_a_deadline_that_passes_ends_the_wait_and_leaves_no_cancellation_behind() -> None:
+    with pytest.raises(TimeoutError), Patience(0.01, 10):
+        await asyncio.Event().wait()
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def test_a_deadline_that_moves_on_is_the_one_that_counts() -> None:
+    async def hear() -> None:
+        with Patience(0.05, 0.3) as patience:
+            while True:
+                patience.news()
+                await asyncio.sleep(0.01)
+
+    async with within(0.25, 2):
+        with pytest.raises(TimeoutError):
+            await hear()
+
+
+async def test_a_deadline_that_passed_while_held_counts_from_the_release() -> None:
+    async def answer() -> None:
+        with Patience(0.05, 0.05) as patience:
+            with held([patience]):
+                await asyncio.sleep(0.2)
+            assert patience.left() > 0
+            await asyncio.Event().wait()
+
+    async with within(0.2, 2):
+        with pytest.raises(TimeoutError):
+            await answer()
+
+
+async def test_the_cancellation_of_others_is_not_taken_for_a_deadline() -> None:
+    async def wait() -> None:
+        with Patience(10, 10):
+            asyncio.get_running_loop().call_soon(task.cancel)
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(wait())
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_both_a_deadline_and_a_cancellation_are_a_cancellation() -> None:
+    async def wait() -> None:
+        with patience:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                assert task.cancel()
+
+    patience = Patience(0.01, 0.01)
+    task = asyncio.create_task(wait())
+    with pytest.raises(asyncio.CancelledError):
+        await task
