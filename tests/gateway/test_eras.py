@@ -139,6 +139,7 @@ async def test_who_cannot_be_asked_declines(caller: str, server: str) -> None:
             failed = await client.call("sample")
             assert failed.is_error
             assert "does not answer" in failed.text
+            assert (await client.call("roots")).text == ""
         else:
             with pytest.raises(Exception, match="elicitation") as refused:
                 await client.call("ask")

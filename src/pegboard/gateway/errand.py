@@ -133,7 +133,7 @@ class Errand:
             await call.channel.emit(told)
 
     async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
-        answered, left = answer_without(asks, self._first)
+        answered, left = answer_without(asks, self._first, midway=True)
         if not left:
             return answered
         call = self._attending

@@ -14,9 +14,11 @@ from pegboard.protocol.versions import LOG_LEVELS
 
 _MESSAGE: Final = "notifications/message"
 _ELICIT: Final = "elicitation/create"
+_ROOTS: Final = "roots/list"
 
 DECLINED: Final[Mapping[str, Json]] = {"action": "decline"}
 CANCELLED: Final[Mapping[str, Json]] = {"action": "cancel"}
+_NO_ROOTS: Final[Mapping[str, Json]] = {"roots": []}
 
 
 class Messenger:
@@ -33,7 +35,7 @@ class Messenger:
             await self._call.channel.emit(told)
 
     async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
-        answered, left = answer_without(asks, self._call)
+        answered, left = answer_without(asks, self._call, midway=True)
         if not left:
             return answered
         try:
@@ -67,10 +69,13 @@ def told_to(call: Call, notice: Notice) -> Notice | None:
     return None
 
 
-def answer_without(asks: Mapping[str, Question], call: Call) -> tuple[dict[str, Json], dict[str, Question]]:
+def answer_without(
+    asks: Mapping[str, Question], call: Call, *, midway: bool = False
+) -> tuple[dict[str, Json], dict[str, Question]]:
     """What can be answered for a caller that cannot be asked it, and what is left to be asked.
 
-    A form is declined; for a model's answer or a list of roots there is none, and the server is told so.
+    A form is declined; for a model's answer or a list of roots there is none, and the server is told so. A server that
+    asks `midway` was told once for all callers that there can be roots: of this one there are none.
     """
     call.note_asked()
     answered: dict[str, Json] = {}
@@ -79,6 +84,9 @@ def answer_without(asks: Mapping[str, Question], call: Call) -> tuple[dict[str, 
         try:
             check_capabilities(call.name, _needs(question), call.caller.capabilities)
         except MissingCapability:
+            if midway and question.method == _ROOTS:
+                answered[key] = _NO_ROOTS
+                continue
             if question.method != _ELICIT:
                 raise MethodNotFound(f"The client does not answer {question.method[:80]!r}") from None
             answered[key] = DECLINED
