@@ -149,7 +149,7 @@ class _JsonLines(logging.Formatter):
             "message": record.getMessage(),
         }
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line["exception"] = record.exc_text or self.formatException(record.exc_info)
         return msgspec.json.encode(line).decode()
 
 

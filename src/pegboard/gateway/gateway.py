@@ -20,6 +20,7 @@ from pegboard.execution.hooks import Middleware
 from pegboard.gateway.attaching import Made
 from pegboard.gateway.config import MAIN, GatewayConfig, Mode, ServerConfig, ToolboxConfig, read_config
 from pegboard.gateway.destination import Destination
+from pegboard.gateway.discretion import Discretion
 from pegboard.gateway.downstream import Downstream
 from pegboard.gateway.endpoint import Endpoint, Withheld
 from pegboard.gateway.local import LocalBoard
@@ -69,6 +70,8 @@ class Gateway(Hosted):
         self._environ = os.environ if environ is None else environ
         self._mode = mode
         self.config = self._told(config if isinstance(config, GatewayConfig) else read_config(config, self._environ))
+        self._discretion = Discretion()
+        self._discretion.learn(self.config.secrets)
         self.limits = limits or Limits()
         self._boards = boards or {}
         self._logins = logins or Logins(token_storage())
@@ -145,6 +148,7 @@ class Gateway(Hosted):
         if self._started:
             return
         self._started = True
+        self._discretion.begin()
         self._shared = shared
         if shared is not None:
             self.passage.share(shared)
@@ -215,11 +219,13 @@ class Gateway(Hosted):
         await _stop_all(self._downstreams.values())
         for endpoint in self.endpoints:
             await endpoint.stop()
+        self._discretion.end()
         self._started = False
 
     async def reload(self, _before: GatewayConfig, config: GatewayConfig) -> None:
         """Serve another configuration: what is not in it ends, what is new or changed connects, the rest goes on."""
         config = self._told(config)
+        self._discretion.learn(config.secrets)
         changes = compare(self.config, config)
         # What can fail comes first: an edit is taken over whole or not at all.
         pins, made = read_pins(config), Made(config)

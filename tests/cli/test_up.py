@@ -1,0 +1,365 @@
+"""`pegboard up` as a process: what it says, what it serves, what it does with edits, signals and restarts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pegboard import Client
+from tests.child import PEGBOARD, HttpChild, StdioChild
+from tests.waiting import SOON, until, wait_until
+
+BOARD = """
+import os
+
+from pegboard import Board
+
+board = Board("{name}")
+
+
+@board.tool
+def add(a: int, b: int) -> int:
+    \"\"\"Adds two numbers.\"\"\"
+    return a + b
+
+
+@board.tool
+def pid() -> int:
+    return os.getpid()
+"""
+
+
+class Folder:
+    """A configuration with its boards, and the command run on it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "gateway.json"
+        for name in ("sums", "more"):
+            (path / f"{name}.py").write_text(BOARD.replace("{name}", name))
+        self.servers: dict[str, Any] = {"sums": self.child("sums"), "more": {"board": "more.py"}}
+        self.write()
+
+    @staticmethod
+    def child(name: str) -> dict[str, Any]:
+        """A server on stdio."""
+        return {"command": sys.executable, "args": ["-m", "pegboard", "run", f"{name}.py", "--stdio"]}
+
+    def write(self, text: str | None = None, **more: Any) -> None:
+        toolbox = {"description": "For work", "mcpServers": self.servers}
+        self.config.write_text(text or json.dumps({"toolboxes": {"dev": toolbox}, **more}))
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"PEGBOARD_STATE": str(self.path / "state")}
+
+    def up(self, *words: str, **env: str) -> HttpChild:
+        return HttpChild(*words, verb="up", target=self.config, **self.env, **env)
+
+    def run(self, *words: str, **env: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [*PEGBOARD, *words],
+            capture_output=True,
+            text=True,
+            timeout=SOON,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            cwd=self.path,
+            env={**os.environ, **self.env, **env},
+        )
+        return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+def settled(child: HttpChild) -> str:
+    """All that it says once its servers have answered."""
+    wait_until(lambda: "add to" in child.said() or child.process.poll() is not None)
+    return child.said()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+# -- what it says and serves -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Folder, HttpChild]]:
+    folder = Folder(tmp_path_factory.mktemp("served"))
+    folder.servers["gone"] = {"command": "no-such-program", "env": {"TOKEN": "${SECRET_TOKEN}"}}
+    folder.servers["away"] = {"url": "http://127.0.0.1:9/${SECRET_TOKEN}/mcp"}
+    folder.servers["later"] = {**folder.child("more"), "lazy": True}
+    folder.write()
+    with folder.up(SECRET_TOKEN="hunter2hunter2") as child:
+        settled(child)
+        yield folder, child
+
+
+def test_it_tells_what_is_there_what_is_not_and_what_to_do_next(served: tuple[Folder, HttpChild]) -> None:
+    _, child = served
+    said = child.said()
+    address = f"http://127.0.0.1:{child.port}"
+    assert re.search(rf"^pegboard \S+   pegboard: {address}/mcp$", said, re.MULTILINE)
+    assert re.search(
+        r"^  2 of 5 servers ready in \d+\.\d s, 1 start when they are needed: 4 tools$", said, re.MULTILINE
+    )
+    for row in (
+        r"    dev  sums   ready   stdio  2 tools",
+        r"         more   ready   board  2 tools",
+        r"         gone   failed  stdio",
+        r"         away   failed  http",
+        r"         later  idle    stdio  not started",
+    ):
+        assert re.search(rf"^{row}$", said, re.MULTILINE), said
+    assert "there is no program 'no-such-program' on the PATH" in said
+    assert f"{address}/toolboxes/dev/mcp" in said
+    assert re.search(rf"^  try      \S+ list {address}/mcp$", said, re.MULTILINE)
+    assert f"claude mcp add --transport http pegboard {address}/mcp" in said
+    assert "tokens   all: 4 tools, about" in said
+    assert "hunter2" not in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
+@pytest.mark.parametrize("path", ["/mcp", "/toolboxes/dev/mcp"])
+async def test_it_serves_clients_of_both_eras_at_both_places(
+    served: tuple[Folder, HttpChild], path: str, version: str
+) -> None:
+    async with Client(f"http://127.0.0.1:{served[1].port}{path}", version=version) as client:
+        names = [tool["name"] for tool in await client.list_tools()]
+        assert names[:4] == ["dev__sums__add", "dev__sums__pid", "dev__more__add", "dev__more__pid"]
+        assert (await client.call("dev__sums__add", {"a": "2", "b": 3})).text == "5"
+        assert (await client.call("dev__later__add", {"a": 1, "b": 1})).text == "2"
+        listed = await client.request("tools/list")
+        assert listed["_meta"]["dev.pegboard/servers"] == {
+            "dev/gone": {"state": "failed", "problem": "cannot be reached now; it is tried again by itself"},
+            "dev/away": {"state": "failed", "problem": "cannot be reached now; it is tried again by itself"},
+        }
+        assert "hunter2" not in str(listed)
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/toolboxes/dve/mcp", "There is no toolbox 'dve' here; all of them are at /mcp"),
+        ("/toolboxes/dev/sse", "Nothing is served at this path; the toolbox is at /toolboxes/dev/mcp"),
+        ("/elsewhere", "Nothing is served at this path; the MCP endpoint is /mcp"),
+    ],
+)
+def test_a_path_that_leads_nowhere_says_where_to_go(served: tuple[Folder, HttpChild], path: str, told: str) -> None:
+    status, body = served[1].get(path)
+    assert (status, json.loads(body)["error"]["message"]) == (404, told)
+
+
+def test_a_configuration_is_a_target_of_the_other_verbs(folder: Folder) -> None:
+    folder.write('{"mcpServers": {"more": {"board": "more.py"}}}')
+    code, out, err = folder.run("list", "gateway.json")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].split("  ")[0] == "main__more__add(a, b)"
+    assert folder.run("call", "gateway.json", "main__more__add", "a=2", "b=3")[:2] == (0, "5\n")
+    code, out, err = folder.run("call", "gateway.json", "main__more__ad", "a=2")
+    assert (code, out) == (2, "")
+    assert "did you mean main__more__add?" in err
+    code, out, err = folder.run("inspect", "gateway.json")
+    assert code == 0
+    assert "main (1 server)" in out
+
+
+# -- over stdio ----------------------------------------------------------------------------------------------------------
+
+
+async def test_it_is_one_server_to_a_client_that_starts_it(folder: Folder) -> None:
+    command = [*PEGBOARD, "up", str(folder.config), "--stdio"]
+    pids = []
+    for version in ("2026-07-28", "2025-11-25"):
+        async with Client(command, version=version, env={**os.environ, **folder.env}) as client:
+            assert len(await client.list_tools()) == 4
+            pids += [int((await client.call(name)).text) for name in ("dev__sums__pid", "dev__more__pid")]
+    await until(lambda: not any(map(is_running, pids)))
+    # A client of stdio is one connection: nothing of it is kept.
+    assert not list(folder.path.glob("state/*.sqlite"))
+
+
+def test_nothing_but_messages_is_written_to_stdout_and_it_ends_with_its_client(folder: Folder) -> None:
+    (folder.path / "more.py").write_text("print('loading')\n" + BOARD.replace("{name}", "more"))
+    with StdioChild(*PEGBOARD, "up", folder.config, "--stdio", **folder.env) as child:
+        assert child.initialize()["result"]["serverInfo"]["name"] == "pegboard"
+        names = [tool["name"] for tool in child.request("tools/list")["result"]["tools"]]
+        assert "dev__more__add" in names
+        pid = int(child.request("tools/call", {"name": "dev__sums__pid"})["result"]["content"][0]["text"])
+        child.hang_up()
+        assert child.wait() == 0
+        # What came besides was read as JSON, or the reader would have failed.
+        assert [message for message in child.rest() if "method" not in message] == []
+    wait_until(lambda: not is_running(pid))
+
+
+# -- mistakes ------------------------------------------------------------------------------------------------------------
+
+
+def test_all_mistakes_of_a_configuration_are_told_at_once(folder: Folder) -> None:
+    folder.write(
+        '{"toolboxes": {"dev": {"mcpServers": {"a": {"comand": "x"},\n"b__c": {"command": "y", "timeout": "soon"}}}},\n'
+        '"toolMod": "all"}'
+    )
+    code, out, err = folder.run("up", "gateway.json")
+    assert (code, out) == (2, "")
+    assert err.splitlines()[0] == "pegboard up: gateway.json has 5 mistakes:"
+    for told in (
+        "toolboxes.dev.mcpServers.a.comand (line 1): a server has no key 'comand'; did you mean 'command'?",
+        'toolboxes.dev.mcpServers.b__c.timeout (line 2): got "soon", expected a number of seconds above 0',
+        "toolMod (line 3): a configuration has no key 'toolMod'; did you mean 'toolMode'?",
+        "Toolbox 'dev' must have a description",
+        "the server name 'b__c' has '__' in it",
+    ):
+        assert told in err, err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("gatway.json",), r"There is no file .*gatway\.json, did you mean .*gateway\.json\?"),
+        (("nothing.toml",), r"There is no file .*nothing\.toml$"),
+        (("gateway.json", "--workers", "2"), "--workers 2: a gateway is one process, which owns its servers"),
+        (("gateway.json", "--port", "many"), "invalid int value: 'many'"),
+        ((), r"There is no configuration: name its file, set PEGBOARD_CONFIG, or write a pegboard\.json here$"),
+    ],
+)
+def test_what_is_wrong_is_told_and_nothing_is_started(folder: Folder, words: tuple[str, ...], told: str) -> None:
+    code, out, err = folder.run("up", *words)
+    assert (code, out) == (2, "")
+    assert re.search(told, err, re.MULTILINE), err
+    assert "Traceback" not in err
+
+
+def test_a_port_that_is_taken_is_told(folder: Folder) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, _, err = folder.run("up", "gateway.json", "--http", "--port", str(port))
+    assert code == 2
+    assert err.splitlines()[-1].startswith(f"pegboard up: Cannot listen on 127.0.0.1:{port}: Address already in use")
+
+
+def test_a_missing_variable_is_told_with_its_place(folder: Folder) -> None:
+    folder.servers["sums"]["env"] = {"KEY": "${NO_SUCH_KEY}"}
+    folder.write()
+    code, _, err = folder.run("up", "gateway.json")
+    assert code == 2
+    assert "NO_SUCH_KEY" in err
+    assert "toolboxes.dev.mcpServers.sums.env.KEY" in err
+
+
+@pytest.mark.parametrize("variable", ["PEGBOARD_CONFIG", "WORKBENCH_CONFIG", None])
+def test_without_a_file_it_takes_the_one_there_is(folder: Folder, variable: str | None) -> None:
+    wanted = folder.path / ("pegboard.json" if variable is None else "other.json")
+    wanted.write_text('{"mcpServers": {"here": {"comand": "x"}}}')
+    told = {} if variable is None else {variable: str(wanted)}
+    code, _, err = folder.run("up", **told)
+    assert code == 2
+    assert wanted.name in err.splitlines()[0]
+
+
+# -- edits, signals, restarts ---------------------------------------------------------------------------------------------
+
+
+async def test_an_edit_is_taken_over_and_a_broken_one_is_not(folder: Folder) -> None:
+    with folder.up() as child:
+        settled(child)
+        async with Client(f"http://127.0.0.1:{child.port}/mcp") as client:
+            before = (await client.call("dev__sums__pid")).text
+            folder.servers["fresh"] = {"board": "more.py"}
+            folder.write()
+            await listed(client, "dev__fresh__add", there=True)
+            assert (await client.call("dev__sums__pid")).text == before
+            folder.write('{"toolboxes": {')
+            wait_until(lambda: "Invalid JSON in config file" in child.said())
+            assert (await client.call("dev__fresh__add", {"a": 1, "b": 2})).text == "3"
+            del folder.servers["fresh"]
+            folder.write()
+            await listed(client, "dev__fresh__add", there=False)
+            assert (await client.call("dev__sums__pid")).text == before
+
+
+async def listed(client: Client, name: str, *, there: bool) -> None:
+    """Wait until a tool is listed, or is not any more."""
+    changes = client.listen(tools=True)
+    try:
+        while (name in [tool["name"] for tool in await client.list_tools()]) is not there:
+            await anext(changes)
+    finally:
+        await changes.aclose()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_no_server_outlives_it(folder: Folder, number: int) -> None:
+    with folder.up() as child:
+        settled(child)
+        pid = int(child.text("dev__sums__pid"))
+        assert is_running(pid)
+        child.signal(number)
+        assert child.wait() == (-number if number == signal.SIGKILL else 0)
+        wait_until(lambda: not is_running(pid))
+        assert "Traceback" not in child.said()
+
+
+def test_a_session_goes_on_after_a_restart(folder: Folder) -> None:
+    hello = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "old", "version": "1"},
+    }
+    with folder.up() as child:
+        settled(child)
+        session, answer = post(child, "initialize", hello)
+        assert answer["result"]["protocolVersion"] == "2025-11-25"
+        child.signal()
+        assert child.wait() == 0
+    (store,) = folder.path.glob("state/gateway-*.sqlite")
+    assert store.stat().st_mode & 0o077 == 0
+    with folder.up() as child:
+        settled(child)
+        again, answer = post(child, "tools/call", {"name": "dev__sums__add", "arguments": {"a": 1, "b": 2}}, session)
+        assert answer["result"]["content"][0]["text"] == "3"
+        assert again == session
+    with folder.up("--store", "memory") as child:
+        settled(child)
+        assert post(child, "tools/list", {}, session)[1]["error"]["code"] == -32001
+
+
+def post(child: HttpChild, method: str, params: dict[str, Any], session: str = "") -> tuple[str, dict[str, Any]]:
+    """The session that a legacy request is answered in, and the answer."""
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    if session:
+        headers |= {"MCP-Session-Id": session, "MCP-Protocol-Version": "2025-11-25"}
+    connection = child.connect()
+    try:
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        connection.request("POST", child.path, body, headers)
+        response = connection.getresponse()
+        found = response.headers.get("Mcp-Session-Id", "")
+        text = response.read().decode()
+    finally:
+        connection.close()
+    if text.startswith(("event:", "id:", "data:", ":", "retry:")):
+        text = re.findall(r"^data: (.+)$", text, re.MULTILINE)[-1]
+    return found, json.loads(text)
