@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import date
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
@@ -51,6 +51,27 @@ class Mixed(Enum):
 class Choices:
     first: Literal["a", "b"] | None = None
     second: Literal["c"] | None = None
+
+
+@dataclass
+class Texts:
+    text: str = "something"
+    choice: Literal["", "a"] = "a"
+
+
+@dataclass
+class Undated:
+    when: date | None
+
+
+class Size(IntEnum):
+    SMALL = 1
+    LARGE = 2
+
+
+@dataclass
+class Numbered:
+    size: Literal[1, 2] = 2
 
 
 class Typed(TypedDict):
@@ -145,6 +166,55 @@ def test_what_may_stay_empty_is_left_out_and_never_null() -> None:
     one = form_of(str | None)
     assert one.schema == {"type": "object", "properties": {"value": {"type": "string"}}}
     assert one.read({}) == (None, ())
+
+
+def test_an_empty_field_that_may_stay_empty_was_not_filled_in() -> None:
+    empty = {"name": "Ada", "colour": "red", "count": "", "when": "", "gift": "", "extras": ""}
+    assert form_of(Order).read(empty) == (Order("Ada", Colour.RED), ())
+    assert form_of(Choices).read({"first": "", "second": "c"}) == (Choices(None, "c"), ())
+    assert form_of(date | None).read({"value": ""}) == (None, ())
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}, "s": {"type": "string", "minLength": 1}}}
+    assert form_of(schema).read({"n": "", "s": ""}) == ({}, ())
+    titled = {"type": "object", "properties": {"c": {"type": "string", "oneOf": [{"const": "a", "title": "A"}]}}}
+    assert form_of(titled).read({"c": ""}) == ({}, ())
+
+
+def test_an_empty_text_is_what_a_user_may_want() -> None:
+    form = form_of(Texts)
+    assert form.read({"text": "", "choice": ""}) == (Texts("", ""), ())
+
+
+def test_an_empty_field_that_has_to_be_filled_in_is_told() -> None:
+    value, errors = form_of(Order).read({"name": "Ada", "colour": ""})
+    assert (value, [error.path for error in errors]) == (None, ["colour"])
+
+
+def test_what_may_be_none_need_not_be_filled_in_though_it_has_no_default() -> None:
+    form = form_of(Undated)
+    assert "required" not in form.schema
+    assert form.read({}) == form.read({"when": ""}) == (Undated(None), ())
+
+
+@pytest.mark.parametrize(
+    ("wanted", "part", "content", "value"),
+    [
+        (Literal[1, 2], {"type": "string", "enum": ["1", "2"]}, "2", 2),
+        (Literal[1, 2], {"type": "string", "enum": ["1", "2"]}, 2, 2),
+        (Size, {"type": "string", "enum": ["1", "2"]}, "2", Size.LARGE),
+        (list[Literal[1, 2]], {"type": "array", "items": {"type": "string", "enum": ["1", "2"]}}, ["1", "2"], [1, 2]),
+    ],
+)
+def test_a_choice_of_numbers_is_shown_as_one_of_texts(wanted: Any, part: Any, content: Any, value: Any) -> None:
+    form = form_of(wanted)
+    assert form.schema["properties"] == {"value": part}
+    assert form.read({"value": content}) == (value, ())
+
+
+def test_what_a_choice_of_numbers_proposes_is_a_text_too() -> None:
+    form = form_of(Numbered)
+    assert form.schema["properties"] == {"size": {"type": "string", "enum": ["1", "2"], "default": "2"}}
+    assert form.read({"size": "1"}) == (Numbered(1), ())
+    assert form.read({"size": ""}) == (Numbered(2), ())
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from pegboard.tools.problems import ParseError
 from pegboard.tools.tool import Tool, tool_from_function
 
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
+_NUMERIC: Final = frozenset({"integer", "number"})
 _PRIMITIVE: Final = frozenset({"string", "number", "integer", "boolean"})
 _NOTHING: Final[Mapping[str, Any]] = {}
 _ONLY: Final = "value"
@@ -29,9 +30,27 @@ _ONLY: Final = "value"
 class Form:
     """What is asked for: `schema` is what the client shows, `read` makes a value of what comes back."""
 
-    def __init__(self, schema: Mapping[str, Json], read: Callable[[Json], tuple[Any, Sequence[ParseError]]]) -> None:
+    def __init__(
+        self,
+        schema: Mapping[str, Json],
+        read: Callable[[Json], tuple[Any, Sequence[ParseError]]],
+        whole: Mapping[str, Json] | None = None,
+    ) -> None:
+        """`whole` is the schema that this one is the flat form of; what must be there and may be null need not be filled in."""
         self.schema = schema
-        self.read = read
+        self._read = read
+        shown, required = schema["properties"], schema.get("required", ())
+        self._blank = frozenset(
+            name for name, part in shown.items() if name not in required and not _may_be_empty(part)
+        )
+        self._null = [name for name in (whole or schema).get("required", ()) if name in shown and name not in required]
+
+    def read(self, content: Json) -> tuple[Any, Sequence[ParseError]]:
+        """The value, or what is wrong; a field that may stay empty and did was not filled in, whatever is sent for it."""
+        filled = {name: value for name, value in content.items() if not (value == "" and name in self._blank)}
+        for name in self._null:
+            filled.setdefault(name, None)
+        return self._read(filled)
 
 
 def form_of(wanted: Any) -> Form:
@@ -63,7 +82,7 @@ def _form_of_type(wanted: Any) -> Form:
     schema = schema_of(wanted)
     tool = _taking(wanted)
     if schema.get("type") == "object":
-        return Form(_flat(schema, wanted), lambda content: _read_whole(tool, content))
+        return Form(_flat(schema, wanted), lambda content: _read_whole(tool, content), schema)
     # One value has to have a name in a form.
     one: dict[str, Json] = {"type": "object", "properties": {_ONLY: schema}}
     if _without_null(schema.get("type")) == schema.get("type"):
@@ -81,7 +100,7 @@ def _form_of_schema(schema: Mapping[str, Json]) -> Form:
         parsed = tool.parse(msgspec.json.encode(content))
         return parsed.arguments, parsed.errors
 
-    return Form(flat, read)
+    return Form(flat, read, schema)
 
 
 def _take_message(answer: JsonRpcMessage) -> None:
@@ -132,9 +151,11 @@ def _flat(schema: Mapping[str, Json], wanted: Any) -> Mapping[str, Json]:
         "type": "object",
         "properties": {name: _flat_property(name, part, wanted) for name, part in properties.items()},
     }
-    for key in ("$schema", "required"):
-        if schema.get(key):
-            flat[key] = schema[key]
+    if schema.get("$schema"):
+        flat["$schema"] = schema["$schema"]
+    required = [name for name in schema.get("required", ()) if not _may_be_null(properties.get(name))]
+    if required:
+        flat["required"] = required
     return flat
 
 
@@ -148,10 +169,43 @@ def _flat_property(name: str, part: Json, wanted: Any) -> Mapping[str, Json]:
                 del flat["format"]
             if isinstance(flat.get("enum"), list):
                 flat["enum"] = [choice for choice in flat["enum"] if choice is not None]
+                if kind in _NUMERIC:
+                    return _in_words(flat)
+            if kind == "array" and "enum" in flat["items"] and flat["items"].get("type") in _NUMERIC:
+                flat["items"] = _in_words(flat["items"])
+                if isinstance(flat.get("default"), list):
+                    flat["default"] = [_word(choice) for choice in flat["default"]]
             return {**flat, "type": kind}
     raise DeclarationError(
         f"{name!r} of {_name(wanted)} cannot be asked for in a form: use text, numbers, booleans, and choices of text"
     )
+
+
+def _in_words(part: Mapping[str, Json]) -> dict[str, Json]:
+    """A choice of numbers as one of texts, since forms have no other: "Array of enum values to choose from" are strings."""
+    words = {name: part[name] for name in ("title", "description") if name in part}
+    if "default" in part:
+        words["default"] = _word(part["default"])
+    return {**words, "type": "string", "enum": [_word(choice) for choice in part.get("enum", ())]}
+
+
+def _word(number: Json) -> str:
+    return msgspec.json.encode(number).decode()
+
+
+def _may_be_empty(part: Mapping[str, Json]) -> bool:
+    """Whether an empty text is something to fill in."""
+    choices = part.get("enum")
+    if choices is None and "oneOf" in part:
+        choices = [one.get("const") for one in part["oneOf"] if isinstance(one, Mapping)]
+    if choices is not None:
+        return "" in choices
+    bound = part.get("minLength") or "format" in part or "pattern" in part
+    return part.get("type") == "string" and not bound
+
+
+def _may_be_null(part: Json) -> bool:
+    return isinstance(part, Mapping) and isinstance(part.get("type"), list) and "null" in part["type"]
 
 
 def _without_null(kind: Json) -> Json:
