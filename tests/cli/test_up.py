@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -9,7 +10,9 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -308,6 +311,33 @@ async def listed(client: Client, name: str, *, there: bool) -> None:
             await anext(changes)
     finally:
         await changes.aclose()
+
+
+def test_in_a_terminal_it_serves_http_and_ends_by_control_c(folder: Folder) -> None:
+    mine, its = os.openpty()
+    said = b""
+    process = subprocess.Popen(
+        [*PEGBOARD, "up", str(folder.config), "--port", "0"],
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        env={**os.environ, **folder.env},
+        # A session of its own, whose terminal this is: so Control-C gets to it.
+        start_new_session=True,
+        preexec_fn=partial(fcntl.ioctl, 0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 — one system call
+    )
+    os.close(its)
+    try:
+        while b"add to" not in said:
+            said += os.read(mine, 65536)
+        assert re.search(rb"pegboard: http://127\.0\.0\.1:\d+/mcp", said)
+        os.write(mine, b"\x03")
+        assert process.wait(SOON) == 0
+        assert b"Traceback" not in said
+    finally:
+        process.kill()
+        process.wait()
+        os.close(mine)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
