@@ -151,6 +151,19 @@ async def test_a_session_is_told_that_its_list_has_changed_and_no_other_is() -> 
     assert served.main.board.changes.last == last
 
 
+async def test_a_session_is_told_of_what_changes_in_a_toolbox_that_it_opened() -> None:
+    made = boards()
+    served = gateway("dynamic", made=made)
+    async with legacy(served) as client:
+        await client.call(OPEN, {"toolbox_name": "dev"})
+        changes = client.listen(tools=True)
+        told = asyncio.ensure_future(anext(changes))
+        await until(lambda: len(served.main.board.changes._watches) > 0)
+        made["calc"].tool("subtract")(lambda a, b: a - b)
+        assert (await told).kind == "tools"
+        assert "dev__calc__subtract" in await names(client)
+
+
 async def test_lazy_servers_are_connected_when_their_toolbox_is_opened_or_their_tool_used() -> None:
     served = gateway(lazy=True)
     async with Client(served) as client:

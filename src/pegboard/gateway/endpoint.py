@@ -283,8 +283,8 @@ class Endpoint:
     # -- what is listed ----------------------------------------------------------------------------------------------
 
     def _listed(self) -> Any:
-        """What clients without a session of their own are shown."""
-        return self._meta.listed(_EVERYTHING, None)
+        """What a client that has opened everything is shown: if that changes, somebody is shown something else."""
+        return self._meta.listed(_EVERYTHING, self.toolbox_names)
 
     async def _choose(self, call: Call) -> Kept:
         access, opened = self.access(call.caller), await self.opened(call.caller)
@@ -320,9 +320,7 @@ class Endpoint:
         for name in toolbox.servers:
             offers = self._offers.get((toolbox.name, name))
             if offers is None:
-                servers.append(
-                    ServerStatus(name, "stopped", "" if not toolbox.servers[name].enabled else "not started")
-                )
+                servers.append(ServerStatus(name, "idle" if toolbox.servers[name].enabled else "stopped"))
                 continue
             one = offers.downstream
             told = one.catalogue.instructions if one.catalogue is not None else None
