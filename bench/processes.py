@@ -31,18 +31,14 @@ def command(script: str, *words: str, python: str = sys.executable) -> list[str]
     return [runner, str(HERE / "servers" / script), *words]
 
 
-class Server:
-    """One server on a port of its own."""
+class Listening:
+    """Any program on a port of its own."""
 
-    def __init__(self, script: str, door: str = "http", tools: int = 2, python: str = sys.executable) -> None:
-        self.name = f"{script} {door} with {tools} tools"
-        self.port = _free_port()
+    def __init__(self, name: str, port: int, words: list[str]) -> None:
+        self.name = name
+        self.port = port
         self.process = subprocess.Popen(
-            command(script, door, str(self.port), str(tools), python=python),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            cwd=ROOT,
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=ROOT
         )
         pin(self.process.pid, CORES[:1])
 
@@ -91,6 +87,15 @@ class Server:
         return memory(self.process.pid)
 
 
+class Server(Listening):
+    """One of the servers that are measured."""
+
+    def __init__(self, script: str, door: str = "http", tools: int = 2, python: str = sys.executable) -> None:
+        port = free_port()
+        words = command(script, door, str(port), str(tools), python=python)
+        super().__init__(f"{script} {door} with {tools} tools", port, words)
+
+
 def pin(pid: int, cores: list[int]) -> None:
     """Keep a process to these cores, where there are others for the rest."""
     if len(CORES) > 1:
@@ -99,21 +104,27 @@ def pin(pid: int, cores: list[int]) -> None:
 
 def cpu_seconds(pid: int) -> float:
     """What a process and its children have computed so far."""
-    total = 0.0
-    for one in _family(pid):
-        with contextlib.suppress(OSError):
-            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-            total += (int(fields[11]) + int(fields[12])) / _TICK
-    return total
+    return sum(map(own_cpu_seconds, _family(pid)))
+
+
+def own_cpu_seconds(pid: int) -> float:
+    """What a process has computed so far, without its children; nothing for one that is gone."""
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICK
+    return 0.0
 
 
 def memory(pid: int) -> int:
     """The resident bytes of a process and its children."""
-    total = 0
-    for one in _family(pid):
-        with contextlib.suppress(OSError):
-            total += int(Path(f"/proc/{one}/statm").read_text().split()[1]) * _PAGE
-    return total
+    return sum(map(own_memory, _family(pid)))
+
+
+def own_memory(pid: int) -> int:
+    """The resident bytes of a process, without its children; none for one that is gone."""
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+    return 0
 
 
 def _family(pid: int) -> list[int]:
@@ -136,7 +147,8 @@ def stop(process: subprocess.Popen[Any]) -> None:
             process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody has now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

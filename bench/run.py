@@ -27,6 +27,8 @@ from pipe import Child, Piped
 from processes import HERE, NODE, ROOT, Server
 from targets import Figures, judge
 
+import gateway
+
 OURS, MOUNTED, RAW, NODE_RAW = "ours", "ours under uvicorn", "raw uvicorn", "raw node"
 OFFICIAL, FASTMCP, TYPESCRIPT = "official SDK", "FastMCP", "TypeScript SDK"
 STREAMS = 1000
@@ -92,7 +94,7 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="",
-        help="only what has this in its name: http, stdio, client, inside, start, memory, workers, floods",
+        help="only what has this in its name: http, stdio, client, inside, start, memory, workers, gateway, floods",
     )
     parser.add_argument("--ours", default=sys.executable, help="the Python that runs Pegboard and the raw application")
     chosen = parser.parse_args()
@@ -112,6 +114,7 @@ def main() -> None:
         "start": lambda: _measure_starts(figures, 3 if chosen.quick else 9, chosen.ours),
         "memory": lambda: _measure_memory(figures, 200 if chosen.quick else 2000, chosen.ours),
         "workers": lambda: _measure_workers(figures, rounds, chosen.ours, 12_000 if chosen.quick else 100_000),
+        "gateway": lambda: gateway.measure_all(figures, max(1, rounds // 2), seconds, chosen.ours),
         "floods": lambda: _measure_floods(figures, chosen.quick, chosen.ours),
     }
     began = time.monotonic()

@@ -79,6 +79,21 @@ def _client(workload: str) -> list[Target]:
     ]
 
 
+def _hop(kind: str, era: str, bound: float) -> list[Target]:
+    """Against a direct call of the server over which the gateways were compared when the targets were set."""
+    hop, load = f"hop {kind} {era}, official SDK: ours", f"16 connections, {kind} {era}"
+    return [
+        Target(f"gateway, {kind} {era}: p50 against direct", bound, _figure(hop, "ratio"), at_most=True),
+        Target(f"gateway, {kind} {era}: tools/list against direct", 1.0, _figure(hop, "list ratio"), at_most=True),
+        Target(f"{load}: CPU against FastMCP's proxy", 100 if kind == "http" else 1, _cheaper(load, "FastMCP's proxy")),
+        Target(
+            f"{load}: requests/s against FastMCP's proxy",
+            100 if kind == "http" else 1,
+            _faster(load, "FastMCP's proxy"),
+        ),
+    ]
+
+
 _CHILD = "stdio child: ours"
 
 TARGETS: tuple[Target, ...] = (
@@ -131,6 +146,12 @@ TARGETS: tuple[Target, ...] = (
         at_most=True,
         unit="MB",
     ),
+    *_hop("http", "2025-11-25", 2.0),
+    *_hop("http", "2026-07-28", 2.0),
+    *_hop("stdio", "2025-11-25", 1.9),
+    *_hop("stdio", "2026-07-28", 1.9),
+    Target("gateway, four servers listed", 1.5, _figure("gateway of four", "seconds"), at_most=True, unit="s"),
+    Target("gateway, resident with four servers", 60, _figure("gateway of four", "MB"), at_most=True, unit="MB"),
     Target("floods: p99 of others", 3, _figure("floods", "p99"), at_most=True, unit="s"),
     Target("floods: others answered wrong", 0, _figure("floods", "wrong"), at_most=True, unit=""),
     Target("floods: memory over baseline", 200, _figure("floods", "peak"), at_most=True, unit="MB"),
