@@ -19,8 +19,9 @@ from pegboard.call import Around, Call, Change, Handler, Json, Kept
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.caching import Scope as CacheScope
 from pegboard.catalog.catalog import ToolCatalog
+from pegboard.catalog.folder import Folder
 from pegboard.catalog.prompt import Prompt, PromptCatalog
-from pegboard.catalog.resource import Resource, ResourceCatalog, read_folder
+from pegboard.catalog.resource import Resource, ResourceCatalog
 from pegboard.errors import DeclarationError, SetupError
 from pegboard.execution.change_feed import ChangeFeed
 from pegboard.execution.desk import Desk
@@ -230,9 +231,14 @@ class Board(Hanger, Hosted):
         return hang
 
     def files(self, uri: str, folder: str | Path) -> None:
-        """Let clients read the files below a folder, and nothing outside it: `board.files("docs://", "docs")`."""
-        read = read_folder(Path(folder))
-        self.resource(uri.rstrip("/") + "/{+path}" if not uri.endswith("://") else uri + "{+path}", name="files")(read)
+        """Let clients read the files below a folder, and nothing outside it: `board.files("docs://", "docs")`.
+
+        They are listed as they are when a client asks for the list, which tells those who follow it of files that came
+        or went since it was last asked for. What begins with a dot is neither listed nor read.
+        """
+        found = Folder(uri, Path(folder), self.limits.listed_files)
+        self.resource(found.template, name="files")(found.read)
+        self.resources.folders.append(found)
 
     @overload
     def prompt(self, name: F, /, **options: Unpack[NamedOptions]) -> F: ...

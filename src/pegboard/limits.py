@@ -29,6 +29,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     calls: int = 4096
     calls_per_caller: int = 256
     completions: int = 100
+    listed_files: int = 1000
     quiet_seconds: float = 5.0
     threads: int = 32
     thread_queue: int = 512

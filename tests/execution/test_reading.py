@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import weakref
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,7 +13,7 @@ import pytest
 from msgspec import Raw
 
 from pegboard import Board, Context, File, Image, Limits, ToolError
-from pegboard.call import Call, Caller, Done, Json, Kept, Notice
+from pegboard.call import Call, Caller, Change, Done, Json, Kept, Notice
 from pegboard.catalog.prompt import PromptMessage
 from pegboard.errors import DeclarationError, InternalFailure, InvalidParams, ResourceNotFound
 from pegboard.protocol.legacy import Legacy
@@ -179,6 +180,77 @@ async def test_the_files_of_a_folder_are_read_and_nothing_outside_it(tmp_path: P
     for path in ("../secret", "deep/../../secret", "link", "%2e%2e/secret", "/etc/passwd", "deep", "none", "a%00b"):
         with pytest.raises(ResourceNotFound):
             await ask(board, "resources/read", f"docs://{path}")
+
+
+async def test_the_files_of_a_folder_are_listed_and_each_can_be_read_as_listed(tmp_path: Path) -> None:
+    for path in (
+        "b.md",
+        "a b.txt",
+        "what?#100%.md",
+        "deep/deeper/c.json",
+        "deep/ö",
+        ".env",
+        ".git/config",
+        "deep/.hidden",
+    ):
+        (tmp_path / "docs" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "docs" / path).write_text(path)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_text("secret")
+    (tmp_path / "docs" / "link").symlink_to(tmp_path / "outside" / "secret")
+    (tmp_path / "docs" / "folder").symlink_to(tmp_path / "outside")
+    (tmp_path / "docs" / "loop").symlink_to(tmp_path / "docs")
+    board = Board()
+    board.resource("docs://b.md")(lambda: "hung by hand")
+    board.files("docs://", tmp_path / "docs")
+    listed = (await ask(board, "resources/list"))["resources"]
+    assert listed[0]["uri"] == "docs://b.md"
+    assert listed[1:] == [
+        {"uri": "docs://a%20b.txt", "name": "a b.txt", "mimeType": "text/plain"},
+        {"uri": "docs://deep/deeper/c.json", "name": "deep/deeper/c.json", "mimeType": "application/json"},
+        {"uri": "docs://deep/%C3%B6", "name": "deep/ö"},
+        {"uri": "docs://what%3F%23100%25.md", "name": "what?#100%.md", "mimeType": "text/markdown"},
+    ]
+    for one in listed[1:]:
+        [content] = (await ask(board, "resources/read", one["uri"]))["contents"]
+        assert content["text"] == one["name"]
+    for hidden in (".env", ".git/config", "deep/.hidden"):
+        with pytest.raises(ResourceNotFound):
+            await ask(board, "resources/read", f"docs://{hidden}")
+    board.resources.remove("docs://{+path}")
+    assert len((await ask(board, "resources/list"))["resources"]) == 1
+
+
+async def test_a_folder_is_listed_as_it_is_when_somebody_asks_who_follows_it_is_told(tmp_path: Path) -> None:
+    board = Board()
+    board.files("docs://", tmp_path)
+    told = board.changes.last
+    assert (await ask(board, "resources/list"))["resources"] == []
+    assert board.changes.last == told
+    (tmp_path / "new.md").write_text("new")
+    assert [one["uri"] for one in (await ask(board, "resources/list"))["resources"]] == ["docs://new.md"]
+    assert [change for _, change in board.changes.read(told)] == [Change("resources")]
+    told = board.changes.last
+    (tmp_path / "new.md").write_text("with another content the list is the same")
+    await ask(board, "resources/list")
+    assert board.changes.last == told
+    shutil.rmtree(tmp_path)
+    assert (await ask(board, "resources/list"))["resources"] == []
+    assert board.changes.last > told
+
+
+async def test_no_more_files_are_listed_than_a_list_should_have(tmp_path: Path) -> None:
+    for number in range(30):
+        (tmp_path / f"{number % 3}").mkdir(exist_ok=True)
+        (tmp_path / f"{number % 3}" / f"{number:02}").write_text("")
+    board = Board(limits=Limits(listed_files=12), page_size=5)
+    board.files("docs://all/", tmp_path)
+    uris, page = [], await ask(board, "resources/list")
+    uris += [one["uri"] for one in page["resources"]]
+    while "nextCursor" in page:
+        page = await ask(board, "resources/list", cursor=page["nextCursor"])
+        uris += [one["uri"] for one in page["resources"]]
+    assert uris == [f"docs://all/0/{number:02}" for number in range(0, 30, 3)] + ["docs://all/1/01", "docs://all/1/04"]
 
 
 async def test_a_file_has_the_uri_that_was_read_unless_it_has_its_own() -> None:

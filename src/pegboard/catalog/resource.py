@@ -10,9 +10,10 @@ import msgspec
 
 from pegboard.call import Handler, Json
 from pegboard.catalog.caching import Caching
+from pegboard.catalog.folder import Folder
 from pegboard.catalog.template import Template, is_template
 from pegboard.errors import DeclarationError, ResourceNotFound
-from pegboard.protocol.content import guess_by_suffix, name_of, resource_block
+from pegboard.protocol.content import guess_by_suffix, resource_block
 from pegboard.tools.media import File
 from pegboard.tools.naming import humanise
 from pegboard.tools.plain import as_plain
@@ -137,12 +138,14 @@ class RelayedResource(Resource):
 class ResourceCatalog:
     """Resources by URI, and templates in the order they were hung.
 
-    `expected` says that some may come later; `elsewhere` finds those that nobody has listed.
+    `expected` says that some may come later; `elsewhere` finds those that nobody has listed; `folders` are those whose
+    files are listed beside them, though it is a template that reads each.
     """
 
     def __init__(self) -> None:
         self.expected = False
         self.elsewhere: Callable[[str], Resource | None] | None = None
+        self.folders: list[Folder] = []
         self._fixed: dict[str, Resource] = {}
         self._templates: dict[str, Resource] = {}
         self._watchers: list[Callable[[], None]] = []
@@ -162,6 +165,17 @@ class ResourceCatalog:
     @property
     def templates(self) -> Iterable[Resource]:
         return tuple(self._templates.values())
+
+    def definitions(self) -> list[dict[str, Json]]:
+        """What a list shows: those hung here, then the files of folders."""
+        listed = [one.definition() for one in self.fixed]
+        return listed + [
+            one for folder in self.folders for one in folder.definitions() if one["uri"] not in self._fixed
+        ]
+
+    def tell_changed(self) -> None:
+        """The list is not what it was."""
+        self._changed()
 
     def add(self, resource: Resource) -> None:
         """Hang a resource; a URI that is taken is refused."""
@@ -186,6 +200,7 @@ class ResourceCatalog:
         if uri not in home:
             raise ResourceNotFound(uri)
         resource = home.pop(uri)
+        self.folders = [folder for folder in self.folders if folder.template != uri]
         self._changed()
         return resource
 
@@ -209,22 +224,3 @@ class ResourceCatalog:
     def _changed(self) -> None:
         for watcher in self._watchers:
             watcher()
-
-
-def read_folder(folder: Path) -> Callable[[str], File | None]:
-    """A function that reads files below a folder, and none outside it, whatever the path says."""
-    root = folder.resolve()
-    if not root.is_dir():
-        raise DeclarationError(f"{folder} is not a folder")
-
-    def read(path: str) -> File | None:
-        try:
-            # Resolved before it is compared: neither `..` nor a link leads out.
-            found = (root / path).resolve()
-            if "\0" in path or not found.is_relative_to(root) or not found.is_file():
-                return None
-        except (OSError, ValueError):
-            return None
-        return File(found, name=name_of(path))
-
-    return read

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import secrets
@@ -73,7 +74,7 @@ class Reading:
         self._reads: dict[int, Read] = {}
         self.suggestions: dict[tuple[str, str], Suggest] = {}
         lists = (
-            Listing("resources", lambda: [one.definition() for one in resources.fixed], seal, page, lists_caching),
+            Listing("resources", resources.definitions, seal, page, lists_caching),
             Listing(
                 "resourceTemplates",
                 lambda: [one.definition() for one in resources.templates],
@@ -90,7 +91,7 @@ class Reading:
         resources.watch(self._reads.clear)
         prompts.watch(self._reads.clear)
         self.methods: Mapping[str, Handler] = {
-            "resources/list": _lister(lists[0]),
+            "resources/list": self._looking(_lister(lists[0])),
             "resources/templates/list": _lister(lists[1]),
             "resources/read": asking(self._read),
             "resources/subscribe": self._subscribe,
@@ -107,6 +108,18 @@ class Reading:
         if self._prompts.offered:
             declared["prompts"] = {"listChanged": True}
         return {**declared, "completions": {}} if declared else {}
+
+    def _looking(self, inner: Handler) -> Handler:
+        """The same with the files that are there now, where folders are listed; a list is looked after from its beginning."""
+
+        async def look_and_list(call: Call) -> Reply:
+            beginning = read_cursor(call) is None
+            folders = [one for one in self._resources.folders if beginning or not one.seen]
+            if folders and any([await asyncio.to_thread(one.look) for one in folders]):
+                self._resources.tell_changed()
+            return await inner(call)
+
+        return look_and_list
 
     async def _read(self, call: Call) -> Reply:
         resource, variables = self._resources.find(call.name)
