@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from pegboard import Board, Client, ToolError
-from pegboard.errors import UnknownTool
+from pegboard import Board, Client, Context, ToolError
+from pegboard.errors import SetupError, UnknownTool
 
 
 @dataclass
@@ -97,3 +98,30 @@ async def test_what_a_client_was_given_is_its_own(board: Board) -> None:
         assert again["name"] == "add"
         assert again["inputSchema"]["required"] == ["a"]
         assert not (await client.call("add", {"a": 1})).is_error
+
+
+async def test_a_tool_that_asks_runs_once_or_anew_for_each_answer_as_is_wished() -> None:
+    board, runs = Board(), 0
+
+    @board.tool
+    async def ask(ctx: Context) -> str:
+        nonlocal runs
+        runs += 1
+        await ctx.progress(runs)
+        first = await ctx.elicit("First?", str)
+        second = await ctx.elicit("Second?", str)
+        return f"{first.content} {second.content}"
+
+    told: list[float] = []
+    for rounds, expected in ((False, 1), (True, 3)):
+        runs = 0
+        async with Client(board, rounds=rounds, elicit=lambda asked: {"value": asked.message}) as client:
+            result = await client.call("ask", progress=lambda done, _total, _message: told.append(done))
+        assert (result.text, runs) == ("First? Second?", expected)
+    assert told == [1, 1, 2, 3]
+
+
+@pytest.mark.parametrize("target", ["http://127.0.0.1:9/mcp", ["true"], {"command": "true"}])
+def test_only_a_board_in_this_process_can_be_told_to_ask_in_rounds(target: Any) -> None:
+    with pytest.raises(SetupError, match="rounds=True is for a board in this process"):
+        Client(target, rounds=True)

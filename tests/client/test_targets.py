@@ -44,6 +44,7 @@ def first_url() -> Iterator[str]:
 @pytest.fixture(
     params=[
         ("direct", None),
+        ("direct", "rounds"),
         ("http", None),
         ("http", MODERN),
         ("http", LEGACY),
@@ -66,7 +67,7 @@ def connect(request: pytest.FixtureRequest) -> Connect:
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
-        return lambda **more: Client(module.board, **more)
+        return lambda **more: Client(module.board, rounds=version == "rounds", **more)
     if transport == "sse":
         first_url: str = request.getfixturevalue("first_url")
         return lambda **more: Client(first_url, **more)

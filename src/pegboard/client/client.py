@@ -49,6 +49,8 @@ class Client:
     `break_after` times in a row is left alone for a while (0: never). At most `connections` to a URL are open for calls at
     once, the rest wait their turn. `version` pins the revision of the protocol; otherwise the newest one that both sides
     speak is found out. `auth` gets credentials where a server at a URL wants some: see `OAuth` and `ClientCredentials`.
+    A tool of a board in this process waits where it asks; with `rounds=True` it ends and runs again with the answers, as for
+    a client of 2026-07-28 elsewhere.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Client:
         cwd: str | Path | None = None,
         ca: str | Path | None = None,
         auth: Auth | None = None,
+        rounds: bool = False,
     ) -> None:
         answers = Answers(elicit=elicit, sample=sample, roots=roots)
         identity = Identity(
@@ -90,6 +93,7 @@ class Client:
             connect_timeout=connect_timeout,
             connections=connections,
             auth=auth,
+            rounds=rounds,
         )
         self._lists = Lists()
         waits: set[Patience] = set()

@@ -9,7 +9,19 @@ from typing import Protocol
 import msgspec
 from msgspec import Raw
 
-from pegboard.call import EMPTY_OBJECT, Call, Caller, Channel, Follow, Handler, Json, Kept, Notice
+from pegboard.call import (
+    EMPTY_OBJECT,
+    Call,
+    Caller,
+    Channel,
+    Follow,
+    Handler,
+    Json,
+    Kept,
+    Notice,
+    Question,
+    ask_by_answer,
+)
 from pegboard.client.incoming import read_values
 from pegboard.client.link import Identity, Outbound
 from pegboard.protocol.params import PREFIX
@@ -32,8 +44,24 @@ class Served(Protocol):
     async def stop(self) -> None: ...
 
 
+class _Rounds:
+    """The channel of a caller that is asked by the answer to its request, as over HTTP."""
+
+    __slots__ = ("close_stream", "emit")
+
+    def __init__(self, channel: Channel) -> None:
+        self.emit = channel.emit
+        self.close_stream = channel.close_stream
+
+    async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
+        await ask_by_answer(asks)
+
+
 class DirectLink:
-    """A link to a board; nothing is encoded that does not have to be."""
+    """A link to a board; nothing is encoded that does not have to be.
+
+    A tool that asks waits for the answer, or with `rounds` ends and runs again.
+    """
 
     name = "the board"
     transport = "direct"
@@ -41,9 +69,10 @@ class DirectLink:
     version = MODERN
     mirrors = False
 
-    def __init__(self, board: Served, identity: Identity) -> None:
+    def __init__(self, board: Served, identity: Identity, *, rounds: bool = False) -> None:
         self.is_open = False
         self._board = board
+        self._rounds = rounds
         self._caller = _caller(identity)
         self._ids = 0
 
@@ -61,7 +90,7 @@ class DirectLink:
         call = Call(
             method=method,
             caller=out.caller or (self._caller if out.identity is None else _caller(out.identity)),
-            channel=out.channel,
+            channel=_Rounds(out.channel) if self._rounds else out.channel,
             id=self._ids,
             token=self._ids if out.wants_progress else None,
         )

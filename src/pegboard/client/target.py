@@ -36,12 +36,15 @@ class Options(Struct, frozen=True, kw_only=True):
     connections: int = CONNECTIONS
     auth: Auth | None = None
     restarts: int | None = RESTARTS
+    rounds: bool = False
 
 
 def open_link(target: Target, identity: Identity, lobby: Channel, options: Options) -> Link:
     """The link to a target; nothing is connected or started yet."""
     if options.version is not None and options.version not in REVISIONS:
         raise SetupError(f"There is no revision {options.version!r}; known are {', '.join(REVISIONS)}")
+    if options.rounds and isinstance(target, str | Mapping | Sequence):
+        raise SetupError("rounds=True is for a board in this process; elsewhere the revision that is spoken decides")
     match target:
         case str():
             return _to_url(target, identity, lobby, options)
@@ -53,7 +56,7 @@ def open_link(target: Target, identity: Identity, lobby: Channel, options: Optio
             kinds = "a board, a URL, a command as a list of words, or an entry of a configuration"
             raise SetupError(f"{type(target).__name__} is nothing to connect to; give {kinds}")
         case _:
-            return DirectLink(target, identity)
+            return DirectLink(target, identity, rounds=options.rounds)
 
 
 def _to_url(url: str, identity: Identity, lobby: Channel, options: Options) -> Link:
