@@ -7,6 +7,7 @@ The names and texts are those the official conformance suite expects of a server
 
 import asyncio
 import base64
+import itertools
 import json
 from typing import Annotated, Any
 
@@ -307,32 +308,6 @@ async def test_x_mcp_header(region: Annotated[str, Header("Region")] = "") -> st
     return f"region={region}"
 
 
-# -- what changes while the board is served ------------------------------------------------------------------------
-
-
-@board.tool
-async def test_trigger_tool_change() -> str:
-    """Hangs a tool and takes it down again."""
-    board.add(test_simple_text, name="test_dynamic_tool")
-    board.remove("test_dynamic_tool")
-    return "The list of tools has changed, and back."
-
-
-@board.tool
-async def test_trigger_prompt_change() -> str:
-    """Hangs a prompt and takes it down again."""
-    board.prompt("test_dynamic_prompt")(test_simple_prompt)
-    board.prompts.remove("test_dynamic_prompt")
-    return "The list of prompts has changed, and back."
-
-
-@board.tool
-async def test_trigger_resource_update(ctx: Context) -> str:
-    """Says that the watched resource has changed."""
-    await ctx.resource_changed("test://watched-resource")
-    return "The watched resource has changed."
-
-
 # -- resources -----------------------------------------------------------------------------------------------------
 
 
@@ -455,6 +430,48 @@ async def test_tool_with_task(ctx: Context) -> str:
     answer = await ctx.elicit("What is your name?", NAME, key="user_name")
     await ctx.detach()
     return f"Hello, {answer.content['name']}!" if isinstance(answer, Accepted) else "Hello, whoever you are!"
+
+
+# -- what changes while the board is served ------------------------------------------------------------------------
+
+editions = itertools.count(1)
+
+
+def hang_tool() -> None:
+    """Hang the next edition of a tool."""
+    board.add(test_simple_text, name="test_dynamic_tool", description=f"Edition {next(editions)} of a tool.")
+
+
+def hang_prompt() -> None:
+    """Hang the next edition of a prompt."""
+    board.prompt("test_dynamic_prompt", description=f"Edition {next(editions)} of a prompt.")(test_simple_prompt)
+
+
+@board.tool
+async def test_trigger_tool_change() -> str:
+    """Hangs another edition of a tool."""
+    board.remove("test_dynamic_tool")
+    hang_tool()
+    return "The list of tools has changed."
+
+
+@board.tool
+async def test_trigger_prompt_change() -> str:
+    """Hangs another edition of a prompt."""
+    board.prompts.remove("test_dynamic_prompt")
+    hang_prompt()
+    return "The list of prompts has changed."
+
+
+@board.tool
+async def test_trigger_resource_update(ctx: Context) -> str:
+    """Says that the watched resource has changed."""
+    await ctx.resource_changed("test://watched-resource")
+    return "The watched resource has changed."
+
+
+hang_tool()
+hang_prompt()
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pegboard.client.link import Envelope, Identity, Link, Outbound
 from pegboard.client.stdio import StdioLink
 from pegboard.client.target import Options, open_link
 from pegboard.errors import Garbled, LinkLost
-from tests.client.fakes import Asked, faking, legacy, modern, reply, result, script
+from tests.client.fakes import Asked, data, faking, legacy, modern, reply, result, script, stream, text
 from tests.client.leftovers import nothing_left
 from tests.waiting import until
 
@@ -45,6 +45,7 @@ class Ear:
         self.name = name
         self.heard: list[Notice] = []
         self.asked: list[Question] = []
+        self.closed: list[int] = []
 
     async def emit(self, notice: Notice) -> None:
         self.heard.append(notice)
@@ -54,7 +55,7 @@ class Ear:
         return {key: {"action": "accept", "content": {"by": self.name}} for key in asks}
 
     async def close_stream(self, retry_ms: int) -> None:
-        """There is none."""
+        self.closed.append(retry_ms)
 
 
 def link_to(target: Any, lobby: Ear | None = None, **options: Any) -> Link:
@@ -254,3 +255,23 @@ async def test_a_list_beside_a_call_does_not_make_its_question_anybodys() -> Non
         await asyncio.gather(calling, link.request(Outbound(method="tools/list", params={}, channel=NOBODY)))
         assert "ann" in calling.result()["content"][0]["text"]
         await link.close()
+
+
+async def test_who_waits_is_let_go_while_a_server_has_us_come_back_for_the_rest() -> None:
+    def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.method == "GET":
+            called = next(one for one in fake.asked if one.message.get("method") == "tools/call")
+            stream(writer, data(text(called, "after all"), "e-2"))
+        else:
+            stream(writer, b"id: e-1\nretry: 60\ndata:\n\n")
+        writer.close()
+
+    ear = Ear()
+    async with nothing_left(), faking(legacy(answer)) as fake:
+        link = link_to(fake.url, version="2025-11-25")
+        await link.open()
+        told = await link.request(tool_call(channel=ear))
+        await link.close()
+
+    assert told["content"][0]["text"] == "after all"
+    assert ear.closed == [60]

@@ -20,8 +20,8 @@ NAMES = {
     "test_logging_tool": "Logging evaluated",
     "test_reconnection": "Reconnection test completed",
     "test_missing_capability": "The client can sample.",
-    "test_trigger_tool_change": "The list of tools has changed, and back.",
-    "test_trigger_prompt_change": "The list of prompts has changed, and back.",
+    "test_trigger_tool_change": "The list of tools has changed.",
+    "test_trigger_prompt_change": "The list of prompts has changed.",
 }
 
 
@@ -360,7 +360,10 @@ def test_who_follows_the_lists_hears_that_one_has_changed(road: Road, kind: str)
         before = road.request(f"{kind}s/list").result[f"{kind}s"]
         road.call(f"test_trigger_{kind}_change")
         assert next(notices)["method"] == f"notifications/{kind}s/list_changed"
-        assert road.request(f"{kind}s/list").result[f"{kind}s"] == before
+        after = road.request(f"{kind}s/list").result[f"{kind}s"]
+        assert [one["name"] for one in after] == [one["name"] for one in before]
+        changed = [one["name"] for one, other in zip(after, before, strict=True) if one != other]
+        assert changed == [f"test_dynamic_{kind}"]
 
 
 # -- schemas and headers -------------------------------------------------------------------------------------------

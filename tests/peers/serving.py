@@ -9,7 +9,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -23,8 +23,14 @@ STOP_WITHIN = 15.0
 @contextmanager
 def serve(*words: str | Path) -> Iterator[str]:
     """Runs `pegboard <words> --http --port P` until the block ends; gives the address of its root."""
-    port = _free_port()
-    command = [str(PEGBOARD), *map(str, words), "--http", "--port", str(port)]
+    port = free_port()
+    with running([str(PEGBOARD), *map(str, words), "--http", "--port", str(port)], port) as address:
+        yield address
+
+
+@contextmanager
+def running(command: Sequence[str], port: int) -> Iterator[str]:
+    """Runs a server of ours at a port until the block ends; whatever it meets, it must not have logged a traceback."""
     address = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
@@ -39,9 +45,12 @@ def serve(*words: str | Path) -> Iterator[str]:
                 process.kill()
                 process.wait()
                 raise AssertionError(f"{' '.join(command)} ignored SIGTERM for {STOP_WITHIN:g} s") from None
+        log.seek(0)
+        said = log.read()
+        assert "Traceback" not in said, said
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
