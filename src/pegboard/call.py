@@ -24,9 +24,13 @@ EMPTY_OBJECT = Raw(b"{}")
 
 
 class OfTheCall:
-    """A parameter annotated with a kind of this is given the call itself, in one of its forms; no caller sends it."""
+    """A parameter annotated with a kind of this is given the call itself, in one of its forms; no caller sends it.
+
+    `awaited` says that what it does is waited for, which a plain function on the event loop cannot.
+    """
 
     __slots__ = ()
+    awaited: ClassVar[bool] = False
 
 
 class Caller(Struct, frozen=True, kw_only=True):

@@ -536,6 +536,46 @@ async def test_a_refusal_beside_a_question_is_what_counts() -> None:
         await send(board, "wants_both", capabilities={"elicitation": {}})
 
 
+async def test_a_key_that_looks_like_the_second_use_of_another_is_a_question_of_its_own() -> None:
+    for order in ("a", "a", "a-2"), ("a-2", "a", "a"), ("a", "a-2", "a"):
+        board = Board("asks")
+
+        @board.tool
+        async def three(ctx: Context, order: tuple[str, ...] = order) -> str:
+            asks = [ctx.elicit(f"{number}?", str, key=key) for number, key in enumerate(order)]
+            return " ".join(str(answer.content) for answer in await asyncio.gather(*asks))
+
+        reply, rounds = await drive(board, "three", Answers(elicit=lambda asked: {"value": asked.message}))
+        assert text_of(reply) == "0? 1? 2?"
+        assert [len(set(keys)) for keys in rounds] == [3]
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "lacking"),
+    [
+        ({"elicitation": {}, "extensions": {"io.example/x": {}}}, "needs a client with the capability elicitation.url"),
+        ({"elicitation": {"form": {}, "url": {}}}, "needs a client with the capability extensions.io.example/x"),
+        ({"extensions": {"io.example/x": {}}}, "capability elicitation.form, elicitation.url"),
+        ({"elicitation": {"form": {}, "url": {}}, "extensions": {"io.example/x": {}}}, ""),
+    ],
+)
+async def test_parts_of_capabilities_are_required_before_a_tool_runs(
+    capabilities: dict[str, Json], lacking: str
+) -> None:
+    board = Board("asks")
+
+    @board.tool(requires=["elicitation.form", "elicitation.url", "extensions.io.example/x"])
+    async def picky() -> str:
+        return "ran"
+
+    if not lacking:
+        assert text_of(await send(board, "picky", capabilities=capabilities)) == "ran"
+        return
+    with pytest.raises(MissingCapability) as refused:
+        await send(board, "picky", capabilities=capabilities)
+    assert lacking in str(refused.value)
+
+
 async def test_questions_that_are_gathered_are_one_round() -> None:
     board = Board("asks")
 

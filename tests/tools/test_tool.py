@@ -14,6 +14,7 @@ import msgspec
 import pydantic
 import pytest
 
+from pegboard import CancellationToken, Context, ToolConnector
 from pegboard.errors import DeclarationError
 from pegboard.tools.constraints import Header, Pattern
 from pegboard.tools.media import Image
@@ -235,10 +236,51 @@ def test_a_timeout_is_a_number_of_seconds(seconds: Any) -> None:
         tool_from_function(lambda: None, "x", timeout=seconds)
 
 
-@pytest.mark.parametrize("requires", [["samplng"], ["sampling", "url"], "sampling"])
+@pytest.mark.parametrize(
+    "requires",
+    [
+        ["samplng"],
+        ["sampling", "url"],
+        "sampling",
+        ["elicitation.urls"],
+        ["sampling."],
+        ["roots.form"],
+        ["extensions."],
+    ],
+)
 def test_what_is_required_of_clients_is_a_list_of_capabilities_that_there_are(requires: Any) -> None:
-    with pytest.raises(DeclarationError, match="capabilit"):
+    class Declared(Tool):
+        name = "x"
+
+        def execute(self, _context: ToolExecutionContext) -> None: ...
+
+    with pytest.raises(DeclarationError, match=r"capabilit|there is (elicitation|sampling|roots|extensions) and"):
         tool_from_function(lambda: None, "x", requires=requires)
+    Declared.requires = requires
+    with pytest.raises(DeclarationError, match=r"requires"):
+        Declared().prepare()
+
+
+def test_parts_of_capabilities_can_be_required_too() -> None:
+    required = ["elicitation.url", "sampling.tools", "extensions.io.example/thing", "experimental.x"]
+    assert tool_from_function(lambda: None, "x", requires=required).requires == tuple(required)
+
+
+def test_a_plain_function_on_the_loop_cannot_take_what_has_to_be_waited_for() -> None:
+    def ask(ctx: Context) -> None: ...
+
+    def stream(out: ToolConnector) -> None: ...
+
+    async def wait(ctx: Context) -> None: ...
+
+    def look(token: CancellationToken) -> None: ...
+
+    for function in (ask, stream):
+        with pytest.raises(DeclarationError, match=r"inline=True .* cannot wait .* write `async def`"):
+            tool_from_function(function, inline=True)
+        tool_from_function(function)
+    for function in (wait, look):
+        assert tool_from_function(function, inline=True).inline
 
 
 def test_an_option_nobody_knows_is_refused() -> None:

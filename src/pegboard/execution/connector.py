@@ -32,6 +32,7 @@ class ToolConnector(OfTheCall):
     """
 
     __slots__ = ("_duplex", "_outputs", "context")
+    awaited = True
 
     def __init__(self, context: Context, duplex: Duplex | None = None) -> None:
         self.context = context

@@ -99,6 +99,7 @@ class Context(OfTheCall):
     """
 
     __slots__ = ("_call", "_desk", "_ended", "_loop", "_thread", "_token")
+    awaited = True
 
     def __init__(self, call: Call, token: CancellationToken, loop: asyncio.AbstractEventLoop, desk: Desk) -> None:
         self._call = call

@@ -217,13 +217,19 @@ class Roots(Ask, frozen=True):
 
 def check_capabilities(what: str, needed: Mapping[str, Mapping[str, Json]], declared: Mapping[str, Json]) -> None:
     """Refuse a client that has not declared the capabilities that are needed, with those parts of them."""
-    lacking = {
-        name: parts
-        for name, parts in needed.items()
-        if name not in declared or not all(_has_part(name, part, declared[name]) for part in parts)
-    }
+    lacking: dict[str, Mapping[str, Json]] = {}
+    for name, parts in needed.items():
+        missing = {
+            part: value
+            for part, value in parts.items()
+            if name not in declared or not _has_part(name, part, declared[name])
+        }
+        if missing or name not in declared:
+            lacking[name] = missing
     if lacking:
-        listed = ", ".join(".".join((name, *parts)) for name, parts in lacking.items())
+        listed = ", ".join(
+            f"{name}.{part}" if part else name for name, parts in lacking.items() for part in parts or ("",)
+        )
         raise MissingCapability(f"{what} needs a client with the capability {listed}", lacking)
 
 

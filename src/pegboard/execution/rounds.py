@@ -182,8 +182,15 @@ class Rounds:
 
     def _key(self, name: str, ask: Ask, question: Question) -> str:
         base = name or f"{ask.kind}-{_digest(question)[:8]}"
-        use = self._uses[base] = self._uses.get(base, 0) + 1
-        return base if use == 1 else f"{base}-{use}"
+        use = self._uses.get(base, 0) + 1
+        key = base if use == 1 else f"{base}-{use}"
+        while use > 1 and key in self._uses:
+            # An author may have given that name to another question.
+            use += 1
+            key = f"{base}-{use}"
+        self._uses[base] = use
+        self._uses.setdefault(key, 1)
+        return key
 
     def _find(self, key: str, ask: Ask, digest: str) -> Any:
         """The answer that has come already; _NotYet where there is none, or none that can be used."""

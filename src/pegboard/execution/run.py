@@ -227,9 +227,11 @@ def _detached(perform: Perform) -> Perform:
 
 
 def _requiring(capabilities: Sequence[str], inner: Handler) -> Handler:
-    """Refuse callers that have not declared what the tool will need of them."""
-
-    needed: Mapping[str, Mapping[str, Json]] = {name: {} for name in capabilities}
+    """Refuse callers that have not declared what the tool will need of them: `sampling`, or `elicitation.url`, say."""
+    needed: dict[str, dict[str, Json]] = {}
+    for one in capabilities:
+        name, dot, part = one.partition(".")
+        needed.setdefault(name, {}).update({part: {}} if dot else {})
 
     async def require(call: Call) -> Reply:
         check_capabilities(call.name, needed, call.caller.capabilities)

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from msgspec import Raw
 
-from pegboard.call import Json
+from pegboard.call import Json, OfTheCall
 from pegboard.errors import DeclarationError
 from pegboard.tools.infer import Inferred, IsInjected, Kind, infer
 from pegboard.tools.naming import check_name, humanise, snake_case, suggest
@@ -31,7 +31,15 @@ Transport: TypeAlias = Literal["http", "stdio", "ws"]
 Icons: TypeAlias = str | Mapping[str, Json] | Sequence[str | Mapping[str, Json]]
 
 TRANSPORTS: Final[tuple[Transport, ...]] = get_args(Transport)
-_CLIENT_CAPABILITIES: Final = ("elicitation", "experimental", "extensions", "roots", "sampling", "tasks")
+# What a client can declare, and the parts of it that have names; the others' are whatever somebody calls them.
+_CLIENT_CAPABILITIES: Final[Mapping[str, tuple[str, ...] | None]] = {
+    "elicitation": ("form", "url"),
+    "experimental": None,
+    "extensions": None,
+    "roots": ("listChanged",),
+    "sampling": ("context", "tools"),
+    "tasks": None,
+}
 
 
 class ToolOptions(TypedDict, total=False):
@@ -121,6 +129,7 @@ class Tool:
         if inferred.fields:
             name = inferred.fields[0].attribute
             raise DeclarationError(f"{inferred.source}: parameter {name!r} of execute is no registered service")
+        _check_requires(self.requires, inferred.source)
         given: Mapping[str, Json] | None = getattr(self, "input_schema", None)
         self._settle(self.execute, inferred, work_of_parameters(inferred, self.parameters, given), self.output_schema)
         self.description = self.description or type(self).__dict__.get("__doc__") or ""
@@ -138,6 +147,13 @@ class Tool:
                 f"{inferred.source}: detach={self.detach!r}; use 'start' or 'manual', for a tool with task='optional' or "
                 f"'required'"
             )
+        if self.inline and inferred.kind == "sync":
+            for name, kind in inferred.injected.items():
+                if isinstance(kind, type) and issubclass(kind, OfTheCall) and kind.awaited:
+                    raise DeclarationError(
+                        f"{inferred.source}: inline=True runs the function on the event loop, where it cannot wait for what "
+                        f"{name!r} ({kind.__name__}) does; write `async def`, which costs no more, or leave inline out"
+                    )
         self.function = function
         self.source = inferred.source
         self.kind = inferred.kind
@@ -246,15 +262,7 @@ def _check_options(options: ToolOptions, inferred: Inferred) -> None:
     timeout: Any = options.get("timeout", 1.0)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
         raise DeclarationError(f"{inferred.source}: timeout={timeout!r}; give it in seconds, more than 0")
-    requires: Any = options.get("requires", ())
-    if isinstance(requires, str):
-        raise DeclarationError(f"{inferred.source}: requires is a list of client capabilities, as in ['sampling']")
-    for name in requires:
-        if name not in _CLIENT_CAPABILITIES:
-            listed = ", ".join(_CLIENT_CAPABILITIES)
-            raise DeclarationError(
-                f"{inferred.source}: requires={name!r}, a capability that no client has; there are {listed}"
-            )
+    _check_requires(options.get("requires", ()), inferred.source)
     transports: Any = options.get("transports", ())
     if isinstance(transports, str) or not set(transports) <= set(TRANSPORTS):
         raise DeclarationError(
@@ -262,3 +270,21 @@ def _check_options(options: ToolOptions, inferred: Inferred) -> None:
         )
     if options.get("arguments", "lenient") not in {"lenient", "strict"}:
         raise DeclarationError(f"{inferred.source}: arguments={options['arguments']!r}; use 'lenient' or 'strict'")
+
+
+def _check_requires(requires: Any, source: str) -> None:
+    if isinstance(requires, str):
+        raise DeclarationError(f"{source}: requires is a list of client capabilities, as in ['sampling']")
+    for required in requires:
+        name, dot, part = required.partition(".")
+        if name not in _CLIENT_CAPABILITIES:
+            listed = ", ".join(_CLIENT_CAPABILITIES)
+            raise DeclarationError(
+                f"{source}: requires={required!r}, a capability that no client has; there are {listed}"
+            )
+        parts = _CLIENT_CAPABILITIES[name]
+        if dot and (not part or (parts is not None and part not in parts)):
+            listed = f"{name}.NAME" if parts is None else ", ".join(f"{name}.{one}" for one in parts)
+            raise DeclarationError(
+                f"{source}: requires={required!r}, which no client has; there is {name} and {listed}"
+            )
