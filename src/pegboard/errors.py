@@ -226,6 +226,10 @@ class Garbled(ServerFault):
     """An answer that cannot be read as one."""
 
 
+class TooLong(Garbled):
+    """An answer of more bytes than are read."""
+
+
 class DeclarationError(PegboardError):
     """A tool, resource or prompt was declared wrongly; the text names the file, the line and the fix."""
 

@@ -17,7 +17,7 @@ from pegboard import Client
 from pegboard.client import eras
 from pegboard.client.child import surroundings
 from pegboard.client.stdio import StdioLink
-from pegboard.errors import Garbled, LinkLost, NoAnswer, Refusal, SetupError, Unreachable
+from pegboard.errors import Garbled, LinkLost, NoAnswer, Refusal, SetupError, TooLong, Unreachable
 from tests.client.fakes import script
 from tests.client.leftovers import nothing_left
 from tests.waiting import until
@@ -193,7 +193,7 @@ async def test_a_line_of_ten_megabytes_is_an_answer_and_a_longer_one_an_error() 
     )
     async with nothing_left(), Client(script(body), timeout=30) as client:
         assert len((await client.call("any", {"size": 10_000_000})).text) == 10_000_000
-        with pytest.raises(Refusal, match="longer than 16777216 bytes"):
+        with pytest.raises(TooLong, match="an answer of more than 16777216 bytes"):
             await client.call("any", {"size": 17_000_000})
         assert (await client.call("any", {"size": 2})).text == "xx"
 

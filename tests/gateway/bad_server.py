@@ -144,6 +144,29 @@ LIES: list[Any] = [
     {"name": "big", "inputSchema": {"type": "object", "description": "x" * (1 << 20)}},
 ]
 
+# Definitions that look well and are not.
+NUMBERS = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+CROOKED: list[Any] = [
+    {**tool("no_such_type"), "inputSchema": {"type": "object", "properties": {"a": {"type": "text"}}}},
+    {**tool("no_such_pattern"), "inputSchema": {"type": "object", "properties": {"a": {"pattern": "("}}}},
+    {**tool("promise"), "outputSchema": NUMBERS},
+    {**tool("vague"), "outputSchema": {"type": "no such type"}},
+    tool("untyped"),
+]
+
+
+def promise(call: Any, _: dict[str, Any]) -> None:
+    say({"id": call, "result": {"content": [], "structuredContent": {"n": "a secret of the server"}}})
+
+
+TOOLS.update(
+    {
+        "promise": promise,
+        "vague": lambda call, _: say({"id": call, "result": {"content": [], "structuredContent": {"any": 1}}}),
+        "untyped": lambda call, _: say({"id": call, "result": {"content": "no list", "isError": "perhaps"}}),
+    }
+)
+
 
 # -- what it does when it is spoken to ----------------------------------------------------------------------------------
 
@@ -159,7 +182,10 @@ def list_tools(params: dict[str, Any]) -> dict[str, Any]:
     if BAD == "floods":
         page = int(params.get("cursor", "0"))
         return {"tools": [tool(f"t{page}_{n}") for n in range(1000)], "nextCursor": str(page + 1)}
-    return {"tools": [*map(tool, [*TOOLS, *grown]), *(LIES if BAD == "lies" else ())]}
+    if BAD == "crooked":
+        return {"tools": [tool("echo"), *CROOKED]}
+    plain = [name for name in TOOLS if name not in ("promise", "vague", "untyped")]
+    return {"tools": [*map(tool, [*plain, *grown]), *(LIES if BAD == "lies" else ())]}
 
 
 ANSWERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from pegboard.client.incoming import shorten
+from pegboard.client.incoming import UNREAD, shorten
 from pegboard.errors import LinkLost, ServerFault, Unreachable
 
 LINE_BYTES: Final = 16 * 1024 * 1024
@@ -244,7 +244,7 @@ class Child(asyncio.SubprocessProtocol):
         self._skipping = True
         _log.warning("%s: wrote a line of more than %d bytes: %s", self.name, LINE_BYTES, shorten(head))
         found = _ID.search(head)
-        told = f'"error":{{"code":-32603,"message":"The answer is longer than {LINE_BYTES} bytes"}}}}'
+        told = f'"error":{{"code":{UNREAD},"message":"an answer of more than {LINE_BYTES} bytes"}}}}'
         self._receive(b'{"jsonrpc":"2.0",%b%b' % (b'"id":%b,' % found[1] if found else b"", told.encode()))
 
     def _listen(self, data: bytes) -> None:

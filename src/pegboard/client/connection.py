@@ -11,7 +11,7 @@ from typing import Final
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from pegboard.client.roads import Traveller
-from pegboard.errors import Garbled, LinkLost, ServerFault
+from pegboard.errors import Garbled, LinkLost, ServerFault, TooLong
 
 HEAD_BYTES: Final = 64 * 1024
 HEAD_LINES: Final = 200
@@ -86,7 +86,7 @@ class Response:
             size += len(chunk)
             if size > limit:
                 self.close()
-                raise Garbled(f"an answer of more than {limit} bytes")
+                raise TooLong(f"an answer of more than {limit} bytes")
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from pegboard.errors import (
     MissingCapability,
     ParseFailure,
     Refusal,
+    TooLong,
     UnsupportedVersion,
 )
 from pegboard.limits import Limits
@@ -41,6 +42,9 @@ _KINDS: Final[Mapping[int, type[Refusal]]] = {
 }
 # "Resource not found" had a code of its own until 2026-07-28.
 _OLD_KINDS: Final[Mapping[int, type[Refusal]]] = {-32002: InvalidParams}
+
+UNREAD: Final = -(1 << 40)
+"""The code of an error that a link makes up in place of an answer that is too long; no server's errors are as low."""
 
 MODERN_CODES: Final = frozenset({HeaderMismatch.code, MissingCapability.code, UnsupportedVersion.code})
 """Errors that only a server of the modern era answers with."""
@@ -104,6 +108,8 @@ def read_incoming(data: bytes | str) -> Incoming:
 def result_of(message: Incoming, read: Read = read_values) -> dict[str, Any]:
     """What an answer brings; its error is raised."""
     if message.error is not None:
+        if message.error.code == UNREAD:
+            raise TooLong(message.error.message)
         raise refusal_of(message.error)
     try:
         return read(message.result)

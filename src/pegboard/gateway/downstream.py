@@ -24,6 +24,7 @@ from pegboard.errors import (
     NotAdmitted,
     ServerFault,
     SetupError,
+    TooLong,
     Unreachable,
 )
 from pegboard.gateway.catalogue import Catalogue
@@ -179,6 +180,8 @@ class Downstream:
                 told = "did not answer in time; the request was cancelled"
             case LinkLost():
                 told = "was lost before it answered, and nobody knows how far the request came"
+            case TooLong():
+                told = "answered with more than is read; ask it for less at a time"
             case Garbled():
                 told = "answered with something that is no MCP message"
             case Unreachable(retry_after=float(seconds)):

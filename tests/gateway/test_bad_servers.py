@@ -1,0 +1,146 @@
+"""Servers that lie, answer late, twice, never, to somebody else, with far too much or with no text: through a whole gateway.
+
+What each does to one downstream is tried in test_downstream.py. Here: the caller is told by the contract, nothing else
+is lost, and the other servers do not notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from pegboard import Client, Gateway
+from pegboard.call import Json
+from tests.client.leftovers import nothing_left
+from tests.gateway.behind import bad
+from tests.gateway.test_gateway import calculator, configured, server
+from tests.transports.streaming import serve
+from tests.waiting import until
+
+ERAS = pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
+
+
+@asynccontextmanager
+async def beside(
+    how: str = "well", version: str | None = None, **options: Any
+) -> AsyncIterator[tuple[Gateway, Client]]:
+    """A gateway over a bad server and a good one, and a client of it over HTTP."""
+    made = Gateway(configured(bad(how, **options), server("calc")), boards={"calc": calculator()})
+    async with nothing_left():
+        await made.start()
+        try:
+            async with await serve(made) as house:
+                url = f"http://127.0.0.1:{house.server.port}/mcp"
+                async with Client(url, version=version) as client:
+                    yield made, client
+        finally:
+            await made.stop()
+
+
+async def is_well(client: Client) -> None:
+    """The server beside it answers as ever."""
+    assert (await client.call("dev__calc__add", {"a": 1, "b": 1})).text == "2"
+
+
+@ERAS
+@pytest.mark.parametrize(
+    ("tool", "why"),
+    [
+        ("never", "did not answer in time"),
+        ("stranger", "did not answer in time"),
+        ("huge", "answered with more than is read"),
+        ("garbled", ""),
+        ("null", ""),
+        ("die", ""),
+    ],
+)
+async def test_what_is_no_answer_fails_its_call_by_the_contract_and_no_other(tool: str, why: str, version: str) -> None:
+    async with beside("well", version, timeout=1.5) as (_, client):
+        failing = asyncio.ensure_future(client.call(f"dev__bad__{tool}", {}))
+        # While it fails, and after.
+        await is_well(client)
+        result = await failing
+        assert result.is_error
+        assert result.text.startswith(f"[dev/bad/{tool}] Error: "), result.text
+        assert why in result.text
+        assert "bad_server" not in result.text
+        assert len(result.text) < 500
+        await is_well(client)
+        assert (await client.call("dev__bad__echo", {"text": "here again"})).text == "here again"
+
+
+@ERAS
+async def test_a_second_answer_is_nobodys(version: str) -> None:
+    async with beside("well", version) as (_, client):
+        assert [(await client.call("dev__bad__twice", {})).text for _ in range(5)] == ["first"] * 5
+        said = await asyncio.gather(*(client.call("dev__bad__echo", {"text": str(n)}) for n in range(32)))
+        assert [result.text for result in said] == [str(n) for n in range(32)]
+
+
+@ERAS
+async def test_an_answer_that_comes_too_late_is_nobodys_and_one_that_does_not_is_waited_for(version: str) -> None:
+    async with beside("well", version, timeout=1.0) as (_, client):
+        late = await client.call("dev__bad__late", {"seconds": 1.5})
+        assert late.text.startswith("[dev/bad/late] Error: ")
+        said = [await client.call("dev__bad__late", {"seconds": 0.3}) for _ in range(3)]
+        assert [result.text for result in said] == ["late"] * 3
+        await is_well(client)
+
+
+async def test_a_flood_of_what_is_no_message_costs_nobody_his_answer() -> None:
+    async with beside() as (_, client):
+        flooded = asyncio.ensure_future(client.call("dev__bad__flood", {}))
+        await is_well(client)
+        assert (await flooded).text == "flooded"
+
+
+async def test_definitions_that_are_none_are_left_out_and_their_siblings_stay(caplog: pytest.LogCaptureFixture) -> None:
+    async with beside("lies") as (_, client):
+        names = [tool["name"] for tool in await client.list_tools()]
+        assert "dev__bad__echo" in names
+        assert {"dev__bad__no_schema", "dev__bad__an_array", "dev__bad__a_string"}.isdisjoint(names)
+        assert len(names) == len(set(names))
+        await is_well(client)
+    assert "no_schema" in caplog.text
+
+
+async def test_schemas_that_are_none_are_told_and_promises_are_held_to(caplog: pytest.LogCaptureFixture) -> None:
+    async with beside("crooked") as (_, client):
+        tools = {tool["name"]: tool for tool in await client.list_tools()}
+        assert {"dev__bad__no_such_type", "dev__bad__no_such_pattern"}.isdisjoint(tools)
+        assert "no_such_type" in caplog.text
+        # What a server says of its output is checked; what is no schema is not passed on.
+        broken = await client.call("dev__bad__promise", {})
+        assert broken.is_error
+        # As a tool of our own that breaks its promise.
+        assert broken.text.startswith("dev__bad__promise failed, error id ")
+        assert "secret" not in broken.text
+        assert "outputSchema" in tools["dev__bad__promise"]
+        assert "outputSchema" not in tools["dev__bad__vague"]
+        assert (await client.call("dev__bad__vague", {})).structured == {"any": 1}
+        assert (await client.call("dev__bad__untyped", {})).text.startswith("[dev/bad/untyped] Error: ")
+        await is_well(client)
+
+
+@ERAS
+@pytest.mark.parametrize("how", ["dies", "silent", "never_lists"])
+async def test_a_server_that_does_not_begin_delays_nobody_and_is_shown(how: str, version: str) -> None:
+    async with beside(how, version, connect_timeout=0.5, timeout=0.5) as (made, client):
+        listed = await client.request("tools/list")
+        assert [tool["name"] for tool in listed["tools"]] == ["dev__calc__add", "dev__calc__say"]
+        await is_well(client)
+        await until(lambda: made.downstreams[0].state == "failed")
+        down: Json = (await client.request("tools/list"))["_meta"]["dev.pegboard/servers"]
+        assert list(down) == ["dev/bad"]
+        assert "bad_server" not in str(down)
+
+
+async def test_two_servers_of_one_name_in_two_toolboxes_are_two() -> None:
+    async with beside() as (made, client):
+        pids = {(await client.call("dev__bad__pid", {})).text for _ in range(5)}
+        assert len(pids) == 1
+        assert made.downstreams[0].spawns == 1
