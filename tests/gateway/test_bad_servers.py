@@ -139,7 +139,7 @@ async def test_a_server_that_does_not_begin_delays_nobody_and_is_shown(how: str,
         assert "bad_server" not in str(down)
 
 
-async def test_two_servers_of_one_name_in_two_toolboxes_are_two() -> None:
+async def test_a_server_is_started_once_for_all_calls() -> None:
     async with beside() as (made, client):
         pids = {(await client.call("dev__bad__pid", {})).text for _ in range(5)}
         assert len(pids) == 1
