@@ -102,4 +102,7 @@ class StdioLink(Renewed):
         try:
             return await opened(duplex)
         finally:
-            self.spawns += child.pid is not None
+            if child.pid is not None:
+                self.spawns += 1
+                given = ", ".join(sorted(self._env or ())) or "none of its own"
+                _log.info("%s: process %d was started; variables: %s", self.name, child.pid, given)
