@@ -10,6 +10,8 @@ import asyncio
 import functools
 import inspect
 import os
+import shutil
+import tempfile
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -19,6 +21,8 @@ from hypothesis import settings
 settings.register_profile("steady", derandomize=True)
 if not os.environ.get("PEGBOARD_EXPLORE"):
     settings.load_profile("steady")
+
+STATE = "PEGBOARD_STATE"
 
 # A test that waits for something that never comes fails here, with the line it waits at.
 DEADLINE = 60.0
@@ -46,3 +50,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Any:
     elif inspect.iscoroutinefunction(pyfuncitem.obj):
         pyfuncitem.obj = in_a_loop(pyfuncitem.obj)
     return (yield)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # What gateways keep must not end up among the things of whoever runs the tests; the workers are told by the first.
+    if STATE not in os.environ:
+        folder = os.environ[STATE] = tempfile.mkdtemp(prefix="pegboard-state-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
