@@ -7,6 +7,7 @@ is lost, and the other servers do not notice.
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from pegboard import Client, Gateway
 from pegboard.call import Json
+from pegboard.gateway.config import ServerConfig
 from tests.client.leftovers import nothing_left
 from tests.gateway.behind import bad
 from tests.gateway.test_gateway import calculator, configured, server
@@ -144,3 +146,13 @@ async def test_a_server_is_started_once_for_all_calls() -> None:
         pids = {(await client.call("dev__bad__pid", {})).text for _ in range(5)}
         assert len(pids) == 1
         assert made.downstreams[0].spawns == 1
+
+
+async def test_a_program_that_says_what_it_is_told_is_no_server(caplog: pytest.LogCaptureFixture) -> None:
+    echo = ServerConfig(name="cat", kind="stdio", command=("cat",), connect_timeout=1.0)
+    made = Gateway(configured(echo, server("calc")), boards={"calc": calculator()})
+    async with nothing_left(), Client(made) as client:
+        await until(lambda: made.downstreams[0].state == "failed")
+        await is_well(client)
+    gc.collect()
+    assert "never retrieved" not in caplog.text

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from pegboard.call import Channel, Question, RequestId
+from pegboard.call import Channel, NeedInput, Question, RequestId
 from pegboard.client.incoming import LIMITS, Incoming
-from pegboard.errors import Busy, InternalFailure, PegboardError, Refusal
+from pegboard.errors import Busy, InternalFailure, MethodNotFound, PegboardError, Refusal
 from pegboard.protocol import jsonrpc
 
 _log = logging.getLogger("pegboard.client")
@@ -54,6 +54,9 @@ class Asks:
             body = jsonrpc.answer(request_id, await self._result(request_id, method, message, channel))
         except Refusal as refusal:
             body = jsonrpc.refusal(request_id, refusal)
+        except NeedInput:
+            # Asked for nobody's request, as while hands are shaken.
+            body = jsonrpc.refusal(request_id, MethodNotFound("Nobody is there to be asked"))
         except Exception:  # noqa: BLE001 — an answer has to be sent whatever fails
             # Whoever answers is the program's own code: its text is not for the server.
             _log.exception("could not answer %s", method)

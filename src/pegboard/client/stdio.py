@@ -105,4 +105,6 @@ class StdioLink(Renewed):
             if child.pid is not None:
                 self.spawns += 1
                 given = ", ".join(sorted(self._env or ())) or "none of its own"
-                _log.info("%s: process %d was started; variables: %s", self.name, child.pid, given)
+                # One that does not come up is tried again and again.
+                level = logging.INFO if self.spawns == 1 else logging.DEBUG
+                _log.log(level, "%s: process %d was started; variables: %s", self.name, child.pid, given)

@@ -273,7 +273,8 @@ class Keeper:
             return
 
     def _take_problem(self, problem: PegboardError) -> None:
-        told = ascii(str(problem))[1:-1]
+        # Some problems name the server already.
+        told = ascii(str(problem).removeprefix(f"{self.name}: "))[1:-1]
         _log.log(logging.DEBUG if told == self._told else logging.WARNING, "%s: %s", self.name, told)
         self._told = told
         if isinstance(problem, NotAdmitted):
