@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pkgutil
 import re
@@ -28,7 +29,8 @@ from pegboard.execution.desk import Desk
 from pegboard.execution.dispatch import Dispatcher
 from pegboard.execution.entry import enter
 from pegboard.execution.hooks import Middleware, check_middleware
-from pegboard.execution.pipeline import Attachment, Scope, compose
+from pegboard.execution.lifetimes import Lifetimes
+from pegboard.execution.pipeline import Attachment, choose_targets, compose, in_order
 from pegboard.execution.reading import Reading
 from pegboard.execution.run import Runner, settle
 from pegboard.execution.services import Services
@@ -46,6 +48,8 @@ from pegboard.stores.memory import MemoryRecords
 from pegboard.tools.mark import find_marked
 from pegboard.tools.naming import check_name, snake_case
 from pegboard.tools.tool import Tool, ToolOptions, name_of, tool_from_function
+
+_log = logging.getLogger("pegboard.middleware")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -115,6 +119,8 @@ class Board(Hanger, Hosted):
         self._threads = Threads(self.limits.threads, self.limits.thread_queue, self.limits.threads_asking)
         self._attached: list[Attachment] = []
         self._numbers = count()
+        self._lifetimes = Lifetimes(lambda: in_order(self._attached, self.tools))
+        self._missed: set[str] = set()
         secret = os.environ.get("PEGBOARD_SECRET")
         keys = read_keys(secret)
         desk = Desk(tickets=Seal("requestState", keys, secret=True), changes=self.changes)
@@ -126,6 +132,7 @@ class Board(Hanger, Hosted):
         self._reading = Reading(self.resources, self.prompts, self._runner, cursors, page_size, self.limits, lists)
         # After what keeps lists has let go of them: who hears of a change looks at once.
         self.tools.watch(partial(self._publish, Change("tools")))
+        self.tools.watch(self._lifetimes.look)
         self.resources.watch(partial(self._publish, Change("resources")))
         self.prompts.watch(partial(self._publish, Change("prompts")))
         listen = Listening(
@@ -312,18 +319,7 @@ class Board(Hanger, Hosted):
         order: float | None = None,
     ) -> None:
         """Put middleware around the calls of all tools, or of a toolbox, a group, a category, a tag or named tools."""
-        targets: list[tuple[Scope, str]] = [
-            ("tool", name) for name in ([tool] if isinstance(tool, str) else tool or ())
-        ]
-        scopes: tuple[tuple[Scope, str | None], ...] = (
-            ("toolbox", toolbox),
-            ("group", group),
-            ("category", category),
-            ("tag", tag),
-        )
-        targets += [(scope, target) for scope, target in scopes if target is not None]
-        if tool is None and not targets:
-            targets = [("board", "")]
+        targets = choose_targets(tool, toolbox=toolbox, group=group, category=category, tag=tag)
         for one in middleware:
             check_middleware(one)
         for one in middleware:
@@ -331,12 +327,16 @@ class Board(Hanger, Hosted):
                 self._attached.append(Attachment(one, scope, target, order, next(self._numbers)))
             if isinstance(one, Middleware):
                 one.watch(self.tools.touch)
-        self.tools.touch()
+        self._rearranged()
 
     def unuse(self, middleware: Middleware | Around) -> None:
         """Take middleware away from wherever it was put by `use`; calls that are under way keep it."""
         self._attached = [one for one in self._attached if one.middleware is not middleware]
+        self._rearranged()
+
+    def _rearranged(self) -> None:
         self.tools.touch()
+        self._lifetimes.look()
 
     def declare(self, capabilities: Mapping[str, Json]) -> None:
         """Tell clients of these capabilities too, beside those that follow from what hangs here."""
@@ -366,10 +366,24 @@ class Board(Hanger, Hosted):
                     seal.prefer(key)
             self._feed = ChangeFeed(self.changes, shared.store.changes(self.name), self.limits.changes)
             await self._feed.start()
+        self._tell_unmet()
+        await self._lifetimes.start()
+
+    def _tell_unmet(self) -> None:
+        """Say once of each name that middleware is attached to whether a tool has it; not where tools come later."""
+        for one in self._attached if not self.resources.expected else ():
+            if one.scope == "tool" and one.target not in self.tools and one.target not in self._missed:
+                self._missed.add(one.target)
+                close = self.tools.suggest(one.target)
+                hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+                _log.warning(
+                    "middleware is attached to the tool %r, and there is none of that name%s", one.target, hint
+                )
 
     async def stop(self) -> None:
-        """Interrupt the tasks that still run, and clean up what lived with the application."""
+        """Interrupt the tasks that still run, stop middleware, and clean up what lived with the application."""
         await self._tasks.close()
+        await self._lifetimes.stop()
         await self.services.close()
         feed, self._feed = self._feed, None
         if feed is not None:

@@ -18,6 +18,8 @@ _TAKES: Mapping[str, tuple[str, ...]] = {
     "after": ("call", "result", "elapsed_ms"),
     "error": ("call", "exception", "elapsed_ms"),
     "around": ("call", "next"),
+    "start": (),
+    "stop": (),
 }
 
 
@@ -37,7 +39,8 @@ class Middleware(metaclass=_Watched):
     `order`: 1–10 infrastructure, 10–50 logging and monitoring, 50–100 business; the lowest is outermost. `before` runs
     in that order, `after` and `error` in reverse. `enabled` may be set at any time, on an instance or on its class, or
     overridden by a property, which is then asked once a call. A subclass may also have
-    `async def around(self, call, next)`, inside its hooks.
+    `async def around(self, call, next)`, inside its hooks. What it needs to have open while boards serve, it opens in
+    `start` and closes in `stop`.
     """
 
     order: float = 0
@@ -51,6 +54,12 @@ class Middleware(metaclass=_Watched):
 
     async def error(self, call: Call, exception: BaseException, elapsed_ms: float) -> None:
         """The call raised, or was cancelled."""
+
+    async def start(self) -> None:
+        """The first of the boards that this is attached to begins to serve; enabled or not."""
+
+    async def stop(self) -> None:
+        """The last of them has stopped, and no call is under way; it may start again."""
 
     def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -105,9 +114,13 @@ def _check_hooks(middleware: Middleware) -> None:
     order: object = middleware.order
     if not isinstance(order, int | float) or isnan(order):
         raise DeclarationError(f"{kind}.order must be a number, got {order!r}")
-    for name in ("before", "after", "error"):
+    for name in ("before", "after", "error", "start", "stop"):
         if is_overridden(middleware, name):
             hook = getattr(middleware, name)
+            if not callable(hook):
+                raise DeclarationError(
+                    f"{kind}.{name} is a hook, which is called, and not {hook!r:.80}; name it otherwise"
+                )
             if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
                 raise DeclarationError(f"{kind}.{name} yields, and nobody would read it; put the work in an `around`")
             _check_takes(hook, f"{kind}.{name}", _TAKES[name])

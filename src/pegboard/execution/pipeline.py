@@ -48,6 +48,21 @@ class Attachment(Struct, frozen=True):
                 return tool.name == self.target
 
 
+def choose_targets(tools: str | Iterable[str] | None, **others: str | None) -> list[tuple[Scope, str]]:
+    """What middleware is to be attached to: the tools and scopes that are named, else the whole board."""
+    names = [tools] if isinstance(tools, str) else tools or ()
+    targets: list[tuple[Scope, str]] = [("tool", name) for name in names]
+    targets += [(scope, target) for scope in _SCOPES if (target := others.get(scope)) is not None]
+    return targets if targets or tools is not None else [("board", "")]
+
+
+def in_order(attachments: Iterable[Attachment], tools: Iterable[Tool]) -> list[Middleware]:
+    """Every middleware with hooks, attached by the board or by a tool itself, the outermost first."""
+    chosen = list(attachments)
+    chosen += [Attachment(one, "tool", tool.name, None, 1 << 30) for tool in tools for one in tool.hooks]
+    return [one.middleware for one in sorted(chosen, key=_order) if isinstance(one.middleware, Middleware)]
+
+
 def compose(attachments: Iterable[Attachment], tool: Tool | None, inner: Handler) -> Handler:
     """The Handler of a tool with all its middleware around it, the lowest order outermost."""
     handler = inner

@@ -102,8 +102,12 @@ class Audit(Middleware):
         await self._write(call, self._record(call, outcome, None, began))
         return reply
 
+    async def stop(self) -> None:
+        """Write what is pending and let go of the file; the next call opens it again."""
+        await asyncio.to_thread(self._journal.rest)
+
     def close(self) -> None:
-        """Write what is pending and let go of the file."""
+        """Write what is pending and let go of the file, for good."""
         self._journal.close()
 
     async def _write(self, call: Call, record: dict[str, Json]) -> None:

@@ -176,6 +176,7 @@ class Journal:
         self._wanting_room: list[Waiter] = []
         self._thread: threading.Thread | None = None
         self._closing = False
+        self._resting = False
 
     async def put(self, row: Row) -> None:
         """Append a record; returns when it is on the disk, raises OSError or sqlite3.Error where it cannot be."""
@@ -193,10 +194,16 @@ class Journal:
                 return
 
     def close(self) -> None:
-        """Write what is pending and end the thread."""
+        """Write what is pending and end the thread, for good."""
         with self._changed:
             self._closing = True
+        self.rest()
+
+    def rest(self) -> None:
+        """Write what is pending and end the thread; the next record begins a new one."""
+        with self._changed:
             thread = self._thread
+            self._resting = thread is not None
             self._changed.notify()
         if thread is not None:
             thread.join()
@@ -215,14 +222,16 @@ class Journal:
         is_open = False
         while True:
             with self._changed:
-                while not self._rows and not self._closing:
+                while not self._rows and not self._resting:
                     self._changed.wait()
+                if not self._rows:
+                    # Within the lock: whoever puts a record now finds that nobody has the file.
+                    self._thread, self._resting = None, False
+                    self._sink.close()
+                    return
                 rows, self._rows = self._rows, []
                 waiters, self._waiters = self._waiters, []
                 room, self._wanting_room = self._wanting_room, []
-            if not rows:
-                self._sink.close()
-                return
             problem: BaseException | None = None
             try:
                 if not is_open:

@@ -134,6 +134,12 @@ class RateLimit(Middleware):
                 seconds=self.seconds,
             )
 
+    async def stop(self) -> None:
+        """Let a store go that holds connections; the next call opens them again."""
+        close = getattr(self._store, "close", None)
+        if close is not None:
+            await close()
+
     def _tell_unavailable(self, call: Call, problem: StoreUnavailable) -> None:
         self.unavailable += 1
         if not self._is_down:
