@@ -72,10 +72,17 @@ class _Open:
 
     def __init__(self, out: Outbound) -> None:
         self.out = out
-        self.inbox: deque[Incoming] = deque(maxlen=INBOX)
+        self.inbox: deque[Incoming] | None = None
         self.answer: Incoming | None = None
         self.fault: ServerFault | None = None
         self.waiter: asyncio.Future[None] | None = None
+
+    def put(self, message: Incoming) -> None:
+        """Something came before the answer."""
+        if self.inbox is None:
+            self.inbox = deque(maxlen=INBOX)
+        self.inbox.append(message)
+        self.wake()
 
     def wake(self) -> None:
         if self.waiter is not None and not self.waiter.done():
@@ -350,8 +357,7 @@ class Duplex:
         if under_way is None and method not in CHANGES and method != PROGRESS:
             under_way = self._only()
         if under_way is not None:
-            under_way.inbox.append(message)
-            under_way.wake()
+            under_way.put(message)
         elif method != PROGRESS:
             self._start(self._tell(Notice(method, params)))
 

@@ -58,22 +58,19 @@ class Endpoint:
         self, message: bytes, fields: bytes = b"", secrets: bytes = b"", *, urgent: bool = False
     ) -> Response:
         """Send a message."""
-        secrets += self._own if self._authorizer is None else await self._proof(self._authorizer)
+        secrets += self._own if self._authorizer is None else self._own + await self._authorizer.lines()
         return await self._web.send(Request("POST", self.address, self._post + fields, secrets, message), urgent=urgent)
 
     async def get(self, fields: bytes = b"", secrets: bytes = b"") -> Response:
         """Ask for a stream; it is held open, so it takes nobody's place."""
-        secrets += self._own if self._authorizer is None else await self._proof(self._authorizer)
+        secrets += self._own if self._authorizer is None else self._own + await self._authorizer.lines()
         return await self._web.send(Request("GET", self.address, self._get + fields, secrets), urgent=True)
 
     async def delete(self, fields: bytes, secrets: bytes) -> None:
         """End a session; whatever the server says to it."""
-        secrets += self._own if self._authorizer is None else await self._proof(self._authorizer)
+        secrets += self._own if self._authorizer is None else self._own + await self._authorizer.lines()
         response = await self._web.send(Request("DELETE", self.address, fields, secrets), urgent=True)
         response.close()
-
-    async def _proof(self, authorizer: Authorizer) -> bytes:
-        return self._own + await authorizer.lines()
 
 
 class Rejection(Exception):

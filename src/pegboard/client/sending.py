@@ -118,9 +118,11 @@ class Sending:
         authorizer = self._link.authorizer
         return work() if authorizer is None else admitted(work, authorizer, lambda: held(self._waits))
 
-    async def _send(self, out: Outbound) -> Mapping[str, Json]:
-        if out.method != "tools/call" or not self._link.mirrors:
-            return await self._link.request(out)
+    def _send(self, out: Outbound) -> Awaitable[Mapping[str, Json]]:
+        mirrors = out.method == "tools/call" and self._link.mirrors
+        return self._send_mirrored(out) if mirrors else self._link.request(out)
+
+    async def _send_mirrored(self, out: Outbound) -> Mapping[str, Json]:
         tools = self._tools
         if not tools.edition:
             await tools.learn(0, self._list_tools)

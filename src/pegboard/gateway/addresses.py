@@ -15,6 +15,7 @@ class Addresses:
         self._toolbox = toolbox
         self._server = server
         self._plain = plain
+        self._changes = ("content", self._block), ("contents", self._contents), ("messages", self._message)
 
     def here(self, uri: str) -> str:
         """A URI of the server, as clients are told it."""
@@ -52,21 +53,20 @@ class Addresses:
         if self._plain:
             return result
         told = dict(result)
-        for member, change in (("content", self._block), ("contents", self._contents), ("messages", self._message)):
-            items = told.get(member)
-            if isinstance(items, list):
+        for member, change in self._changes:
+            if member in told and isinstance(items := told[member], list):
                 told[member] = [change(item) for item in items]
-        if isinstance(meta := told.get("_meta"), Mapping):
+        if isinstance(meta := told.get("_meta"), dict):
             told["_meta"] = self.in_meta(meta)
         return told
 
     def _contents(self, item: Json) -> Json:
-        if isinstance(item, Mapping) and isinstance(uri := item.get("uri"), str):
+        if isinstance(item, dict) and isinstance(uri := item.get("uri"), str):
             return {**item, "uri": self.here(uri)}
         return item
 
     def _block(self, item: Json) -> Json:
-        if not isinstance(item, Mapping):
+        if not isinstance(item, dict):
             return item
         match item.get("type"):
             case "resource_link":
@@ -77,7 +77,7 @@ class Addresses:
                 return item
 
     def _message(self, item: Json) -> Json:
-        if not isinstance(item, Mapping):
+        if not isinstance(item, dict):
             return item
         content = item.get("content")
         # Older revisions have one block, some servers a list.

@@ -79,6 +79,7 @@ class Downstream:
         self._board = board
         self._tools = KnownTools()
         self._slots = Slots(config.name, config.concurrency)
+        self._only = (self._slots,)
         self._pool = Pool(config.name, self._make_lane, config.idle_seconds or IDLE_SECONDS)
         self._callers: dict[int, tuple[Caller, Caller, Identity]] = {}
         self._keeper = Keeper(
@@ -158,7 +159,7 @@ class Downstream:
         lane.users += 1
         try:
             if turn is None:
-                return await self._take_slot(lane, out, caller, (self._slots,), quiet, longest)
+                return await self._take_slot(lane, out, caller, self._only, quiet, longest)
             await turn.take(quiet)
             try:
                 return await self._take_slot(lane, out, caller, (self._slots, turn), quiet, longest)
@@ -200,28 +201,24 @@ class Downstream:
     async def _take_slot(
         self, lane: Lane, out: Outbound, caller: Caller | None, slots: Sequence[Slots], quiet: float, longest: float
     ) -> Mapping[str, Json]:
-        await self._slots.take(quiet)
+        if not self._slots.take_now():
+            await self._slots.take(quiet)
         try:
-            return await self._send(lane, out, caller, slots, quiet, longest)
+            if not lane.link.is_open:
+                await lane.open()
+                self._keeper.hurry()
+            owner: Hashable = None if caller is None else (caller.principal, caller.session)
+            patience = Patience(quiet, longest)
+            ride = Ride(out.channel, slots, owner, patience)
+            told, identity = (None, None) if caller is None else self._introduce(caller)
+            own = replace(out, channel=ride, owner=owner, caller=told, identity=out.identity or identity)
+            try:
+                return await lane.send(own, ride, seconds=min(quiet, longest))
+            except (NoAnswer, NotAdmitted):
+                self._keeper.doubt()
+                raise
         finally:
             self._slots.free()
-
-    async def _send(
-        self, lane: Lane, out: Outbound, caller: Caller | None, slots: Sequence[Slots], quiet: float, longest: float
-    ) -> Mapping[str, Json]:
-        if not lane.link.is_open:
-            await lane.open()
-            self._keeper.hurry()
-        owner: Hashable = None if caller is None else (caller.principal, caller.session)
-        patience = Patience(quiet, longest)
-        ride = Ride(out.channel, slots, owner, patience)
-        told, identity = (None, None) if caller is None else self._introduce(caller)
-        own = replace(out, channel=ride, owner=owner, caller=told, identity=out.identity or identity)
-        try:
-            return await lane.send(own, ride, seconds=min(quiet, longest))
-        except (NoAnswer, NotAdmitted):
-            self._keeper.doubt()
-            raise
 
     def _key(self, caller: Caller) -> Hashable:
         """Whom a caller shares a link with; where there are no sessions, those of one principal."""

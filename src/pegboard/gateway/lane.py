@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import count
 from typing import Any, Final
@@ -157,10 +157,10 @@ class Lane:
             await asyncio.wait([self._opening])
         await self.link.close()
 
-    async def _send(self, out: Outbound, ride: Ride, seconds: float) -> Mapping[str, Json]:
+    def _send(self, out: Outbound, ride: Ride, seconds: float) -> Coroutine[Any, Any, Mapping[str, Json]]:
         patience = ride.patience
         work = self._sending.send(out, (patience,))
-        return await self._sending.within(patience, work, out.method, seconds)
+        return self._sending.within(patience, work, out.method, seconds)
 
     async def _open(self) -> None:
         # Finding out the era may take an answer that does not come, and the handshake another.

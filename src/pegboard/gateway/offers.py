@@ -142,12 +142,12 @@ class Offers:
         destination = self._tool_destination(original, shown)
         self.destinations[original] = destination
 
-        async def relay(call: Call, parsed: Parsed) -> Reply:
+        def relay(call: Call, parsed: Parsed) -> Coroutine[Any, Any, Reply]:
             # What fits goes on as the bytes that came.
             sent = call.raw
             if parsed.warnings or not arguments.unchanged:
                 sent = Raw(_encode(arguments.restore(parsed.arguments)))
-            return await self._passage.call_tool(destination, call, sent)
+            return self._passage.call_tool(destination, call, sent)
 
         return make
 

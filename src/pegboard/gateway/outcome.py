@@ -79,12 +79,13 @@ def _is_list(value: Json, needed: str | None) -> bool:
 
 def cleaned(result: Mapping[str, Json]) -> dict[str, Json]:
     """A result without what each server says for itself: of which type it is, and by whom."""
-    own = {name: value for name, value in result.items() if name != "resultType"}
-    meta = own.get("_meta")
-    if isinstance(meta, dict) and _SERVER in meta:
-        own["_meta"] = {name: value for name, value in meta.items() if name != _SERVER}
-    if not own.get("_meta", True) or not isinstance(own.get("_meta", {}), dict):
-        del own["_meta"]
+    own = dict(result)
+    own.pop("resultType", None)
+    meta = own.pop("_meta", None)
+    if isinstance(meta, dict):
+        kept = {name: value for name, value in meta.items() if name != _SERVER}
+        if kept:
+            own["_meta"] = kept
     return own
 
 

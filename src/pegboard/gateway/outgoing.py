@@ -24,7 +24,9 @@ _decode = msgspec.json.Decoder().decode
 
 def params_for(call: Call, own: Mapping[str, Any]) -> dict[str, Any]:
     """The params of a request as its server gets them: its own words for what it is about, and the caller's rest."""
-    params = {name: value for name, value in own.items() if name not in _PER_HOP}
+    params = dict(own)
+    for name in _PER_HOP.intersection(own):
+        del params[name]
     if call.params is EMPTY_OBJECT:
         return params
     members = _decode_members(call.params)

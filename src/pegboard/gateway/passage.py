@@ -104,21 +104,21 @@ class Passage:
             # There is no model to read it.
             raise InternalFailure(failed.message) from None
 
-    async def _walk(self, destination: Destination, call: Call, params: dict[str, Any]) -> Reply:
+    def _walk(self, destination: Destination, call: Call, params: dict[str, Any]) -> Coroutine[Any, Any, Reply]:
         ticket = None if call.ticket is None else self._tickets.read(call, destination)
         answers = None if call.answers is None else answers_of(call)
         match ticket:
             case Parked():
-                return await self._visit(ticket, destination, call, params, answers or {})
+                return self._visit(ticket, destination, call, params, answers or {})
             case Carried():
                 answers = {key: (answers or {})[key] for key in ticket.asked if key in (answers or {})}
                 answers.update(dict.fromkeys(ticket.declined, DECLINED))
         if destination.downstream.asks_midway:
-            return await self._ask_midway(destination, call, params)
+            return self._ask_midway(destination, call, params)
         brought: dict[str, Any] = {} if answers is None else {"inputResponses": answers}
         if ticket is not None and ticket.state is not None:
             brought["requestState"] = ticket.state
-        return await self._rounds(destination, call, params, brought)
+        return self._rounds(destination, call, params, brought)
 
     # -- modern servers ----------------------------------------------------------------------------------------------
 
@@ -262,7 +262,7 @@ class Passage:
             return InputRequired(came.questions, self._tickets.write(again, call, destination))
         return done_with(destination, call.method, came.result)
 
-    async def _send(
+    def _send(
         self,
         destination: Destination,
         call: Call,
@@ -270,10 +270,10 @@ class Passage:
         method: str,
         params: Mapping[str, Any],
         channel: Channel,
-    ) -> Mapping[str, Json]:
+    ) -> Coroutine[Any, Any, Mapping[str, Json]]:
         wants_progress = call.token is not None and method == call.method
         out = Outbound(method=method, params=params, channel=channel, wants_progress=wants_progress)
-        return await destination.downstream.send(out, caller)
+        return destination.downstream.send(out, caller)
 
 
 def _with_tasks(caller: Caller) -> Caller:

@@ -23,10 +23,16 @@ class Slots:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self.taken = 0
 
+    def take_now(self) -> bool:
+        """Take a slot if one is free and nobody waits."""
+        if self.taken >= self._size or self._waiting:
+            return False
+        self.taken += 1
+        return True
+
     async def take(self, seconds: float) -> None:
         """Wait for a slot, so long at most; Busy where there is none."""
-        if self.taken < self._size and not self._waiting:
-            self.taken += 1
+        if self.take_now():
             return
         if len(self._waiting) >= self._most:
             raise Busy(f"The server {self._name!r} is busy, and {self._most} calls wait for it already", retry_after=1)
