@@ -140,7 +140,7 @@ class Board(Hanger, Hosted):
         )
         records = MemoryRecords()
         self._tasks = Tasks(self.tools, Shelf(records, self.limits), self.limits)
-        self._spent = Spent(records, self.limits.spent_tickets)
+        self._spent = Spent(records, self.limits.spent_tickets, self.limits.spent_tickets_per_caller)
         self._enter = partial(enter, tickets=desk.tickets, spent=self._spent)
         self._feed: ChangeFeed | None = None
         self._dispatcher = Dispatcher(

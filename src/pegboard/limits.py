@@ -54,6 +54,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     asks: int = 16
     ask_seconds: float = 600.0
     spent_tickets: int = 100_000
+    spent_tickets_per_caller: int = 10_000
 
     parked: int = 512
     parked_per_caller: int = 32

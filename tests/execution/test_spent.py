@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from pegboard import Board, Context
+from pegboard import Board, Context, Limits
+from pegboard.call import InputRequired
 from pegboard.errors import Busy, InvalidParams
 from pegboard.execution.rounds import TICKET_SECONDS
 from pegboard.execution.spent import Spent
@@ -15,8 +16,8 @@ from pegboard.testing import FakeClock
 from tests.execution.test_rounds import accept, required, send, text_of
 
 
-def make_board(*, once: bool) -> tuple[Board, list[str]]:
-    board, done = Board("spent"), list[str]()
+def make_board(*, once: bool, limits: Limits | None = None) -> tuple[Board, list[str]]:
+    board, done = Board("spent", limits=limits), list[str]()
 
     @board.tool(once=once)
     async def pay(to: str, ctx: Context) -> str:
@@ -70,14 +71,59 @@ async def test_a_ticket_that_was_refused_has_not_been_used() -> None:
 async def test_used_tickets_are_remembered_within_a_bound_and_for_as_long_as_they_would_open() -> None:
     clock = FakeClock()
     records = MemoryRecords(clock)
-    spent = Spent(records, 2, clock)
-    await spent.spend("a")
+    spent = Spent(records, 2, 2, clock)
+    await spent.spend("a", "")
     for _ in range(3):
         with pytest.raises(InvalidParams):
-            await spent.spend("a")
-    await spent.spend("b")
+            await spent.spend("a", "")
+    await spent.spend("b", "")
     with pytest.raises(Busy):
-        await spent.spend("c")
+        await spent.spend("c", "")
     clock.advance(TICKET_SECONDS)
-    await spent.spend("c")
+    await spent.spend("c", "")
     assert len(records) == 1
+
+
+async def test_one_principal_does_not_use_up_the_room_of_the_others() -> None:
+    clock = FakeClock()
+    spent = Spent(MemoryRecords(clock), 4, 2, clock)
+    for ticket in ("a", "b"):
+        await spent.spend(ticket, "mallory")
+    with pytest.raises(Busy):
+        await spent.spend("c", "mallory")
+    await spent.spend("d", "ada")
+    # What was used by one is used for all who could open it.
+    with pytest.raises(InvalidParams):
+        await spent.spend("a", "ada")
+    await spent.spend("e", "ada")
+    with pytest.raises(Busy):
+        await spent.spend("f", "bob")
+    clock.advance(TICKET_SECONDS)
+    await spent.spend("f", "bob")
+    await spent.spend("g", "mallory")
+    assert spent._held == {"bob": 1, "mallory": 1}
+
+
+async def test_a_store_that_fails_takes_no_room_for_good() -> None:
+    class Failing(MemoryRecords):
+        async def add(self, key: str, amount: int, *, ttl: float | None = None) -> int:
+            raise OSError("no store")
+
+    spent = Spent(Failing(), 1, 1)
+    for _ in range(2):
+        with pytest.raises(OSError, match="no store"):
+            await spent.spend("a", "ada")
+    spent.keep_in(MemoryRecords())
+    await spent.spend("a", "ada")
+
+
+async def test_the_bound_of_a_board_counts_for_each_principal() -> None:
+    board, _ = make_board(once=True, limits=Limits(spent_tickets_per_caller=1))
+    for principal in ("ada", "bob"):
+        first = await send(board, "pay", {"to": "x"}, principal=principal)
+        assert isinstance(first, InputRequired)
+        answers = {"sure": accept(value=True)}
+        second = await send(board, "pay", {"to": "x"}, ticket=first.ticket, answers=answers, principal=principal)
+        assert isinstance(second, InputRequired)
+        with pytest.raises(Busy):
+            await send(board, "pay", {"to": "x"}, ticket=second.ticket, answers=answers, principal=principal)

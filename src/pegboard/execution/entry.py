@@ -24,7 +24,7 @@ def _once(tickets: Seal, spent: Spent, inner: Handler) -> Handler:
     async def use(call: Call) -> Reply:
         if call.ticket is not None:
             read_ticket(call, tickets)
-            await spent.spend(call.ticket)
+            await spent.spend(call.ticket, call.caller.principal)
         return await inner(call)
 
     return use

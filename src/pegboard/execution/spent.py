@@ -13,28 +13,50 @@ from pegboard.stores.store import Records
 
 
 class Spent:
-    """Remembers used tickets for as long as they would open, at most `limit` of them in this process."""
+    """Remembers used tickets for as long as they would open.
 
-    def __init__(self, records: Records, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
+    At most `limit` of them in this process, and `each` of one principal, so that none uses up the room of all others.
+    """
+
+    def __init__(self, records: Records, limit: int, each: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._records = records
         self._limit = limit
+        self._each = each
         self._clock = clock
-        self._until: deque[float] = deque()
+        self._until: deque[tuple[float, str]] = deque()
+        # With those that are being written, which have no end yet.
+        self._held: dict[str, int] = {}
+        self._all = 0
 
     def keep_in(self, records: Records) -> None:
         """Remember them there from now on, where other processes see them too."""
         self._records = records
 
-    async def spend(self, ticket: str) -> None:
+    async def spend(self, ticket: str, principal: str) -> None:
         """Use a ticket; InvalidParams if it has been used before."""
         now = self._clock()
-        while self._until and self._until[0] <= now:
-            self._until.popleft()
-        if len(self._until) >= self._limit:
+        while self._until and self._until[0][0] <= now:
+            self._release(self._until.popleft()[1])
+        held = self._held.get(principal, 0)
+        if self._all >= self._limit or held >= self._each:
             raise Busy("Too many questions have been answered lately; try again in a while", retry_after=60)
-        self._until.append(now + TICKET_SECONDS)
+        self._held[principal] = held + 1
+        self._all += 1
         key = "spent:" + hashlib.sha256(ticket.encode("utf-8", "replace")).hexdigest()[:32]
-        if await self._records.add(key, 1, ttl=TICKET_SECONDS) > 1:
-            # It takes no more room than it has: whoever repeats one ticket must not use up that of all others.
-            self._until.pop()
+        is_new = False
+        try:
+            is_new = await self._records.add(key, 1, ttl=TICKET_SECONDS) == 1
+        finally:
+            if is_new:
+                self._until.append((now + TICKET_SECONDS, principal))
+            else:
+                # It takes no more room than it has: whoever repeats one ticket must not use up that of others.
+                self._release(principal)
+        if not is_new:
             raise InvalidParams("Invalid requestState: it has been used already; begin the call anew")
+
+    def _release(self, principal: str) -> None:
+        self._all -= 1
+        self._held[principal] -= 1
+        if not self._held[principal]:
+            del self._held[principal]
