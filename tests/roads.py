@@ -60,7 +60,13 @@ class ClientBehindGateway:
     async def __aenter__(self) -> Client:
         board = self._board
         async with self._stack as stack:
-            shown = {tool.name: ToolOverride(category=tool.category, tags=tuple(tool.tags)) for tool in board.tools}
+            # Whoever runs the gateway vouches for what the tools promise.
+            shown = {
+                tool.name: ToolOverride(
+                    category=tool.category, tags=tuple(tool.tags), annotations=tool.annotations or None
+                )
+                for tool in board.tools
+            }
             about: dict[str, Any] = {"name": "board", "tools": shown, **await self.server(stack)}
             server = ServerConfig(**about)
             toolbox = ToolboxConfig(name="dev", description="Under test", names="plain", servers={"board": server})

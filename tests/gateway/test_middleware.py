@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
+
 from pegboard import Board, Client, Gateway
 from pegboard.errors import DelegationFailed
+from pegboard.gateway.config import ServerConfig, ToolOverride
 from pegboard.middleware import Cache, Retry
 from pegboard.testing import Recorder
 from tests.gateway.behind import bad
-from tests.gateway.test_gateway import configured, server
+from tests.gateway.test_gateway import calculator, configured, server
+from tests.roads import serve
 from tests.waiting import until
 
 
@@ -76,3 +80,22 @@ async def test_a_tool_that_its_server_defines_anew_has_nothing_in_the_cache() ->
             await until(partial(lambda told: told in described(), f"Reads what is {answer}."))
             assert (await client.call("dev__calc__read")).text == answer
             board.remove("read")
+
+
+@pytest.mark.parametrize(
+    ("vouched", "kept"), [(None, 0), ({"readOnlyHint": True}, 1), ({"readOnlyHint": False}, 0)], ids=str
+)
+async def test_what_a_server_says_of_its_tools_is_no_promise_but_what_the_operator_says_is(
+    vouched: dict[str, bool] | None, kept: int
+) -> None:
+    cache, served = Cache(60), await serve(calculator())
+    url = f"http://127.0.0.1:{served.port}/mcp"
+    far = ServerConfig(name="calc", kind="http", url=url, tools={"add": ToolOverride(annotations=vouched)})
+    gateway = Gateway(configured(far))
+    gateway.use(cache)
+    async with Client(gateway) as client:
+        # The server itself says that this tool only reads.
+        for _ in range(2):
+            assert (await client.call("dev__calc__add", {"a": 1, "b": 2})).text == "3"
+    await served.close()
+    assert cache.hits == kept

@@ -134,6 +134,8 @@ class Offers:
                 middleware=self._middleware,
                 timeout=override.timeout,
                 arguments=config.arguments or self._toolbox.arguments,
+                # A board of this process has its authors here.
+                promises=shown.get("annotations") if config.kind == "board" else override.annotations,
             )
             if tool.flaw:
                 self.notes.append(tool.flaw)

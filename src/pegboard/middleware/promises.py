@@ -1,7 +1,7 @@
 """What the people of this server promise of a tool: that it may run twice, or need not run at all.
 
-Only two may promise: whoever configures a middleware, by naming the tool, and the author of a tool that runs here, by
-its annotations. What a tool of another server says of itself is a hint for models and never enough for this.
+Only these may promise: whoever configures a middleware, by naming the tool, or a gateway, by the annotations that it puts
+over a tool's own; and the author of a tool that runs here, by its annotations. What a tool of another server says of itself is a hint for models and never enough for this.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def promised(tools: Collection[str] | None, *hints: str) -> Callable[[Call], boo
         return lambda call: call.tool is not None and call.name in names
 
     def by_annotation(call: Call) -> bool:
-        annotations = call.tool.annotations or {} if call.tool is not None else {}
-        return any(annotations.get(hint) is True for hint in hints)
+        promises = {} if call.tool is None else call.tool.promises
+        return any(promises.get(hint) is True for hint in hints)
 
     return by_annotation

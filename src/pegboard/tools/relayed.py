@@ -36,7 +36,9 @@ class RelayedTool(Tool):
         middleware: Sequence[Any] = (),
         timeout: float | None = None,
         arguments: Mode | None = None,
+        promises: Mapping[str, Json] | None = None,
     ) -> None:
+        """`promises` are the annotations that somebody here vouches for; what its server says is a hint for models."""
         name, schema = definition.get("name"), definition.get("inputSchema")
         if not isinstance(name, str):
             raise DeclarationError(f"{source}: a tool without a name")
@@ -65,7 +67,12 @@ class RelayedTool(Tool):
         self.timeout = timeout
         self.arguments = arguments
         self.relay = relay
+        self._promises = promises or {}
         self._work = SchemaWork(schema)
+
+    @property
+    def promises(self) -> Mapping[str, Json]:
+        return self._promises
 
     def definition(self) -> dict[str, Json]:
         return self._shown

@@ -179,6 +179,11 @@ class Tool:
         """Call the author's code with `Parsed.value` and return whatever it returns."""
         return self.author(value, injected)
 
+    @property
+    def promises(self) -> Mapping[str, Json]:
+        """Those of its annotations that this server may rely on."""
+        return self.annotations or {}
+
     def definition(self) -> dict[str, Json]:
         """The tool as `tools/list` shows it in revision 2026-07-28."""
         shown: dict[str, Json] = {
