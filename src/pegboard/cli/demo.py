@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import socket
 import sys
 import time
@@ -84,6 +85,9 @@ def main(argv: list[str]) -> int:
     if chosen.port == PORT and chosen.uds is None:
         chosen.port = _free_port(PORT)
     set_up_logging(chosen.log_level, chosen.log_format)
+    if chosen.log_level == "info":
+        # That it starts a server of its own is no news to who plays with it.
+        logging.getLogger("pegboard.client").setLevel(logging.WARNING)
     began = time.monotonic()
     demo = Demo()
     run(demo, read_settings(chosen, announce=lambda url: Announcement(demo, url, began, _more(url)).start()))
