@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -15,7 +16,7 @@ from pegboard import Client
 from tests.child import PEGBOARD, Child, HttpChild
 from tests.client.login.authority import Locked, locked
 from tests.client.login.test_browser import come_back
-from tests.waiting import until
+from tests.waiting import SOON, until
 
 
 def configure(folder: Path, server: Locked) -> Path:
@@ -57,6 +58,8 @@ async def test_a_server_that_needs_a_login_says_so_and_is_used_after_one(tmp_pat
             code, said = await log_in(config, **env)
             assert (code, said.splitlines()[-1]) == (0, "dev/safe: logged in, 0 tools")
             assert server.shown()[-1] == "Bearer a-token-1"
+            again = await asyncio.to_thread(run, tmp_path, "gateway.json", "safe", **env)
+            assert again == (0, "dev/safe: lets us in as it is, 0 tools\n")
             # The gateway that runs already finds the token by itself, within its next attempts.
             async with Client(f"http://127.0.0.1:{child.port}/mcp") as client, asyncio.timeout(45):
                 while "dev/safe" in str(await client.request("tools/list")):  # noqa: ASYNC110 — nothing tells it
@@ -76,8 +79,40 @@ def test_what_cannot_be_logged_in_to_is_told(tmp_path: Path, words: tuple[str, s
     servers = {"safe": {"url": "http://127.0.0.1:9/mcp"}, "calc": {"command": "true"}}
     config = {"toolboxes": {"dev": {"description": "Dev", "mcpServers": servers}}}
     (tmp_path / "gateway.json").write_text(json.dumps(config))
+    code, said = run(tmp_path, *words)
+    assert code == 2
+    assert re.search(told, said), said
+
+
+def run(folder: Path, *words: str, **env: str) -> tuple[int, str]:
     done = subprocess.run(
-        [*PEGBOARD, "login", *words], capture_output=True, text=True, cwd=tmp_path, check=False, timeout=20
+        [*PEGBOARD, "login", *words, "--no-browser"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=False,
+        timeout=SOON,
+        env={**os.environ, **env},
     )
-    assert done.returncode == 2
-    assert re.search(told, done.stderr), done.stderr
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+async def test_a_person_who_does_not_come_is_waited_for_in_vain(tmp_path: Path) -> None:
+    env = {"PEGBOARD_STATE": str(tmp_path / "state")}
+    async with locked() as server:
+        configure(tmp_path, server)
+        code, said = await asyncio.to_thread(run, tmp_path, "gateway.json", "safe", "--timeout", "0.2", **env)
+    assert code != 0
+    assert "Nobody logged in within 0.2 s" in said
+    assert "Traceback" not in said
+
+
+async def test_a_token_of_one_principal_is_not_the_gateways(tmp_path: Path) -> None:
+    env = {"PEGBOARD_STATE": str(tmp_path / "state")}
+    async with locked() as server:
+        config = configure(tmp_path, server)
+        assert (await log_in(config, "--principal", "ann", **env))[0] == 0
+        # Nobody else is let in by it: there is a link to follow again.
+        assert (await log_in(config, **env))[0] == 0
+        assert server.authority.tokens == ["a-token-1", "a-token-2"]

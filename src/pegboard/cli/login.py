@@ -33,14 +33,21 @@ def main(argv: list[str]) -> int:
     toolbox, server = _find(chosen.config, chosen.server)
     if server.kind not in ("http", "sse"):
         raise SetupError(f"{server.name} is reached by {server.kind}; only servers behind a URL take a login")
-    login = BrowserLogin(port=chosen.port, browser=chosen.browser, seconds=chosen.timeout)
+    shown: list[str] = []
+
+    def show(text: str) -> None:
+        shown.append(text)
+        print(text, file=sys.stderr, flush=True)
+
+    login = BrowserLogin(port=chosen.port, browser=chosen.browser, seconds=chosen.timeout, show=show)
     auth = Logins(token_storage(), login=login).auth(server, chosen.principal)
     if auth is None:
         raise SetupError(f"{server.name} is sent a header Authorization already, or its auth is none")
-    return asyncio.run(_log_in(f"{toolbox}/{server.name}", Client(server.url, headers=server.headers, auth=auth)))
+    client = Client(server.url, headers=server.headers, auth=auth)
+    return asyncio.run(_log_in(f"{toolbox}/{server.name}", client, shown))
 
 
-async def _log_in(name: str, client: Client) -> int:
+async def _log_in(name: str, client: Client, shown: list[str]) -> int:
     try:
         async with client:
             tools = await client.list_tools()
@@ -50,7 +57,9 @@ async def _log_in(name: str, client: Client) -> int:
     except ServerFault as fault:
         print(f"pegboard login: {fault}", file=sys.stderr)
         return CANNOT_CONNECT
-    print(f"{name}: logged in, {len(tools)} tools", file=sys.stderr)
+    # It may be open to all, or the token of the last time still good.
+    done = "logged in" if shown else "lets us in as it is"
+    print(f"{name}: {done}, {len(tools)} tool{'' if len(tools) == 1 else 's'}", file=sys.stderr)
     return OK
 
 
