@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal, NoReturn, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Literal, NoReturn, Protocol, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, field, structs
@@ -133,6 +133,8 @@ class Nobody:
 
 NOBODY = Nobody()
 
+_TRACE: Final = "trace context"
+
 
 async def ask_by_answer(asks: Mapping[str, Question]) -> NoReturn:
     """How the callers of 2026-07-28 are asked: "servers MUST send server-to-client requests using the MRTR pattern"."""
@@ -214,6 +216,16 @@ class Call(Struct, kw_only=True):
     def version(self) -> str:
         """The revision that the caller speaks."""
         return self.caller.version
+
+    @property
+    def trace(self) -> Mapping[str, Json]:
+        """The trace context that a server gets which the call goes on to, where a hook here has one of its own."""
+        noted = self.origin._state
+        return {} if noted is None else noted.get(_TRACE, {})
+
+    def note_trace(self, context: Mapping[str, Json]) -> None:
+        """Have a server that the call goes on to continue this trace: `traceparent` and what belongs to it."""
+        self.origin.state[_TRACE] = context
 
     def with_arguments(self, arguments: Json) -> Call:
         """The same call with other arguments, for an `around` to hand on; who called it keeps what was sent."""

@@ -12,10 +12,11 @@ import pytest
 from pegboard import Board, Client, Gateway
 from pegboard.errors import DelegationFailed
 from pegboard.gateway.config import ServerConfig, ToolOverride
-from pegboard.middleware import Cache, Retry
+from pegboard.middleware import Cache, Retry, Tracing
 from pegboard.testing import Recorder
 from tests.gateway.behind import bad
 from tests.gateway.test_gateway import calculator, configured, server
+from tests.middleware.test_tracing import SENDER, TRACE, Collected
 from tests.roads import serve
 from tests.waiting import until
 
@@ -99,3 +100,21 @@ async def test_what_a_server_says_of_its_tools_is_no_promise_but_what_the_operat
             assert (await client.call("dev__calc__add", {"a": 1, "b": 2})).text == "3"
     await served.close()
     assert cache.hits == kept
+
+
+async def test_the_span_of_a_server_is_a_child_of_the_gateways() -> None:
+    here, there, board = Collected(), Collected(), calculator()
+    board.use(Tracing(there.provider))
+    gateway = Gateway(configured(server("calc")), boards={"calc": board})
+    gateway.use(Tracing(here.provider))
+    meta = {"traceparent": f"00-{TRACE}-{SENDER}-01", "tracestate": "vendor=1", "baggage": "user=ann", "own": 1}
+    async with Client(gateway) as client:
+        sent = {"name": "dev__calc__add", "arguments": {"a": 1}, "_meta": meta}
+        await client.request("tools/call", sent)
+        await client.call("dev__calc__add", {"a": 1})
+    (first, second), (below, alone) = here.spans, there.spans
+    assert (f"{first.context.trace_id:032x}", f"{first.parent.span_id:016x}") == (TRACE, SENDER)
+    assert below.parent.span_id == first.context.span_id
+    assert below.context.trace_id == first.context.trace_id
+    assert below.context.trace_state.get("vendor") == "1"
+    assert alone.parent.span_id == second.context.span_id

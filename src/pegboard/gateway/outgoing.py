@@ -27,17 +27,18 @@ def params_for(call: Call, own: Mapping[str, Any]) -> dict[str, Any]:
     params = dict(own)
     for name in _PER_HOP.intersection(own):
         del params[name]
-    if call.params is EMPTY_OBJECT:
-        return params
-    members = _decode_members(call.params)
-    for name, value in members.items():
-        if name not in _OURS:
-            params.setdefault(name, value)
-    meta = bytes(members.get("_meta", b""))
-    if meta:
-        passed = _remembered(meta) if len(meta) <= _REMEMBERED_BYTES else _passed(meta)
-        if passed:
-            params["_meta"] = passed
+    passed: Mapping[str, Json] = {}
+    if call.params is not EMPTY_OBJECT:
+        members = _decode_members(call.params)
+        for name, value in members.items():
+            if name not in _OURS:
+                params.setdefault(name, value)
+        meta = bytes(members.get("_meta", b""))
+        if meta:
+            passed = _remembered(meta) if len(meta) <= _REMEMBERED_BYTES else _passed(meta)
+    trace = call.trace
+    if passed or trace:
+        params["_meta"] = {**passed, **trace} if trace else passed
     return params
 
 

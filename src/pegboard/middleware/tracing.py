@@ -40,7 +40,7 @@ class Tracing(Middleware):
     """Opens a span of kind SERVER around each call: needs the `otel` extra, and a provider unless one is set globally.
 
     The parent is the `traceparent` in the request's `_meta`; a span that is current here, such as the web server's,
-    is linked. `arguments=True` and `results=True` add both to the span, secrets masked.
+    is linked. A server behind a gateway gets this span for its parent. `arguments=True` and `results=True` add both to the span, secrets masked.
     """
 
     order = 1
@@ -69,7 +69,10 @@ class Tracing(Middleware):
         span = self._tracer.start_span(
             name, context=parent, kind=trace.SpanKind.SERVER, attributes=self._attributes(call), links=links
         )
-        token = self._context.attach(trace.set_span_in_context(span, parent))
+        here = trace.set_span_in_context(span, parent)
+        if call.tool is not None and call.tool.relay is not None:
+            call.note_trace(self._carried(here))
+        token = self._context.attach(here)
         try:
             reply = await proceed(call)
             result = reply.result.value if isinstance(reply.result, Kept) else reply.result
@@ -104,6 +107,13 @@ class Tracing(Middleware):
         for reader in self._readers:
             context = reader.extract(headers, context)
         return context if self._trace.get_current_span(context).get_span_context().is_valid else None
+
+    def _carried(self, context: Any) -> Mapping[str, Json]:
+        """The trace as another server gets it, for its spans to be children of ours."""
+        carried: dict[str, Json] = {}
+        for writer in self._readers:
+            writer.inject(carried, context)
+        return carried
 
     def _attributes(self, call: Call) -> dict[str, Json]:
         caller = call.caller
