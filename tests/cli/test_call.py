@@ -60,7 +60,7 @@ def test_the_error_of_a_tool_is_exit_1(target: str) -> None:
 def test_a_tool_that_is_not_there_is_exit_2_with_the_one_meant(target: str) -> None:
     code, out, err = run("call", target, "ad", "a=1")
     assert (code, out) == (2, "")
-    assert "did you mean add?" in err
+    assert "did you mean 'add'?" in err
     assert "Traceback" not in err
 
 

@@ -49,7 +49,7 @@ def test_tools_are_listed_and_called(target: Target) -> None:
     assert run("call", *before, "add", "a=2", "b=3", *after)[:2] == (0, "5\n")
     code, out, err = run("call", *before, "ad", *after)
     assert (code, out) == (2, "")
-    assert "did you mean add?" in err
+    assert "did you mean 'add'?" in err
 
 
 def test_a_resource_is_read(target: Target) -> None:

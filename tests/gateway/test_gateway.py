@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
 import pytest
 
 from pegboard import Board, Client, Context, Gateway, Middleware
 from pegboard.call import NOBODY, Call, Caller, Done, Kept
-from pegboard.errors import Refusal
+from pegboard.errors import Refusal, SetupError
 from pegboard.gateway.config import (
     ArgumentOverride,
     EndpointConfig,
@@ -385,3 +387,67 @@ async def test_what_a_server_says_while_it_works_reaches_the_caller() -> None:
     async with Client(made, log=lambda level, data: told.append((level, data)), log_level="info") as client:
         await client.call("dev__calc__slow", progress=progress)
     assert told == [(1, 2, "half"), ("info", "working")]
+
+
+# -- mistakes that people make ---------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_is_still_being_connected_is_said_in_the_list() -> None:
+    made = gateway(server("calc"), bad("silent", connect_timeout=30.0))
+    async with nothing_left(), Client(made) as client:
+        listed = await client.request("tools/list")
+    assert listed["_meta"]["dev.pegboard/servers"] == {"dev/bad": {"state": "connecting"}}
+
+
+async def test_a_qualified_name_is_explained_beside_plain_ones_too() -> None:
+    plain = ToolboxConfig(name="plain", description="Plain", names="plain", servers={"other": server("other")})
+    config = configured(server("calc"))
+    both = GatewayConfig(path="", lock="off", toolboxes={**config.toolboxes, "plain": plain})
+    async with Client(Gateway(both, boards={"calc": calculator(), "other": calculator()})) as client:
+        with pytest.raises(Refusal, match=r"Server 'clac' not found in toolbox 'dev'. Did you mean 'calc'"):
+            await client.call("dev__clac__add", {})
+        with pytest.raises(Refusal, match="Unknown tool: 'sya', did you mean 'say'"):
+            await client.call("sya", {})
+
+
+def test_a_configuration_that_names_itself_is_refused(tmp_path: Path) -> None:
+    config = tmp_path / "pegboard.json"
+    own = {"command": "pegboard", "args": ["up", str(config), "--stdio"]}
+    config.write_bytes(msgspec.json.encode({"mcpServers": {"own": own}}))
+    outer = Gateway(config, environ={})
+    environ = {"PEGBOARD_WITHIN": outer.downstreams[0]._marks["PEGBOARD_WITHIN"]}
+    with pytest.raises(SetupError, match="names itself"):
+        Gateway(config, environ=environ)
+    another = tmp_path / "another.json"
+    another.write_bytes(config.read_bytes())
+    assert Gateway(another, environ=environ)
+
+
+async def test_what_a_foreign_file_cannot_have_is_said_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tmp_path / "mcp.json"
+    config.write_text('{"servers": {"my srv": {"command": "no-such-program-anywhere"}}}')
+    async with Client(Gateway(config, environ={})):
+        assert "my-srv" in caplog.text
+
+
+async def test_middleware_may_lie_beside_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "shouting_middleware.py").write_text(
+        "from pegboard import Middleware\n\n\nclass Shout(Middleware):\n"
+        "    async def after(self, call, result, elapsed_ms):\n        result['content'][0]['text'] += '!'\n"
+    )
+    (tmp_path / "tools.py").write_text(
+        "from pegboard import Board\n\nboard = Board('x')\n\n\n@board.tool\ndef hello() -> str:\n    return 'hello'\n"
+    )
+    config = tmp_path / "pegboard.json"
+    config.write_bytes(
+        msgspec.json.encode(
+            {
+                "middleware": ["shouting_middleware:Shout"],
+                "toolboxes": {"dev": {"description": "Dev", "mcpServers": {"x": {"board": "tools.py"}}}},
+            }
+        )
+    )
+    async with Client(Gateway(config, environ={})) as client:
+        assert (await client.call("dev__x__hello")).text == "hello!"

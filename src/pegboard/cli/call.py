@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
 from pegboard.call import Json
-from pegboard.cli.target import OK, TOOL_ERROR, Pointed, read_target, run
-from pegboard.errors import SetupError
+from pegboard.cli.target import OK, TOOL_ERROR, Pointed, read_target, run, tell_missing
+from pegboard.errors import InvalidParams, SetupError
 from pegboard.tools.naming import suggest
 from pegboard.tools.result import PARSE_WARNINGS
 
@@ -37,13 +37,16 @@ async def _call(pointed: Pointed) -> int:
     name: str = pointed.chosen.tool
     async with pointed.client() as client:
         tools = {str(tool.get("name")): tool for tool in await client.list_tools()}
-        if name not in tools:
-            near = suggest(name, tools)
-            hint = f", did you mean {near[0]}?" if near else f"; it has {', '.join(list(tools)[:12]) or 'none'}"
-            raise SetupError(f"{pointed.name} has no tool {name!r}{hint}")
-        arguments = read_arguments(pointed.chosen.arguments, tools[name].get("inputSchema"))
+        arguments = read_arguments(pointed.chosen.arguments, tools.get(name, {}).get("inputSchema"))
         began = time.perf_counter()
-        result = await client.call(name, arguments, progress=_tell_progress)
+        try:
+            result = await client.call(name, arguments, progress=_tell_progress)
+        except InvalidParams as refusal:
+            # Not every tool is listed: it is the server that knows.
+            if name in tools:
+                raise
+            await tell_missing(client)
+            raise SetupError(_explain(pointed.name, name, refusal.message, tools)) from None
         elapsed = (time.perf_counter() - began) * 1000
     if pointed.chosen.json:
         print(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
@@ -53,6 +56,15 @@ async def _call(pointed: Pointed) -> int:
         print(f"repaired  {repair['message']}", file=sys.stderr)
     print(f"{elapsed:.1f} ms", file=sys.stderr)
     return TOOL_ERROR if result.is_error else OK
+
+
+def _explain(target: str, name: str, told: str, tools: Collection[str]) -> str:
+    """What the server says of a name it does not know, or more where that is little."""
+    if name not in told or "did you mean" in told.lower():
+        return f"{target}: {told}"
+    near = suggest(name, tools)
+    hint = f", did you mean {near[0]}?" if near else f"; it has {', '.join(list(tools)[:12]) or 'none'}"
+    return f"{target}: {told}{hint}"
 
 
 def _tell_progress(done: float, total: float | None, message: str | None) -> None:

@@ -6,7 +6,7 @@ import argparse
 
 import msgspec
 
-from pegboard.cli.target import Pointed, read_target, run
+from pegboard.cli.target import Pointed, read_target, run, tell_missing
 
 
 def main(argv: list[str]) -> int:
@@ -17,6 +17,7 @@ def main(argv: list[str]) -> int:
 async def _list(pointed: Pointed) -> int:
     async with pointed.client() as client:
         tools = await client.list_tools()
+        await tell_missing(client)
     if pointed.chosen.json:
         print(msgspec.json.format(msgspec.json.encode(tools), indent=2).decode())
         return 0

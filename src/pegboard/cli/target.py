@@ -24,6 +24,9 @@ _PLACE: Final = re.compile(r"[\w.-]+:\d{1,5}(/.*)?")
 
 OK, TOOL_ERROR, USAGE, CANNOT_CONNECT = 0, 1, 2, 3
 
+_SETTLE_SECONDS = 60.0
+_SERVERS = "dev.pegboard/servers"
+
 
 class Pointed:
     """A parsed command line: where it points, and its flags."""
@@ -40,8 +43,24 @@ class Pointed:
     async def client(self) -> AsyncIterator[Client]:
         """A client of the target; whatever it prints goes to stderr, as stdout is for the answer."""
         with contextlib.redirect_stdout(sys.stderr):
+            if self._is_config():
+                async with self._gateway_client() as client:
+                    yield client
+                return
             async with self._open() as client:
                 yield client
+
+    def _is_config(self) -> bool:
+        return not self._command and self.chosen.target.endswith((".json", ".toml"))
+
+    @asynccontextmanager
+    async def _gateway_client(self) -> AsyncIterator[Client]:
+        """A client of all servers of a configuration, once each of them has answered or failed."""
+        # By the package: whoever asks a single server does not pay for a gateway.
+        gateway = pegboard.Gateway(self.chosen.target)
+        async with Client(gateway, timeout=self.chosen.timeout) as client:
+            await gateway.settle(self.chosen.timeout or _SETTLE_SECONDS, lazy=True)
+            yield client
 
     def _open(self) -> Client:
         chosen = self.chosen
@@ -55,9 +74,6 @@ class Pointed:
             raise SetupError(
                 f"{chosen.target} is no file; a server's address begins with http://, https://, ws:// or wss://"
             )
-        if chosen.target.endswith((".json", ".toml")):
-            # By the package: whoever asks a single server does not pay for a gateway.
-            return Client(pegboard.Gateway(chosen.target), timeout=chosen.timeout)
         return Client(load_board(chosen.target), timeout=chosen.timeout)
 
 
@@ -118,3 +134,13 @@ def _headers(lines: list[str]) -> dict[str, str]:
             raise SetupError(f"--header {line!r} is not NAME:VALUE")
         headers[name.strip()] = value.strip()
     return headers
+
+
+async def tell_missing(client: Client) -> None:
+    """Say on stderr which servers behind a gateway have nothing to list, and why."""
+    listed = await client.request("tools/list")
+    meta = listed.get("_meta")
+    servers = meta.get(_SERVERS) if isinstance(meta, dict) else None
+    for name, told in servers.items() if isinstance(servers, dict) else ():
+        state, problem = (told.get("state"), told.get("problem")) if isinstance(told, dict) else ("", "")
+        print(f"not there  {name}: {problem or state}", file=sys.stderr)

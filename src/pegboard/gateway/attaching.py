@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pegboard.middleware
@@ -16,10 +19,13 @@ class Made:
     """All that a configuration names, made once: `shared` with the toolbox it is for, if any; `own` by server."""
 
     def __init__(self, config: GatewayConfig) -> None:
-        self.shared: list[tuple[Any, str | None]] = [
-            (made, None) for made in make_middleware(config.middleware, "middleware")
-        ]
+        self.shared: list[tuple[Any, str | None]] = []
         self.own: dict[tuple[str, str], tuple[Any, ...]] = {}
+        with _beside(config.path):
+            self._make(config)
+
+    def _make(self, config: GatewayConfig) -> None:
+        self.shared += [(made, None) for made in make_middleware(config.middleware, "middleware")]
         for toolbox in config.toolboxes.values():
             where = f"toolboxes.{toolbox.name}"
             made = make_middleware(toolbox.middleware, f"{where}.middleware")
@@ -27,6 +33,21 @@ class Made:
             for server in toolbox.servers.values():
                 own = make_middleware(server.middleware, f"{where}.mcpServers.{server.name}.middleware")
                 self.own[toolbox.name, server.name] = own
+
+
+@contextmanager
+def _beside(path: str) -> Iterator[None]:
+    """Modules that lie beside the configuration can be named, as boards can."""
+    if not path:
+        yield
+        return
+    folder = str(Path(path).parent)
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        if folder in sys.path:
+            sys.path.remove(folder)
 
 
 def make_middleware(configs: Iterable[MiddlewareConfig], where: str) -> tuple[Any, ...]:

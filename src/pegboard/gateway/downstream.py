@@ -71,12 +71,15 @@ class Downstream:
         on_updated: OnUpdated,
         login: Login | None = None,
         board: Served | None = None,
+        marks: Mapping[str, str] | None = None,
     ) -> None:
         self.toolbox = toolbox
         self.name = config.name
         self.config = config
         self._login = login
         self._board = board
+        # What children are told by their environment, whatever their entry says.
+        self._marks = marks or {}
         self._tools = KnownTools()
         self._slots = Slots(config.name, config.concurrency)
         self._only = (self._slots,)
@@ -265,7 +268,7 @@ class Downstream:
         inherited = {name: os.environ[name] for name in config.inherit if name in os.environ}
         options = Options(
             headers=config.headers,
-            env={**inherited, **config.env},
+            env={**inherited, **config.env, **self._marks},
             cwd=config.cwd,
             version=config.version,
             connect_timeout=config.connect_timeout,

@@ -273,7 +273,8 @@ class Endpoint:
         reason = self._withheld.get(name)
         if reason is not None:
             return f"Tool '{name}' is withheld: {reason}", None
-        if self._plain:
+        place = parse_name(name)
+        if self._plain and (place is None or place.toolbox not in self._toolboxes):
             close = [known for known in self.board.tools.suggest(name) if known in self._places]
             hint = f", did you mean {' or '.join(map(repr, close))}?" if close else ""
             return f"Unknown tool: {name[:128]!r}{hint}", {"suggestions": close} if close else None
@@ -303,10 +304,11 @@ class Endpoint:
     def _down(self) -> dict[str, Json]:
         """The servers that are not as they should be; a list that lacks their tools says so."""
         return {
-            f"{toolbox.name}/{server.name}": {"state": server.state, "problem": server.problem}
+            f"{toolbox.name}/{server.name}": {"state": server.state}
+            | ({"problem": server.problem} if server.problem else {})
             for toolbox in self._statuses
             for server in toolbox.servers
-            if server.problem
+            if server.problem or server.state == "connecting"
         }
 
     # -- what the meta-tools need (bench.Bench) ------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -43,6 +44,8 @@ _log = logging.getLogger("pegboard.gateway")
 
 _STOP_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 1.0
+_WITHIN: Final = "PEGBOARD_WITHIN"
+"""The variable that tells a child which gateways it was started by."""
 
 Key = tuple[str, str]
 """A toolbox, and a server in it."""
@@ -70,6 +73,7 @@ class Gateway(Hosted):
         self._environ = os.environ if environ is None else environ
         self._mode = mode
         self.config = self._told(config if isinstance(config, GatewayConfig) else read_config(config, self._environ))
+        self._marks = {_WITHIN: _go_within(self.config.path, self._environ)}
         self._discretion = Discretion()
         self._discretion.learn(self.config.secrets)
         self.limits = limits or Limits()
@@ -150,6 +154,8 @@ class Gateway(Hosted):
         self._started = True
         self._discretion.begin()
         self._shared = shared
+        for warning in self.config.warnings:
+            self._note(f"{self.config.path}: {warning}")
         if shared is not None:
             self.passage.share(shared)
             if not self._secret:
@@ -192,9 +198,10 @@ class Gateway(Hosted):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def settle(self, seconds: float | None = None) -> None:
-        """Wait until every server that is not lazy has answered or failed for the first time, or time is up."""
-        waits = [asyncio.ensure_future(one.settled()) for one in self._downstreams.values() if not one.config.lazy]
+    async def settle(self, seconds: float | None = None, *, lazy: bool = False) -> None:
+        """Wait until every server has answered or failed for the first time, or time is up; `lazy` ones only if told."""
+        wanted = [one for one in self._downstreams.values() if lazy or not one.config.lazy]
+        waits = [asyncio.ensure_future(one.settled()) for one in wanted]
         if waits:
             await asyncio.wait(waits, timeout=seconds)
         for wait in waits:
@@ -286,6 +293,7 @@ class Gateway(Hosted):
             on_updated=self._updated,
             login=self._logins.auth,
             board=board,
+            marks=self._marks,
         )
 
     # -- changes ---------------------------------------------------------------------------------------------------------
@@ -406,6 +414,18 @@ class _Places(Mapping[str, Handler]):
 
     def __len__(self) -> int:
         return len(self._endpoints)
+
+
+def _go_within(path: str, environ: Mapping[str, str]) -> str:
+    """The gateways around this one and itself; SetupError where it is one of them, and would start itself for ever."""
+    around = environ.get(_WITHIN, "").split()
+    mark = sha256(path.encode("utf-8", "surrogatepass")).hexdigest()[:16] if path else ""
+    if mark and mark in around:
+        raise SetupError(
+            f"{path} names itself: one of its servers is `pegboard up` with this very file; remove that entry, or "
+            f"give your client the gateway alone and the gateway the other servers"
+        )
+    return " ".join([*around, mark] if mark else around)
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
