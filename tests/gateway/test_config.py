@@ -561,6 +561,27 @@ def test_a_name_that_stands_twice_is_told_with_both_lines(tmp_path: Path) -> Non
     )
 
 
+def test_a_name_that_stands_twice_in_one_line_is_told_with_that_line(tmp_path: Path) -> None:
+    text = (
+        '{"toolboxes": {"dev": {"description": "x", "mcpServers": {"fs": {"command": "a"}, "fs": {"command": "c"}}}}}'
+    )
+    with pytest.raises(SetupError, match=r"fs \(line 1\): stands twice, both in line 1; rename"):
+        read(tmp_path, text)
+
+
+def test_mistakes_are_told_in_the_order_of_the_file(tmp_path: Path) -> None:
+    text = """{"toolboxes": {"dev": {"description": "x", "mcpServers": {
+        "one": {"command": "a", "cwd": "/no/such/folder"},
+        "two": {"command": "${NOT_SET}"},
+        "three": {"command": "a", "lazy": 1},
+        "three": {"command": "a"}}}},
+        "toolMode": "some"}"""
+    with pytest.raises(SetupError) as caught:
+        read(tmp_path, text)
+    told = re.findall(r"^- (?:toolboxes\.dev\.mcpServers\.)?(\w+)", str(caught.value), re.MULTILINE)
+    assert told == ["one", "Environment", "three", "toolMode"]
+
+
 def test_a_table_that_stands_twice_is_told_with_both_lines(tmp_path: Path) -> None:
     text = '[toolboxes.dev]\ndescription = "x"\n\n[toolboxes.dev]\n'
     with pytest.raises(SetupError, match=r"Invalid TOML.*at line 4.*\[toolboxes\.dev\] stands in line 1 already"):
@@ -721,6 +742,27 @@ def test_disabled_is_the_opposite_of_enabled(tmp_path: Path) -> None:
     assert only(read(tmp_path, box({"command": "a", "disabled": True}))).enabled is False
     assert only(read(tmp_path, box({"command": "a", "disabled": False}))).enabled is True
     assert only(read(tmp_path, box({"command": "a", "disabled": False, "enabled": False}))).enabled is False
+
+
+@pytest.mark.parametrize("flag", [{"enabled": False}, {"disabled": True}, {"enabled": "${USE_IT:-no}"}])
+def test_a_server_that_is_not_used_needs_nothing_of_its_own(tmp_path: Path, flag: dict[str, Any]) -> None:
+    server = {
+        "command": "${TOOL}",
+        "args": ["${NOT_SET}"],
+        "env": {"KEY": "${NOT_SET}"},
+        "cwd": "/no/such/folder",
+        "envFile": "/no/such/file",
+    }
+    assert only(read(tmp_path, box({**server, **flag}))).enabled is False
+    url = {"url": "https://${HOST}/", "auth": {"kind": "client_credentials", "clientSecret": "${NOT_SET}"}}
+    assert only(read(tmp_path, box({**url, **flag}))).enabled is False
+    theirs = read(tmp_path, {"mcpServers": {"fs": {**server, **flag}}})
+    assert theirs.toolboxes["main"].servers["fs"].enabled is False
+    assert len(mistakes(tmp_path, box({"command": "a", "args": ["${NOT_SET}"], "enabled": True}))) == 1
+
+
+def test_what_is_wrong_with_the_keys_of_a_server_is_told_though_it_is_not_used(tmp_path: Path) -> None:
+    assert "args" in mistakes(tmp_path, box({"command": "a", "args": 1, "enabled": False}))[0]
 
 
 @pytest.mark.parametrize(

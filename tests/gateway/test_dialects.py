@@ -336,3 +336,45 @@ def test_a_file_that_is_nearly_one_of_these_is_explained(tmp_path: Path) -> None
     assert "these look like servers; put them into an object under the key 'mcpServers'" in refused(
         tmp_path, {"fs": {"command": "a"}, "web": {"url": "https://x.example"}}
     )
+
+
+A_CODEX = '[mcp_servers.fs]\ncommand = "a"\n{}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "tree", "told"),
+    [
+        ("mcp.json", {"mcpServers": {"fs": {"command": "a", "arg": []}}}, "mcpServers.fs.arg: is not known, and not used; did you mean 'args'?"),
+        ("mcp.json", {"mcpServers": {"fs": {"command": "a", "enviroment": {}}}}, "mcpServers.fs.enviroment: is not known, and not used; did you mean 'env'?"),
+        ("mcp.json", {"mcpServers": {"fs": {"command": "a", "toolfilters": []}}}, "mcpServers.fs.toolfilters: is not known, and not used; did you mean 'toolFilters'?"),
+        ("mcp.json", {"mcpServers": {"fs": {"command": "a", "disabledTool": []}}}, "mcpServers.fs.disabledTool: is not known, and not used; did you mean 'disabledTools'?"),
+        ("mcp.json", {"toolmode": "proxy", "mcpServers": {"fs": {"command": "a"}}}, "toolmode: is not known, and not used; did you mean 'toolMode'?"),
+        ("mcp.json", {"servers": {"fs": {"command": "a", "idletimeout": 5}}}, "servers.fs.idletimeout: is not known, and not used; did you mean 'idleTimeout'?"),
+        ("config.toml", A_CODEX.format("enabled_tool = []"), "mcp_servers.fs.enabled_tool: is not known, and not used; did you mean 'enabled_tools'?"),
+        (".gemini/settings.json", {"mcpServers": {"fs": {"command": "a", "excludetools": []}}}, "mcpServers.fs.excludetools: is not known, and not used; did you mean 'excludeTools'?"),
+    ],
+)  # fmt: skip
+def test_a_key_that_is_nearly_one_that_is_read_is_asked_about(tmp_path: Path, name: str, tree: Any, told: str) -> None:
+    assert read(tmp_path, tree, name).warnings == (told,)
+
+
+THEIR_OWN = (
+    "description", "name", "icon", "dev", "gallery", "sandbox", "alwaysAllow", "autoApprove", "trust", "required", "watchPaths",
+    "transportType", "initTimeout", "chatMenu", "targetAudience", "metadata", "priority", "default_tools_approval_mode",
+    "supports_parallel_tool_calls", "oauth_resource", "scope", "registry", "provider", "id", "key", "title", "instructions",
+)  # fmt: skip
+
+
+def test_keys_of_their_own_are_passed_over_in_silence(tmp_path: Path) -> None:
+    server = {"command": "a", **dict.fromkeys(THEIR_OWN, "x")}
+    root = dict.fromkeys(("theme", "model", "mode", "tools", "hooks", "log", "profiles", "editor.fontSize", "ui"), "x")
+    for key in ("mcpServers", "servers"):
+        assert read(tmp_path, {**root, key: {"fs": server}}).warnings == ()
+    assert read(tmp_path, A_CODEX.format("\n".join(f'{key} = "x"' for key in THEIR_OWN)), "config.toml").warnings == ()
+
+
+def test_what_a_file_misses_for_one_reason_is_told_once(tmp_path: Path) -> None:
+    assert refused(tmp_path, {"toolbox": {"dev": {}}}) == (
+        "- toolbox: is no key of a configuration; did you mean 'toolboxes'?"
+    )
+    assert refused(tmp_path, {"fs": {"command": "a"}}).count("\n") == 0

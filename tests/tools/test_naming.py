@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard.errors import DeclarationError
-from pegboard.tools.naming import check_name, fold, humanise, snake_case, suggest
+from pegboard.tools.naming import check_name, counted, fold, humanise, misspelt, snake_case, suggest
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,20 @@ def test_suggestions_come_likeliest_first_and_at_most_three() -> None:
     assert suggest("user", names) == ["get_user", "put_user", "set_user"]
     assert suggest("weather", names) == []
     assert suggest("", names) == []
+
+
+def test_a_slip_is_a_letter_or_two_and_no_other_word() -> None:
+    names = ["args", "env", "idleTimeout", "toolFilters"]
+    assert [misspelt(name, names) for name in ("arg", "idletimeout", "tool_filtres")] == [
+        "args",
+        "idleTimeout",
+        "toolFilters",
+    ]
+    assert [misspelt(name, names) for name in ("dev", "environment", "initTimeout", "")] == [None] * 4
+
+
+def test_one_thing_is_not_several() -> None:
+    assert [counted(number, "tool") for number in (0, 1, 2)] == ["0 tools", "1 tool", "2 tools"]
 
 
 @given(st.text(max_size=40), st.lists(st.text(max_size=40), max_size=20))

@@ -13,6 +13,7 @@ from pegboard.cli.target import OK, Pointed, read_target, run
 from pegboard.client.client import Client
 from pegboard.errors import MethodNotFound
 from pegboard.protocol.params import PREFIX
+from pegboard.tools.naming import counted
 
 
 def main(argv: list[str]) -> int:
@@ -68,11 +69,11 @@ async def _offers(client: Client, offered: Mapping[str, Json]) -> dict[str, list
 
 def _print(found: Mapping[str, list[dict[str, Json]]]) -> None:
     if found["tools"]:
-        print(f"\n{len(found['tools'])} tools")
+        print(f"\n{counted(len(found['tools']), 'tool')}")
         print_tools(found["tools"], "  ")
     for kind, member in (("resources", "uri"), ("templates", "uriTemplate"), ("prompts", "name")):
         if found[kind]:
-            print(f"\n{len(found[kind])} {kind}")
+            print(f"\n{counted(len(found[kind]), kind[:-1])}")
         for item in found[kind]:
             told = str(item.get("description") or item.get("title") or "").partition("\n")[0]
             print(f"  {item.get(member)}  {told}".rstrip())

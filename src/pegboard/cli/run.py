@@ -13,6 +13,7 @@ from pegboard.board import Board
 from pegboard.cli.flags import add_flags, read_settings, set_up_logging
 from pegboard.loading import load_board
 from pegboard.serve import run
+from pegboard.tools.naming import counted
 
 
 def main(argv: list[str]) -> int:
@@ -35,7 +36,7 @@ def main(argv: list[str]) -> int:
 
 def announce(board: Board, url: str, began: float) -> None:
     """The first lines a newcomer needs: what is served, where, and how to reach it."""
-    count = f"{len(board.tools)} tool" + ("" if len(board.tools) == 1 else "s")
+    count = counted(len(board.tools), "tool")
     lines = [f"pegboard {__version__}   {board.name}: {count}, ready in {time.monotonic() - began:.1f} s"]
     lines.append(f"  MCP      {url}")
     first = next(iter(board.tools), None)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pegboard.gateway.downstream import Downstream
 from pegboard.gateway.gateway import Gateway
 from pegboard.gateway.mistakes import hide
+from pegboard.tools.naming import counted
 
 _WORDS = {"needs_login": "needs login"}
 
@@ -16,12 +17,11 @@ def told(gateway: Gateway, url: str, seconds: float, command: str) -> list[str]:
     """What was connected, what it costs a model, and what to do next."""
     servers = gateway.downstreams
     ready = sum(one.state == "ready" for one in servers)
-    count = f"{len(servers)} server" + ("" if len(servers) == 1 else "s")
     waiting = sum(one.config.lazy and one.state == "idle" for one in servers)
     lines = [
-        f"  {ready} of {count} ready in {seconds:.1f} s"
-        + (f", {waiting} start when they are needed" if waiting else "")
-        + f": {len(gateway.main.directory)} tools"
+        f"  {ready} of {counted(len(servers), 'server')} ready in {seconds:.1f} s"
+        + (f", {waiting} {'starts when it is' if waiting == 1 else 'start when they are'} needed" if waiting else "")
+        + f": {counted(len(gateway.main.directory), 'tool')}"
     ]
     lines += _table([_row(gateway, one) for one in servers])
     costs = gateway.main.costs()
@@ -41,7 +41,7 @@ def _row(gateway: Gateway, one: Downstream) -> tuple[str, ...]:
     catalogue = one.catalogue
     shown = sum(entry.place.server == one.name for entry in gateway.main.directory.of_toolbox(one.toolbox))
     listed = len(catalogue.tools) if catalogue is not None else 0
-    tools = "" if catalogue is None else f"{shown} tools" if shown == listed else f"{shown} of {listed} tools"
+    tools = "" if catalogue is None else ("" if shown == listed else f"{shown} of ") + counted(listed, "tool")
     if one.config.lazy and one.state == "idle" and catalogue is None:
         tools = "not started"
     return one.toolbox, one.name, _WORDS.get(one.state, one.state), one.config.kind, tools, one.problem[:600]

@@ -20,7 +20,7 @@ from pegboard.gateway.dialects import translate
 from pegboard.gateway.entries import Entries, keep_secrets
 from pegboard.gateway.mistakes import Notes, did_you_mean
 from pegboard.gateway.names import check_part
-from pegboard.gateway.shape import ROOT
+from pegboard.gateway.shape import ROOT, SERVER
 from pegboard.gateway.source import Place, read_source
 from pegboard.gateway.variables import Variables
 
@@ -202,9 +202,11 @@ def read_config(path: str | Path, environ: Mapping[str, str] | None = None) -> G
     source = read_source(file)
     notes = Notes(str(path), source.lines)
     for place, first, second in source.twice:
-        notes.wrong(place, f"stands twice, in lines {first} and {second}", fix="rename or remove one of them")
+        lines = f"both in line {first}" if first == second else f"in lines {first} and {second}"
+        notes.wrong(place, f"stands twice, {lines}", fix="rename or remove one of them")
     spoken = translate(source.tree, file, notes)
-    tree = Variables(surroundings, notes, spoken.vocabulary).expand(spoken.tree)
+    variables = Variables(surroundings, notes, spoken.vocabulary, _find_disabled(spoken.tree, surroundings))
+    tree = variables.expand(spoken.tree)
     if not isinstance(tree, dict):
         notes.wrong((), "Configuration must have a 'toolboxes' object", got=tree, expected="an object")
         notes.settle()
@@ -219,6 +221,31 @@ def read_config(path: str | Path, environ: Mapping[str, str] | None = None) -> G
     values["lock_path"] = str(entries.path(lock["path"]) if "path" in lock else file.with_suffix(".lock.json"))
     values.update(path=str(file), warnings=notes.told_warnings(), secrets=frozenset(notes.secrets))
     return msgspec.convert(values, GatewayConfig)
+
+
+def _find_disabled(tree: Json, environ: Mapping[str, str]) -> list[Place]:
+    """The places of the servers that are not used."""
+    unheard = Notes("")
+    variables = Variables(environ, unheard)
+
+    def holds(server: Mapping[str, Json], key: str) -> bool | None:
+        said = SERVER.fields[key].kind.read(variables.expand(server.get(key)), (), unheard)
+        return said if isinstance(said, bool) else None
+
+    return [
+        ("toolboxes", toolbox, "mcpServers", name)
+        for toolbox, box in _members(_at(tree, "toolboxes"))
+        for name, server in _members(_at(box, "mcpServers"))
+        if isinstance(server, dict) and (holds(server, "enabled") is False or holds(server, "disabled"))
+    ]
+
+
+def _at(value: Json, key: str) -> Json:
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def _members(value: Json) -> list[tuple[str, Json]]:
+    return list(value.items()) if isinstance(value, dict) else []
 
 
 def lets_through(filters: Iterable[str], name: str) -> bool:
@@ -273,7 +300,10 @@ def _settle(values: dict[str, Any], tree: Mapping[str, Json], entries: Entries, 
         for server in servers:
             inside = (*place, "mcpServers", server)
             _check_middleware(servers[server], inside, notes)
-            servers[server] = entries.settle(servers[server], inside, written[server])
+            is_used = servers[server].get("enabled", True) and not servers[server].get("disabled", False)
+            # Whether all is there that a server needs matters once it is used.
+            settling = entries if is_used else entries.unheard()
+            servers[server] = settling.settle(servers[server], inside, written[server])
 
 
 def _check_names(names: Iterable[str], what: str, place: Place, notes: Notes) -> None:

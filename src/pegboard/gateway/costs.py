@@ -10,6 +10,7 @@ from pegboard.call import Json
 from pegboard.gateway.directory import Directory
 from pegboard.gateway.modes import tokens_of
 from pegboard.middleware.tokens import Counter, estimate_tokens
+from pegboard.tools.naming import counted
 
 
 class Costs(Struct, frozen=True, kw_only=True):
@@ -38,7 +39,7 @@ class Costs(Struct, frozen=True, kw_only=True):
     def lines(self) -> Iterator[str]:
         """For people: a line for each mode."""
         about = "" if self.exact else "about "
-        yield f"all: {self.tools} tools, {about}{self.all:,} tokens"
+        yield f"all: {counted(self.tools, 'tool')}, {about}{self.all:,} tokens"
         largest = max(self.opened, key=lambda name: self.opened[name], default=None)
         more = "" if largest is None else f", {self.opened[largest]:,} with {largest} open"
         yield f"dynamic: {about}{self.dynamic:,} tokens{more}"

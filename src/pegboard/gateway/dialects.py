@@ -4,20 +4,22 @@
     servers         VS Code
     mcp_servers     Codex
 
-What these programs keep in their files for themselves is passed over, with a warning where somebody might count on it.
+What these programs keep in their files for themselves is passed over, with a warning where somebody might count on it,
+and where a key is nearly one that is read.
 Our own keys may stand in any of them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pegboard.call import Json
-from pegboard.gateway.mistakes import Notes, did_you_mean
+from pegboard.gateway.mistakes import Missing, Notes, did_you_mean
 from pegboard.gateway.shape import ROOT, SERVER
+from pegboard.gateway.slips import find_root_slips, find_slips
 from pegboard.gateway.source import Place
 from pegboard.gateway.variables import Input, Vocabulary
 from pegboard.protocol.versions import REVISIONS
@@ -27,6 +29,14 @@ MAIN: Final = "main"
 _SERVERS: Final = ("toolboxes", MAIN, "mcpServers")
 _PROJECT_FOLDERS: Final = frozenset({".vscode", ".cursor", ".gemini", ".codex"})
 _GEMINI: Final = frozenset({"httpUrl", "includeTools", "excludeTools", "trust"})
+# What is read of a server besides our own keys.
+_KEYS_OF_CLAUDE: Final = ("serverUrl", "disabledTools", "oauth")
+_KEYS_OF_GEMINI: Final = ("httpUrl", "tcp", "includeTools", "excludeTools", "oauth")
+_KEYS_OF_VSCODE: Final = ("oauth",)
+_KEYS_OF_CODEX: Final = (
+    "startup_timeout_ms", "startup_timeout_sec", "tool_timeout_sec", "env_vars", "enabled_tools", "disabled_tools",
+    "http_headers", "env_http_headers", "bearer_token_env_var", "scopes",
+)  # fmt: skip
 _ROADS: Final = frozenset({"command", "url", "board", "serverUrl", "httpUrl", "tcp"})
 # Keys of ours that mean something else in their files.
 _THEIRS: Final = frozenset({"timeout", "version", "tools", "auth", "arguments"})
@@ -58,36 +68,46 @@ def translate(tree: Json, file: Path, notes: Notes) -> Spoken:
         return own._replace(tree={key: value for key, value in tree.items() if key not in loose})
     settings = tree.get("mcp")
     if "mcp_servers" in tree:
-        return _Translation(tree, ("mcp_servers",), file, notes).speak(_codex, Vocabulary())
+        return _Translation(tree, ("mcp_servers",), file, notes).speak(_codex, _KEYS_OF_CODEX, Vocabulary())
     if "servers" in tree:
-        return _Translation(tree, ("servers",), file, notes).speak(_vscode, _asking(tree, file))
+        return _Translation(tree, ("servers",), file, notes).speak(_vscode, _KEYS_OF_VSCODE, _asking(tree, file))
     if "mcpServers" in tree:
         translation = _Translation(tree, ("mcpServers",), file, notes)
         if _is_gemini(tree["mcpServers"], file):
-            return translation.speak(_gemini(settings), Vocabulary(bare=True))
-        return translation.speak(_claude, Vocabulary(fixed=_words(file)))
+            return translation.speak(_gemini(settings), _KEYS_OF_GEMINI, Vocabulary(bare=True))
+        return translation.speak(_claude, _KEYS_OF_CLAUDE, Vocabulary(fixed=_words(file)))
     if isinstance(settings, dict) and "servers" in settings:
-        return _Translation(tree, ("mcp", "servers"), file, notes).speak(_vscode, _asking(settings, file))
-    _explain(tree, notes)
-    return own
+        return _Translation(tree, ("mcp", "servers"), file, notes).speak(
+            _vscode, _KEYS_OF_VSCODE, _asking(settings, file)
+        )
+    return own._replace(tree=_explain(tree, notes))
 
 
-def _explain(tree: Mapping[str, Json], notes: Notes) -> None:
-    """What a file without any of the known keys might want to be."""
+def _explain(tree: dict[str, Json], notes: Notes) -> Json:
+    """What a file without any of the known keys might want to be; what was told of is not there any more."""
     if tree and all(isinstance(item, dict) and ("command" in item or "url" in item) for item in tree.values()):
         notes.refuse("the file: these look like servers; put them into an object under the key 'mcpServers'")
-        return
+        return {"toolboxes": Missing()}
+    told = {}
     for key in tree:
         hint = did_you_mean(key, ["toolboxes", "mcpServers", "mcp_servers"])
         if key not in ROOT.fields and hint.startswith("did"):
-            notes.refuse(f"{key}: is no key of a configuration; {hint}")
+            notes.wrong((key,), "is no key of a configuration", fix=hint)
+            told["toolboxes"] = Missing()
+    return {key: value for key, value in tree.items() if not told or key in ROOT.fields} | told
 
 
 class _Entry:
     """One of their servers on its way to ours."""
 
     def __init__(
-        self, name: str, raw: Mapping[str, Json], place: Place, origin: Place, translation: _Translation
+        self,
+        name: str,
+        raw: Mapping[str, Json],
+        keys: Collection[str],
+        place: Place,
+        origin: Place,
+        translation: _Translation,
     ) -> None:
         self.name = name
         self.raw = {key: value for key, value in raw.items() if value is not None}
@@ -100,8 +120,12 @@ class _Entry:
                 self.made[key] = value
             elif key in _MISSED and value is not False:
                 self.warn(key, _MISSED[key])
-        if not _ROADS & self.raw.keys():
+        roadless = not _ROADS & self.raw.keys()
+        if roadless:
             self._suggest()
+        for key, meant in find_slips(self.raw, keys).items():
+            if not (roadless and meant in ("command", "url")):
+                self.warn(key, f"is not known, and not used; did you mean {meant!r}?")
 
     def warn(self, key: str, text: str) -> None:
         self._translation.notes.warn((*self._place, key), text)
@@ -149,7 +173,7 @@ class _Translation:
         self._file = file
         notes.locate = self._locate
 
-    def speak(self, dialect: Callable[[_Entry], None], vocabulary: Vocabulary) -> Spoken:
+    def speak(self, dialect: Callable[[_Entry], None], keys: Collection[str], vocabulary: Vocabulary) -> Spoken:
         raw: Json = self._tree
         for key in self._root:
             raw = raw[key]
@@ -167,13 +191,15 @@ class _Translation:
                 if not isinstance(entry, dict):
                     servers[mended] = entry
                     continue
-                made = _Entry(name, entry, place, origin, self)
+                made = _Entry(name, entry, keys, place, origin, self)
                 dialect(made)
                 servers[mended] = made.made
         toolbox: dict[str, Json] = {"description": _describe(servers, self._file), "mcpServers": servers}
         if "names" in self._tree:
             toolbox["names"] = self._tree["names"]
             self.came_from[(*_SERVERS[:2], "names")] = ("names",)
+        for key, meant in find_root_slips(self._tree, str(self._root[0])).items():
+            self.notes.warn((key,), f"is not known, and not used; did you mean {meant!r}?")
         ours = {key: self._tree[key] for key in ROOT.fields if key in self._tree and key != "$schema"}
         return Spoken({**ours, "toolboxes": {MAIN: toolbox}}, vocabulary, _project(self._file))
 

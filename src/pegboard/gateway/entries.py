@@ -42,6 +42,12 @@ class Entries:
         self._environ = environ
         self._notes = notes
 
+    def unheard(self) -> Entries:
+        """The same without a word about what is wrong."""
+        notes = Notes(self._notes.file)
+        notes.secrets = self._notes.secrets
+        return Entries(self._folder, self._environ, notes)
+
     def settle(self, values: dict[str, Any], place: Place, written: Mapping[str, Json]) -> dict[str, Any]:
         """The attributes of a ServerConfig from what its keys were read to; `written` are the keys as they stand."""
         toolbox, server = str(place[1]), str(place[3])

@@ -11,7 +11,7 @@ from pegboard.call import Json
 from pegboard.errors import SetupError
 from pegboard.gateway.source import Place
 from pegboard.middleware.masking import is_secret, mask_text
-from pegboard.tools.naming import suggest
+from pegboard.tools.naming import counted, suggest
 
 SHORTEST_SECRET: Final = 6
 """Hiding what is shorter would ruin a text, and hide nothing."""
@@ -54,7 +54,7 @@ class Notes:
         self.locate: Callable[[Place], Place] = lambda place: place
         self.warnings: list[str] = []
         self.secrets: set[str] = set()
-        self._mistakes: list[str] = []
+        self._mistakes: dict[str, int] = {}
 
     def wrong(
         self,
@@ -73,12 +73,11 @@ class Notes:
         parts = [part for part in (problem, ", ".join(values)) if part]
         line = self._line(where)
         told = f"{spell(where) or 'the file'}{f' (line {line})' if line else ''}: {': '.join(parts)}"
-        self._mistakes.append(f"{told}; {fix}" if fix else told)
+        self._mistakes.setdefault(f"{told}; {fix}" if fix else told, line or 0)
 
-    def refuse(self, text: str) -> None:
+    def refuse(self, text: str, place: Place = ()) -> None:
         """Remember a mistake whose text is whole already."""
-        if text not in self._mistakes:
-            self._mistakes.append(text)
+        self._mistakes.setdefault(text, self._line(self.locate(place)) or 0)
 
     def warn(self, place: Place, text: str) -> None:
         self.warnings.append(f"{spell(self.locate(place)) or 'the file'}: {text}")
@@ -96,12 +95,12 @@ class Notes:
         return len(self._mistakes)
 
     def settle(self) -> None:
-        """SetupError with every mistake, if there is one."""
+        """SetupError with every mistake, if there is one, in the order of the file."""
         if not self._mistakes:
             return
-        known = hide("\n".join(f"- {mistake}" for mistake in self._mistakes), self.secrets)
-        number = "1 mistake" if self.count == 1 else f"{self.count} mistakes"
-        raise SetupError(f"{self.file} has {number}:\n{known}")
+        ordered = sorted(self._mistakes, key=self._mistakes.__getitem__)
+        known = hide("\n".join(f"- {mistake}" for mistake in ordered), self.secrets)
+        raise SetupError(f"{self.file} has {counted(self.count, 'mistake')}:\n{known}")
 
     def _line(self, place: Place) -> int | None:
         """The line of a place, or of the nearest place around it that the file has."""

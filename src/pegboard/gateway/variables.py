@@ -14,7 +14,7 @@ not looked through again.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -48,17 +48,29 @@ class Vocabulary(Struct, frozen=True, kw_only=True):
 
 
 class Variables:
-    """Puts the environment into texts; what is missing becomes a mistake, what was put in a secret."""
+    """Puts the environment into texts; what is missing becomes a mistake, what was put in a secret.
 
-    def __init__(self, environ: Mapping[str, str], notes: Notes, vocabulary: Vocabulary | None = None) -> None:
+    `spared` are the places of what is not used, whose variables need not be set.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        notes: Notes,
+        vocabulary: Vocabulary | None = None,
+        spared: Collection[Place] = (),
+    ) -> None:
         self._environ = environ
         self._notes = notes
+        self._spared = spared
         self._vocabulary = vocabulary or Vocabulary()
         self._opening = _ALSO_BARE if self._vocabulary.bare else _BRACED
 
     def expand(self, value: Json, place: Place = ()) -> Json:
         """The same value with every variable put in: in texts at any depth, and in keys."""
         match value:
+            case Missing():
+                return value
             case str():
                 return self._text(value, place)
             case list():
@@ -107,7 +119,8 @@ class Variables:
     def _bare(self, name: str, place: Place) -> str | None:
         if name in self._environ:
             return self._taken(name)
-        self._notes.warn(place, f"${name} is not set in the environment, and stays as it stands")
+        if not self._is_spared(place):
+            self._notes.warn(place, f"${name} is not set in the environment, and stays as it stands")
         return None
 
     def _braced(self, inside: str, place: Place) -> str | None:
@@ -152,7 +165,12 @@ class Variables:
             self._notes.keep_secret(value)
         return Expanded(value)
 
+    def _is_spared(self, place: Place) -> bool:
+        return any(place[: len(spared)] == spared for spared in self._spared)
+
     def _missing(self, name: str, place: Place, reason: str) -> None:
+        if self._is_spared(place):
+            return
         self._fail(
             name, place, f"{reason}\n\nSet the environment variable before starting server:\n  export {name}=value"
         )
@@ -160,5 +178,6 @@ class Variables:
     def _fail(self, name: str, place: Place, reason: str) -> None:
         where = spell(self._notes.locate(place))
         self._notes.refuse(
-            f"Environment variable expansion failed\n  Variable: {name}\n  Location: config.{where}\n  Reason: {reason}"
+            f"Environment variable expansion failed\n  Variable: {name}\n  Location: config.{where}\n  Reason: {reason}",
+            place,
         )

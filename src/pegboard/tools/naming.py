@@ -1,4 +1,4 @@
-"""What a tool may be called, what it is called when nobody says, and which name was probably meant."""
+"""What a tool may be called, what it is called when nobody says or there are many, and which name was probably meant."""
 
 from __future__ import annotations
 
@@ -65,6 +65,20 @@ def suggest(name: str, names: Iterable[str], most: int = 3) -> list[str]:
         if distance <= reach or contained:
             ranked.append((distance, abs(len(folded) - len(candidate)), place, other))
     return [other for *_, other in sorted(ranked)[:most]]
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 tool`, `2 tools`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def misspelt(name: str, names: Iterable[str]) -> str | None:
+    """The name that another is a slip of: one or two letters away, or the same but for case and separators."""
+    folded = fold(name[:LONGEST])
+    reach = 1 if len(folded) < 6 else 2
+    ranked = [(_distance(folded, fold(other), reach), place, other) for place, other in enumerate(names)]
+    near = [each for each in ranked if folded and each[0] <= reach]
+    return min(near)[2] if near else None
 
 
 def _split(name: str) -> list[str]:
