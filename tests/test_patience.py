@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 import pytest
 
@@ -98,3 +99,43 @@ async def test_both_a_deadline_and_a_cancellation_are_a_cancellation() -> None:
     task = asyncio.create_task(wait())
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@contextmanager
+def timers() -> Iterator[list[float]]:
+    """When each timer that the loop is given inside is set for."""
+    loop = asyncio.get_running_loop()
+    given: list[float] = []
+    call_at = loop.call_at
+
+    def note(when: float, *rest: Any, **more: Any) -> asyncio.TimerHandle:
+        given.append(when)
+        return call_at(when, *rest, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "call_at", note)
+        yield given
+
+
+async def test_deadlines_that_are_met_take_one_timer_for_all() -> None:
+    with timers() as given:
+        for _ in range(100):
+            with Patience(5, 10):
+                await asyncio.sleep(0)
+    assert len(given) == 1
+
+
+async def test_each_deadline_comes_in_its_own_time_in_whatever_order_they_began() -> None:
+    async def late(seconds: float) -> float:
+        due = asyncio.get_running_loop().time() + seconds
+        with pytest.raises(TimeoutError), Patience(seconds, 10):
+            await asyncio.Event().wait()
+        return asyncio.get_running_loop().time() - due
+
+    seconds = [number / 500 for number in range(40, 0, -1)]
+    with timers() as given:
+        found = await asyncio.gather(*map(late, seconds))
+    # A loop's clock may be a millisecond coarse.
+    assert all(-0.002 < one < 5 for one in found)
+    # Each began sooner than the last: a timer for each, one more as each comes, and none that sets itself again in vain.
+    assert len(given) < 4 * len(seconds)

@@ -1,8 +1,9 @@
 """How long a call is waited for: the deadlines that all of its retries, questions and resumptions share.
 
-Theory of operation. It is `asyncio.timeout` for a deadline that moves often and rarely comes: the timer is left as it is
-when the deadline moves on, and looks again when it fires. Then the task is cancelled, and what leaves the block because of
-that, and of no other cancellation, is turned into a TimeoutError.
+Theory of operation. It is `asyncio.timeout` for deadlines that move often and rarely come: all who wait on a loop share
+one timer, set for the nearest of them. Where that one moves on or is met the timer is left as it is, and when it fires it
+looks at all and is set for the next. Whoever's deadline has passed has its task cancelled, and what leaves the block
+because of that, and of no other cancellation, is turned into a TimeoutError.
 """
 
 from __future__ import annotations
@@ -13,6 +14,46 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
+from weakref import WeakKeyDictionary
+
+
+class _Alarm:
+    """The timer of a loop; it holds nothing of the loop, which is to go when nobody else needs it."""
+
+    __slots__ = ("_nearest", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: set[Patience] = set()
+        self._nearest = math.inf
+
+    def add(self, patience: Patience, loop: asyncio.AbstractEventLoop) -> None:
+        """Wake whoever waits so when its time has come."""
+        self._waiting.add(patience)
+        if patience.until < self._nearest:
+            self._set(patience.until, loop)
+
+    def discard(self, patience: Patience) -> None:
+        self._waiting.discard(patience)
+
+    def _set(self, when: float, loop: asyncio.AbstractEventLoop) -> None:
+        self._nearest = when
+        loop.call_at(when, self._look, when)
+
+    def _look(self, when: float) -> None:
+        if when != self._nearest:
+            # Another was set for sooner meanwhile, and looks for all.
+            return
+        loop = asyncio.get_running_loop()
+        now, self._nearest = loop.time(), math.inf
+        for patience in [one for one in self._waiting if one.until <= now]:
+            self._waiting.discard(patience)
+            patience.expire()
+        nearest = min((one.until for one in self._waiting), default=math.inf)
+        if nearest < math.inf:
+            self._set(nearest, loop)
+
+
+_alarms: WeakKeyDictionary[asyncio.AbstractEventLoop, _Alarm] = WeakKeyDictionary()
 
 
 class Patience:
@@ -21,20 +62,23 @@ class Patience:
     `expired` says that one of them has passed.
     """
 
-    __slots__ = ("_cancelling", "_end", "_held", "_loop", "_quiet", "_since", "_task", "_timer", "_until", "expired")
+    __slots__ = ("_alarm", "_cancelling", "_end", "_held", "_loop", "_quiet", "_since", "_task", "_until", "expired")
 
     _since: float
     _cancelling: int
-    _task: asyncio.Task[object] | None
-    _timer: asyncio.TimerHandle | None
 
     def __init__(self, quiet: float, longest: float) -> None:
-        self._loop = asyncio.get_running_loop()
-        now = self._loop.time()
+        self._loop = loop = asyncio.get_running_loop()
+        alarm = _alarms.get(loop)
+        if alarm is None:
+            alarm = _alarms[loop] = _Alarm()
+        self._alarm = alarm
+        now = loop.time()
         self._quiet = quiet
         self._end = now + longest
         self._until = now + min(quiet, longest)
         self._held = 0
+        self._task: asyncio.Task[object] | None = None
         self.expired = False
 
     def __enter__(self) -> Self:
@@ -42,22 +86,25 @@ class Patience:
         assert task is not None  # noqa: S101 — whoever waits is a task
         self._task = task
         self._cancelling = task.cancelling()
-        self._timer = self._loop.call_at(self._until, self._look)
+        self._alarm.add(self, self._loop)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, exception: BaseException | None, traceback: TracebackType | None
     ) -> None:
         task, self._task = self._task, None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.discard(self)
         if self.expired and task is not None and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from exception
 
+    @property
+    def until(self) -> float:
+        """When it ends if no news comes, by the loop's clock."""
+        return math.inf if self._held else self._until
+
     def left(self) -> float:
         """How many seconds remain if no news comes."""
-        return math.inf if self._held else self._until - self._loop.time()
+        return self.until - self._loop.time()
 
     def news(self) -> None:
         """Something came: the wait begins anew."""
@@ -76,18 +123,14 @@ class Patience:
         if not self._held:
             self._end += self._loop.time() - self._since
             self.news()
-            if self._timer is None and self._task is not None and not self.expired:
-                self._timer = self._loop.call_at(self._until, self._look)
+            if self._task is not None and not self.expired:
+                self._alarm.add(self, self._loop)
 
-    def _look(self) -> None:
-        self._timer = None
-        if self._task is None or self._held:
-            return
-        if self._loop.time() < self._until:
-            self._timer = self._loop.call_at(self._until, self._look)
-            return
-        self.expired = True
-        self._task.cancel()
+    def expire(self) -> None:
+        """Its time has come."""
+        if self._task is not None:
+            self.expired = True
+            self._task.cancel()
 
 
 @contextmanager

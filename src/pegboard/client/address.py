@@ -15,7 +15,7 @@ from pegboard.errors import SetupError
 _PORTS = {"http": 80, "https": 443}
 
 
-class Address(Struct, frozen=True):
+class Address(Struct, frozen=True, cache_hash=True):
     """A URL that can be asked; `target` is its path and query."""
 
     scheme: str

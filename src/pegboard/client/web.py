@@ -20,6 +20,7 @@ from pegboard.errors import Garbled, LinkLost, ServerFault, SetupError
 CONNECTIONS: Final = 100
 REDIRECTS: Final = 5
 
+_FRESH_SECONDS: Final = 0.5
 _KEPT: Final = frozenset({307, 308})
 _MOVED: Final = frozenset({301, 302, 303, *_KEPT})
 
@@ -120,7 +121,7 @@ class Web:
         if not urgent:
             await self._room.acquire()
         try:
-            connection = await self._take(request.address)
+            connection = self._fresh(request.address) or await self._take(request.address)
         except BaseException:
             if not urgent:
                 self._room.release()
@@ -132,13 +133,21 @@ class Web:
         except ServerFault as fault:
             raise type(fault)(f"{request.address}: {fault}") from None
 
+    def _fresh(self, address: Address) -> Connection | None:
+        """A connection that was used a moment ago."""
+        kept = self._idle.get(address.origin)
+        if not kept or kept[-1].closed:
+            return None
+        last, now = kept[-1], asyncio.get_running_loop().time()
+        return kept.pop() if now < last.good_until and now <= last.idle_since + _FRESH_SECONDS else None
+
     async def _take(self, address: Address) -> Connection:
         loop = asyncio.get_running_loop()
         kept = self._idle[address.origin]
         while kept:
             connection = kept.pop()
             now = loop.time()
-            if now > connection.idle_since + 0.5:
+            if now > connection.idle_since + _FRESH_SECONDS:
                 # Its end may have come and not been read yet.
                 await asyncio.sleep(0)
             if not connection.closed and now < connection.good_until:
