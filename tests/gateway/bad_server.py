@@ -213,6 +213,8 @@ def take(message: dict[str, Any]) -> None:
         say({"id": request, "error": {"code": -32601, "message": "no such method"}})
 
 
+if BAD == "slow":
+    time.sleep(1.5)
 if BAD == "dies":
     sys.exit("I would rather not")
 while line := sys.stdin.readline():

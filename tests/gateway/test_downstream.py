@@ -30,6 +30,7 @@ from pegboard.errors import (
     TooLong,
     Unreachable,
 )
+from pegboard.gateway import keeper
 from pegboard.gateway.config import ServerConfig
 from pegboard.gateway.logins import Logins
 from tests.child import HttpChild
@@ -299,6 +300,29 @@ async def test_a_server_that_does_not_begin_is_shown_and_comes_back(
         assert "echo" in server.tools
         assert server.problem == server.told_problem == ""
         assert await call(server, "echo", {"text": "back"}) == "back"
+
+
+async def test_a_server_that_needs_longer_to_start_is_given_more_time_until_it_is_there() -> None:
+    async with behind(bad("slow", connect_timeout=0.2)) as server:
+        assert server.state == "failed"
+        assert server.problem.endswith("; it is given 0.4 s next; raise connectTimeout if it needs longer to start")
+        with pytest.raises(ServerFault) as refused:
+            await call(server, "echo", {"text": "x"}, timeout=0.1)
+        assert "connectTimeout" not in server.explain(refused.value)
+        await until(lambda: server.state == "ready")
+        assert server.spawns > 2
+        assert await call(server, "echo", {"text": "there"}) == "there"
+
+
+async def test_a_server_that_never_starts_is_given_a_minute_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert keeper.LONGEST_START == 60
+    monkeypatch.setattr(keeper, "LONGEST_START", 0.15)
+    async with behind(bad("silent", connect_timeout=0.05)) as server:
+        await until(lambda: "it is given 0.15 s next" in server.problem)
+        await until(lambda: server.spawns > 4)
+        assert "it is given 0.15 s next" in server.problem
+    async with behind(bad("silent", connect_timeout=0.2)) as server:
+        assert "it is given 0.2 s next" in server.problem
 
 
 async def test_a_program_that_is_not_there_is_named() -> None:

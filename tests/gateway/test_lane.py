@@ -188,3 +188,17 @@ async def test_a_call_that_is_asked_twice_at_once_lends_its_slot_once() -> None:
         gate.set()
         await asyncio.gather(*asking)
     assert (slots.taken, one.asked) == (1, 0)
+
+
+async def test_who_has_no_more_time_is_told_that_it_still_starts_and_the_start_goes_on() -> None:
+    link = FakeLink()
+    gate = asyncio.Event()
+    link.opening = gate.wait  # type: ignore[assignment]  # it waits, and that is all
+    lane = link.lane()
+    with pytest.raises(Unreachable, match="is still starting") as told:
+        await lane.open(seconds=0.01)
+    assert told.value.retry_after
+    gate.set()
+    await lane.open(seconds=5)
+    assert (link.opened, link.is_open) == (1, True)
+    await lane.close()

@@ -208,7 +208,7 @@ class Downstream:
             await self._slots.take(quiet)
         try:
             if not lane.link.is_open:
-                await lane.open()
+                await lane.open(seconds=quiet)
                 self._keeper.hurry()
             owner: Hashable = None if caller is None else (caller.principal, caller.session)
             patience = Patience(quiet, longest)
@@ -251,7 +251,7 @@ class Downstream:
                 self._tools,
                 self._list_again,
                 roots=self.config.roots,
-                connect_timeout=self.config.connect_timeout,
+                connect_timeout=self._keeper.connect_timeout,
             )
         except SetupError as problem:
             raise Unreachable(f"{self.name}: {problem}") from None
@@ -271,7 +271,7 @@ class Downstream:
             env={**inherited, **config.env, **self._marks},
             cwd=config.cwd,
             version=config.version,
-            connect_timeout=config.connect_timeout,
+            connect_timeout=self._keeper.connect_timeout,
             connections=config.concurrency + SPARE_CONNECTIONS,
             auth=None if self._login is None else self._login(config, principal),
             restarts=None,

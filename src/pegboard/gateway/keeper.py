@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Literal, TypeAlias
@@ -33,19 +34,23 @@ FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 30.0
 STEADY_SECONDS: Final = 30.0
 """A server that stayed this long has not failed before."""
+NEVER: Final = math.inf
 DEBOUNCE_SECONDS: Final = 0.2
 IDLER_DEBOUNCES: Final = 5
 """A server that tells changes and has none is listed ever more rarely: its pause doubles so often."""
 LOOK_SECONDS: Final = 60.0
 """How often a server that nobody calls is asked whether it is still there."""
 SHORTEST_TTL: Final = 30.0
+LONGEST_START: Final = 60.0
+"""What a server is given at most to begin, where its own `connectTimeout` is less: a first start may have to download it."""
 
 
 class Keeper:
     """Keeps one server; `problem` is for who runs the gateway.
 
     `changed` is told of another catalogue or state, `updated` of the URI of a resource. The catalogue is the same object for
-    as long as it says the same.
+    as long as it says the same. `connect_timeout` doubles with each attempt to begin that had too little of it, and stays so:
+    who needed long may need as long again.
     """
 
     def __init__(
@@ -62,7 +67,9 @@ class Keeper:
         self.problem = ""
         self.catalogue: Catalogue | None = None
         self.settled = asyncio.Event()
+        self.connect_timeout = config.connect_timeout
         self._told = ""
+        self._ready_at = NEVER
         self._config = config
         self._pool = pool
         self._tools = tools
@@ -106,7 +113,7 @@ class Keeper:
         failures = 0
         try:
             while True:
-                began = loop.time()
+                self._ready_at = NEVER
                 try:
                     await self._stay()
                 except PegboardError as met:
@@ -115,7 +122,7 @@ class Keeper:
                     self._pool.drop(OURS)
                     self._become("idle", "")
                     return
-                failures = 1 if loop.time() - began > STEADY_SECONDS else failures + 1
+                failures = 1 if loop.time() - self._ready_at > STEADY_SECONDS else failures + 1
                 self._take_problem(problem)
                 self.settled.set()
                 await self._pause(failures, problem)
@@ -136,14 +143,25 @@ class Keeper:
             if self._told:
                 _log.info("%s: is there again", self.name)
                 self._told = ""
+            self._ready_at = asyncio.get_running_loop().time()
             self._become("ready", "")
             self.settled.set()
             await self._attend(lane)
-        except NoAnswer:
+        except NoAnswer as late:
+            if self._ready_at == NEVER:
+                raise self._grant_more(lane, late) from None
             # A process that hangs, or a connection that nobody reads, does not recover by itself.
             if isinstance(lane.link, Renewed) and not lane.users:
                 self._pool.drop(OURS)
             raise
+
+    def _grant_more(self, lane: Lane, late: NoAnswer) -> NoAnswer:
+        """Give a server that did not begin in time more of it at the next attempt, which needs a new lane."""
+        self.connect_timeout = max(self.connect_timeout, min(2 * self.connect_timeout, LONGEST_START))
+        if not (lane.users and lane.link.is_open):
+            self._pool.drop(OURS)
+        told = f"it is given {self.connect_timeout:g} s next; raise connectTimeout if it needs longer to start"
+        return NoAnswer(f"{late}; {told}")
 
     async def _list(self, lane: Lane) -> None:
         async with self._relisting:
@@ -151,7 +169,7 @@ class Keeper:
 
     async def _read_lists(self, lane: Lane) -> None:
         """List what there is, and tell of it where it is not as it was."""
-        seconds = max(self._config.timeout, self._config.connect_timeout)
+        seconds = max(self._config.timeout, self.connect_timeout)
         link = lane.link
         try:
             async with asyncio.timeout(seconds):

@@ -28,6 +28,9 @@ RETRIES: Final = 2
 AGAIN_SECONDS: Final = 1.0
 """How soon after a failure a call may have the server tried again."""
 
+STARTING_SECONDS: Final = 5.0
+"""When to try again what a server was not there for yet."""
+
 ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """What a server may ask something for."""
 
@@ -100,8 +103,11 @@ class Lane:
         """How many processes were started for it."""
         return self.link.spawns if isinstance(self.link, StdioLink) else 0
 
-    async def open(self, *, now: bool = False) -> None:
-        """Open the link; where that failed a moment ago, the same fault at once, unless it has to be tried `now`."""
+    async def open(self, *, now: bool = False, seconds: float | None = None) -> None:
+        """Open the link; where that failed a moment ago, the same fault at once, unless it has to be tried `now`.
+
+        Whoever has only so many `seconds` is told after them that it still begins.
+        """
         if self.link.is_open:
             return
         if self._opening is None:
@@ -114,7 +120,9 @@ class Lane:
             self._opening.add_done_callback(self._opened)
         opening = self._opening
         # Whoever gives up waiting does not take it from the others.
-        await asyncio.wait([opening])
+        done, _ = await asyncio.wait([opening], timeout=seconds)
+        if not done:
+            raise Unreachable(f"{self.link.name}: is still starting", retry_after=STARTING_SECONDS)
         if opening.cancelled():
             raise Unreachable(f"{self.link.name}: is not used any more")
         opening.result()
