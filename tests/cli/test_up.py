@@ -121,9 +121,7 @@ def test_it_tells_what_is_there_what_is_not_and_what_to_do_next(served: tuple[Fo
     said = child.said()
     address = f"http://127.0.0.1:{child.port}"
     assert re.search(rf"^pegboard \S+   pegboard: {address}/mcp$", said, re.MULTILINE)
-    assert re.search(
-        r"^  2 of 5 servers ready in \d+\.\d s, 1 start when they are needed: 4 tools$", said, re.MULTILINE
-    )
+    assert re.search(r"^  2 of 5 servers ready in \d+\.\d s, 1 starts when it is needed: 4 tools$", said, re.MULTILINE)
     for row in (
         r"    dev  sums   ready   stdio  2 tools",
         r"         more   ready   board  2 tools",
