@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import sys
 import time
 from contextlib import suppress
@@ -17,7 +18,7 @@ from pegboard import Client
 from pegboard.client import eras
 from pegboard.client.child import surroundings
 from pegboard.client.stdio import StdioLink
-from pegboard.errors import Garbled, LinkLost, NoAnswer, Refusal, SetupError, TooLong, Unreachable
+from pegboard.errors import Garbled, LinkLost, NoAnswer, Refusal, ServerFault, SetupError, TooLong, Unreachable
 from tests.client.fakes import script
 from tests.client.leftovers import nothing_left
 from tests.waiting import until
@@ -92,6 +93,11 @@ async def test_a_modern_command_is_remembered_and_found_out_again_when_that_is_w
     [
         ("sys.exit(3)\n", "ended with exit code 3"),
         ("print('no such file', file=sys.stderr)\nsys.exit(2)\n", "exit code 2, saying: no such file"),
+        (
+            "print('Kein Schlüssel', '─' * 80, sep='\\n', end='', file=sys.stderr)\nsys.exit(2)\n",
+            "exit code 2, saying: Kein Schlüssel",
+        ),
+        ("print('half a line', end='', file=sys.stderr)\nsys.exit(2)\n", "exit code 2, saying: half a line"),
         ("os.kill(os.getpid(), signal.SIGKILL)\n", "was ended by SIGKILL"),
         ("os.close(1)\ntime.sleep(60)\n", "closed its stdout"),
     ],
@@ -166,6 +172,17 @@ async def test_lines_that_are_no_messages_are_passed_over_and_logged(caplog: pyt
         assert (await client.call("any")).text == "hi"
     assert "Starting up" in caplog.text
     assert "no MCP message" in caplog.text
+
+
+async def test_what_is_no_message_is_logged_ever_more_rarely_over_all_starts(caplog: pytest.LogCaptureFixture) -> None:
+    banner = script("print('Welcome', flush=True)\n" + SERVE_MODERN + "sys.exit(1)\n")
+    for _ in range(6):
+        async with Client(banner) as client:
+            with pytest.raises(ServerFault):
+                await client.call("any")
+    counts = re.findall(r"wrote no MCP message: 'Welcome' \((\d+) so far\)", caplog.text)
+    assert counts == ["1", "2", "4", "8", "16"][: len(counts)]
+    assert len(counts) >= 3
 
 
 async def test_a_server_that_hangs_is_given_up_at_the_deadline() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from pegboard.client.incoming import UNREAD, shorten
+from pegboard.client.sayings import last_words, plain
 from pegboard.errors import LinkLost, ServerFault, Unreachable
 
 LINE_BYTES: Final = 16 * 1024 * 1024
@@ -213,8 +214,8 @@ class Child(asyncio.SubprocessProtocol):
         return f"ended with exit code {code}"
 
     def _last_words(self) -> str:
-        words = " / ".join(list(self._said)[-3:])
-        return f", saying: {words[-500:]}" if words else ""
+        words = last_words([*self._said, self._murmur.decode("utf-8", "replace")])
+        return f", saying: {words}" if words else ""
 
     def _take(self, data: bytes) -> None:
         *lines, rest = data.split(b"\n")
@@ -255,7 +256,7 @@ class Child(asyncio.SubprocessProtocol):
         for line in lines:
             text = line.decode("utf-8", "replace").rstrip()[:8192]
             if text:
-                _log.debug("%s: %s", self.name, text)
+                _log.debug("%s: %s", self.name, plain(text, len(text)))
                 self._said.append(text)
                 self._said_size += len(text)
         while self._said_size > SAID_BYTES and self._said:

@@ -20,6 +20,7 @@ from pegboard.call import NOBODY, Channel, Json, Notice, RequestId
 from pegboard.client.abandoned import Abandoned
 from pegboard.client.asks import Asks
 from pegboard.client.eras import forget, recall, remember
+from pegboard.client.garbles import count_garbled
 from pegboard.client.handshake import initialize_params, read_initialized
 from pegboard.client.incoming import MODERN_CODES, Incoming, read_incoming, result_of
 from pegboard.client.link import CHANGES, PROGRESS, Envelope, Identity, Outbound, legacy_params, named
@@ -133,7 +134,6 @@ class Duplex:
         self._discovered: Mapping[str, Json] = {}
         self._fault: ServerFault | None = None
         self._gone = asyncio.Event()
-        self._garbled = 0
         self._tellers: set[asyncio.Task[None]] = set()
 
     @property
@@ -312,10 +312,10 @@ class Duplex:
         try:
             message = read_incoming(data)
         except Garbled as problem:
-            self._garbled += 1
+            number = count_garbled(self._known_as, str(problem).partition(":")[0])
             # The first, the second, the fourth …: what writes nothing else fills no log.
-            if not self._garbled & (self._garbled - 1):
-                _log.warning("%s: wrote %s (%d so far)", self.name, problem, self._garbled)
+            if not number & (number - 1):
+                _log.warning("%s: wrote %s (%d so far)", self.name, problem, number)
             return
         if message.method is None:
             self._take_answer(message)

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pegboard.client.known_tools import KnownTools
 from pegboard.client.renewed import Renewed
+from pegboard.client.sayings import plain
 from pegboard.errors import LinkLost, NoAnswer, NotAdmitted, PegboardError, Refusal, ServerFault, Unreachable
 from pegboard.gateway.catalogue import Catalogue, list_catalogue
 from pegboard.gateway.config import ServerConfig
@@ -35,6 +36,8 @@ LONGEST_PAUSE: Final = 30.0
 STEADY_SECONDS: Final = 30.0
 """A server that stayed this long has not failed before."""
 NEVER: Final = math.inf
+MOST_TOLD: Final = 1500
+"""Characters of a problem that are logged: a command, and the last words of what it started."""
 DEBOUNCE_SECONDS: Final = 0.2
 IDLER_DEBOUNCES: Final = 5
 """A server that tells changes and has none is listed ever more rarely: its pause doubles so often."""
@@ -185,7 +188,7 @@ class Keeper:
             return
         self.catalogue = found
         for told in found.dropped:
-            _log.warning("%s: left out of its lists: %s", self.name, ascii(told))
+            _log.warning("%s: left out of its lists: %s", self.name, plain(told))
         if self.state == "ready":
             self._tell(self._on_change)
 
@@ -197,7 +200,7 @@ class Keeper:
                 if self._tools.edition == edition:
                     await self._read_lists(self._pool.lane())
         except ServerFault as fault:
-            _log.info("%s: a call goes out unprepared, %s", self.name, ascii(str(fault)))
+            _log.info("%s: a call goes out unprepared, %s", self.name, plain(str(fault)))
             if not edition:
                 # The next call does not try it again: that is the keeper's.
                 self._tools.take(())
@@ -235,7 +238,7 @@ class Keeper:
             try:
                 await self._list(lane)
             except Refusal as refusal:
-                _log.warning("%s: refused to be listed again: %s", self.name, ascii(refusal.message[:200]))
+                _log.warning("%s: refused to be listed again: %s", self.name, plain(refusal.message, 200))
             in_vain = in_vain + 1 if self.catalogue is before else 0
 
     async def _look(self, lane: Lane) -> None:
@@ -292,7 +295,7 @@ class Keeper:
 
     def _take_problem(self, problem: PegboardError) -> None:
         # Some problems name the server already.
-        told = ascii(str(problem).removeprefix(f"{self.name}: "))[1:-1]
+        told = plain(str(problem).removeprefix(f"{self.name}: "), MOST_TOLD)
         _log.log(logging.DEBUG if told == self._told else logging.WARNING, "%s: %s", self.name, told)
         self._told = told
         if isinstance(problem, NotAdmitted):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from pegboard.call import Json, Notice, Question
+from pegboard.client.sayings import plain
 from pegboard.errors import LinkLost, Refusal
 from pegboard.gateway.catalogue import Catalogue
 from pegboard.gateway.lane import Lane
@@ -113,7 +114,7 @@ class Listening:
         try:
             await lane.listen({"notifications": wanted}, ear)
         except Refusal as refusal:
-            _log.info("%s: refuses to tell changes: %s", lane.link.name, ascii(refusal.message[:200]))
+            _log.info("%s: refuses to tell changes: %s", lane.link.name, plain(refusal.message, 200))
             less = {**wanted, "resourceSubscriptions": []}
             if not wanted["resourceSubscriptions"] or not any(less.values()):
                 await asyncio.get_running_loop().create_future()

@@ -10,6 +10,7 @@ import msgspec
 
 from pegboard.call import Channel, Json, Notice, Question
 from pegboard.client.abandoned import Abandoned
+from pegboard.client.sayings import plain
 from pegboard.errors import InvalidRequest, MethodNotFound
 
 _log = logging.getLogger("pegboard.gateway")
@@ -58,7 +59,7 @@ class Lobby:
         level, data = notice.params.get("level"), notice.params.get("data")
         text = data if isinstance(data, str) else _encode(data).decode("utf-8", "replace")
         # A line of ours is one line, whatever a server writes into it.
-        _log.log(_LEVELS.get(str(level), logging.ERROR), "%s says: %s", self._name, ascii(text[:TEXT])[1:-1])
+        _log.log(_LEVELS.get(str(level), logging.ERROR), "%s says: %s", self._name, plain(text, TEXT))
 
     async def close_stream(self, retry_ms: int) -> None:
         """There is none."""
