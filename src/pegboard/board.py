@@ -132,7 +132,7 @@ class Board(Hanger, Hosted):
         self._reading = Reading(self.resources, self.prompts, self._runner, cursors, page_size, self.limits, lists)
         # After what keeps lists has let go of them: who hears of a change looks at once.
         self.tools.watch(partial(self._publish, Change("tools")))
-        self.tools.watch(self._lifetimes.look)
+        self.tools.watch_nearby(self._lifetimes.look)
         self.resources.watch(partial(self._publish, Change("resources")))
         self.prompts.watch(partial(self._publish, Change("prompts")))
         listen = Listening(

@@ -24,6 +24,7 @@ class ToolCatalog:
         self._folded: dict[str, str] = {}
         self._listed: tuple[int, dict[str, Kept]] | None = None
         self._watchers: list[Callable[[], None]] = []
+        self._near: list[Callable[[], None]] = []
         self.generation = 0
         self.caching = Caching(scope="public")
         self.explain_unknown: Callable[[str], tuple[str, Json]] | None = None
@@ -98,15 +99,19 @@ class ToolCatalog:
         if tell:
             self._changed()
         else:
-            self.touch()
+            self._rearranged()
 
     def touch(self) -> None:
         """Something about the tools changed that their list does not show: chains are made anew."""
         self.generation += 1
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Be called after each change."""
+        """Be called after each change that clients are told of."""
         self._watchers.append(watcher)
+
+    def watch_nearby(self, watcher: Callable[[], None]) -> None:
+        """Be called whenever other tools hang here than before, whether clients are told or not."""
+        self._near.append(watcher)
 
     def listing(self, transport: str = "") -> Kept:
         """What tools/list answers to who comes that way; the same object until something changes."""
@@ -139,7 +144,12 @@ class ToolCatalog:
         """
         return export(self, form, Wish(strict=strict, description_tokens=description_tokens))
 
-    def _changed(self) -> None:
+    def _rearranged(self) -> None:
         self.generation += 1
+        for watcher in self._near:
+            watcher()
+
+    def _changed(self) -> None:
+        self._rearranged()
         for watcher in self._watchers:
             watcher()
