@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from pegboard import Client, Context, Header, Middleware
-from pegboard.call import Call, InputRequired, Json, Started
+from pegboard.call import Call, Done, InputRequired, Json, Started
 from pegboard.errors import HeaderMismatch, InvalidParams
 from pegboard.gateway.bench import Access, ServerStatus, Toolbox
 from pegboard.gateway.meta_definitions import CLOSE, LIST, OPEN, SEARCH, USE
 from pegboard.gateway.meta_tools import META_NAMES, MetaTools
 from pegboard.gateway.modes import tokens_of
 from pegboard.testing import Recorder
+from pegboard.tools.result import PARSE_WARNINGS as WARNINGS
 from tests.gateway.workbench import TOOLBOXES, Ear, Workbench, said, send
 
 TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
@@ -87,6 +88,52 @@ async def test_arguments_that_came_as_text_are_read(arguments: str) -> None:
 @pytest.mark.parametrize("without", [{}, {"arguments": None}, {"arguments": {}}])
 async def test_a_tool_without_arguments_needs_none(without: dict[str, Json]) -> None:
     assert said(await send(Workbench(), USE, {"tool_name": "dev__calc__pi", **without})) == "3.14"
+
+
+@pytest.mark.parametrize(
+    "flat",
+    [
+        {"tool_name": "dev__calc__add", **SUM},
+        {"tool_name": "dev__calc__add", "arguments": {}, **SUM},
+        {"tool_name": "dev__calc__add", "arguments": None, **SUM},
+        {"toolbox": "dev", "server": "calc", "name": "add", **SUM},
+        {"tool_name": "dev__calc__add", "tool": "dev__calc__add", **SUM},
+        {"tool_name": "dev__calc__add", "parameters": SUM},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("meta_tool", [USE, "use_tool", "call_tool"])
+async def test_arguments_beside_the_name_are_gathered_and_that_is_said(meta_tool: str, flat: dict[str, Any]) -> None:
+    reply = await send(Workbench(), meta_tool, flat)
+
+    assert said(reply) == "5"
+    assert isinstance(reply, Done)
+    warning = reply.result["_meta"][WARNINGS][-1]  # type: ignore[index]  # it is what was told
+    assert warning["code"] == "fields_gathered_into_object"
+    assert warning["message"] == 'arguments: fields sent beside it gathered: {"a":2,"b":3}'
+
+
+async def test_an_argument_called_name_is_gathered_beside_the_tool_s_name() -> None:
+    reply = await send(Workbench(), USE, {"tool_name": "dev__files__echo", "name": "Ada"})
+
+    assert said(reply) == '{"name":"Ada"}'
+
+
+async def test_repairs_of_the_tool_are_told_with_those_of_the_meta_tool() -> None:
+    reply = await send(Workbench(), USE, {"tool_name": "dev__calc__add", "a": "2", "b": 3})
+
+    assert isinstance(reply, Done)
+    codes = [one["code"] for one in reply.result["_meta"][WARNINGS]]  # type: ignore[index]  # it is what was told
+    assert codes == ["fields_gathered_into_object", "string_literal_converted_to_integer"]
+
+
+async def test_arguments_both_in_their_place_and_beside_it_are_refused_with_what_to_do() -> None:
+    reply = await send(Workbench(), USE, {"tool_name": "dev__calc__add", "arguments": {"a": 2}, "b": 3})
+
+    assert said(reply) == (
+        "isError: workbench_use_tool: 1 problem with the arguments; nothing was run. Mend and call again:\n"
+        "- b: unknown argument; put it into `arguments`"
+    )
 
 
 async def test_what_surrounds_every_call_sees_the_tool_that_is_used_and_sees_it_once() -> None:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from pegboard.call import Json
+from pegboard.gateway.wanted import gather_arguments
 from pegboard.tools.relayed import Relay, RelayedTool
 from pegboard.tools.work import Mode, Parsed, SchemaWork
 
@@ -115,12 +116,14 @@ class MetaTool(RelayedTool):
         # What surrounds every call goes around the tool that is used, and would see the call twice.
         self.surrounded = kind != USE
         self._renamed = _RENAMED.get(kind, {})
+        self._gathers = kind == USE
         answered = _ANSWERED.get(kind)
         if answered is not None:
             self._work = SchemaWork(answered)
 
     def parse(self, raw: bytes | Raw, mode: Mode = "lenient") -> Parsed:
-        return super().parse(self._rename(raw) if self._renamed else raw, mode)
+        parsed = super().parse(self._rename(raw) if self._renamed else raw, mode)
+        return gather_arguments(parsed) if self._gathers else parsed
 
     def _rename(self, raw: bytes | Raw) -> bytes | Raw:
         try:

@@ -26,7 +26,7 @@ from pegboard.gateway.instructions import write_instructions
 from pegboard.gateway.meta_definitions import CLOSE, DETAILS, LIST, OPEN, SEARCH, SPELLINGS, USE, MetaTool
 from pegboard.gateway.modes import AUTO_TOKENS, Choice, Shown, Tokens, choose_modes
 from pegboard.gateway.names import in_result, parse_name
-from pegboard.gateway.wanted import Wanted, explain_missing, find_wanted, read_wanted
+from pegboard.gateway.wanted import GATHERED, Wanted, explain_missing, find_wanted, read_wanted
 from pegboard.protocol.content import text_block
 from pegboard.tools.tool import Tool
 from pegboard.tools.work import Parsed
@@ -302,7 +302,9 @@ def _aimed(call: Call, name: str, arguments: Raw) -> Call:
 
 
 def _arguments(call: Call, parsed: Parsed) -> Raw:
-    """What the other tool is called with: the bytes that came, unless they had to be mended to be an object."""
+    """What the other tool is called with: the bytes that came, unless they had to be mended or gathered."""
+    if any(warning.code == GATHERED for warning in parsed.warnings):
+        return Raw(_encode(parsed.arguments["arguments"]))
     try:
         sent = _decode_sent(call.raw).arguments
     except msgspec.DecodeError:

@@ -2,11 +2,13 @@
 
 A tool is named by a string (`tool_name`, `tool` or `name`), or by where it is: {toolbox, server, name}, as an object
 under one of these names or beside the arguments. `toolbox_name` beside a string is compared with where the tool is.
+The tool's own arguments may stand beside its name, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -25,8 +27,18 @@ from pegboard.gateway.names import (
     toolbox_not_found,
 )
 from pegboard.tools.naming import suggest
+from pegboard.tools.problems import SHOWN, ParseError, fit, spell
+from pegboard.tools.repairs import write
+from pegboard.tools.work import Parsed
 
 NAMES: Final = ("tool_name", "tool", "name")
+GATHERED: Final = "fields_gathered_into_object"
+UNKNOWN: Final = "unknown_parameter"
+_OWN: Final = frozenset({"toolbox_name", "toolbox", "server", "arguments"})
+# What else callers call the arguments.
+_MEANT: Final = frozenset(
+    {"args", "argument", "params", "parameters", "input", "tool_args", "tool_arguments", "tool_input"}
+)
 _WHAT: Final = {"toolbox": "Toolbox name", "server": "Server name", "name": "Tool name"}
 
 
@@ -58,6 +70,35 @@ def read_wanted(arguments: Mapping[str, Json]) -> Wanted:
     if not given:
         raise _invalid(f"{key}: Tool name cannot be empty")
     return Wanted(given, None, toolbox if isinstance(toolbox, str) else "")
+
+
+def gather_arguments(parsed: Parsed) -> Parsed:
+    """The arguments for the other tool, which were put beside its name, where they belong; that is said.
+
+    Where some are in their place already, nobody knows what the others are for.
+    """
+    sent = parsed.arguments
+    name = next((key for key in NAMES if sent.get(key)), "")
+    strays = {
+        key: value
+        for key, value in sent.items()
+        if key not in _OWN and not (key in NAMES and (not value or value == sent[name]))
+    }
+    given = sent.get("arguments")
+    if given:
+        beside = {spell((None, key)): value for key, value in strays.items() if key not in NAMES}
+        errors = [
+            ParseError(place, UNKNOWN, fit(place, "unknown argument", "; put it into `arguments`"), value)
+            for place, value in islice(beside.items(), SHOWN)
+        ]
+        return Parsed(parsed.value, parsed.warnings, (*parsed.errors, *errors)) if errors else parsed
+    if not strays or parsed.errors:
+        return parsed
+    only = next(iter(strays)) if len(strays) == 1 else ""
+    inside = strays[only] if only in _MEANT and isinstance(strays[only], Mapping) else strays
+    value = {**{key: value for key, value in sent.items() if key not in strays}, "arguments": inside}
+    kept = (warning for warning in parsed.warnings if warning.code != UNKNOWN)
+    return Parsed(value, (*kept, write(((None, "arguments"), GATHERED, given, inside))))
 
 
 def _read_object(text: str) -> Json:

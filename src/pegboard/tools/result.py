@@ -361,7 +361,10 @@ def with_warnings(done: Done, warnings: Iterable[Any]) -> Done:
     if not listed:
         return done
     result = done.result.value if isinstance(done.result, Kept) else done.result
-    meta = {**(result.get("_meta") or {}), PARSE_WARNINGS: listed}
+    meta = result.get("_meta") or {}
+    # Whoever passed the call on may have had something to say of its arguments, too.
+    told = meta.get(PARSE_WARNINGS)
+    meta = {**meta, PARSE_WARNINGS: [*listed, *told] if isinstance(told, list) else listed}
     return Done({**result, "_meta": meta}, done.boxed, done.metadata)
 
 
