@@ -10,7 +10,7 @@ import pytest
 
 from pegboard.call import NOBODY, Channel, Json, Question
 from pegboard.client.link import Outbound
-from pegboard.client.patience import Patience
+from pegboard.patience import Patience
 from pegboard.errors import InvalidRequest, MethodNotFound, NoAnswer, Refusal, SetupError, Unreachable
 from pegboard.gateway.lane import Lane, Ride
 from pegboard.gateway.slots import Slots

@@ -15,7 +15,7 @@ from pegboard.client.admission import Auth
 from pegboard.client.direct import DirectLink, Served
 from pegboard.client.known_tools import KnownTools
 from pegboard.client.link import Identity, Link, Outbound
-from pegboard.client.patience import Patience
+from pegboard.patience import Patience
 from pegboard.client.target import Options, open_link
 from pegboard.errors import (
     Garbled,

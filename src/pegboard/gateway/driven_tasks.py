@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from pegboard.call import NOBODY, Channel, Json, Notice, Question
 from pegboard.client.incoming import WireError, refusal_of
 from pegboard.client.link import CANCEL_SECONDS, PROGRESS
-from pegboard.client.patience import Patience
+from pegboard.patience import Patience
 from pegboard.errors import Garbled, LimitReached, NoAnswer, PegboardError, ToolError
 from pegboard.gateway.outcome import CALL, questions_in
 

@@ -14,7 +14,7 @@ from pegboard.client.breaker import Breaker
 from pegboard.client.incoming import read_members, read_values
 from pegboard.client.known_tools import KnownTools
 from pegboard.client.link import PROGRESS, Link, Outbound
-from pegboard.client.patience import Patience, held
+from pegboard.patience import Patience, held
 from pegboard.client.sending import Sending
 from pegboard.client.stdio import StdioLink
 from pegboard.errors import NoAnswer, PegboardError, Refusal, ServerFault, Unreachable

@@ -98,7 +98,7 @@ def answer_without(
 async def ask_caller(call: Call, asks: Mapping[str, Question]) -> Mapping[str, Json]:
     """What the caller answers, if it can be asked while its call runs; else NeedInput."""
     try:
-        return await call.channel.ask(asks)
+        return await call.ask(asks)
     except ToolError as failed:
         # What would be told to the model had the tool been ours; here a server asked.
         raise InternalFailure(failed.message) from None

@@ -169,7 +169,7 @@ class Passage:
             answered, left = answer_without(asks, call)
         except MethodNotFound:
             raise Garbled("asks what the client has not said that it answers") from None
-        return {**answered, **await call.channel.ask(left)} if left else answered
+        return {**answered, **await call.ask(left)} if left else answered
 
     def _ask(
         self,
