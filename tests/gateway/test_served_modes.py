@@ -11,10 +11,12 @@ import msgspec
 import pytest
 
 from pegboard import Accepted, Board, Client, Context
+from pegboard.call import Caller
 from pegboard.gateway.bench import Mode
 from pegboard.gateway.config import GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.gateway.gateway import Gateway
 from pegboard.gateway.meta_definitions import CLOSE, LIST, OPEN, SEARCH, USE
+from pegboard.gateway.opened import Opened
 from pegboard.testing import Recorder
 from tests.transports.streaming import serve
 from tests.waiting import until
@@ -135,6 +137,21 @@ async def test_a_session_opens_a_toolbox_and_is_listed_its_tools() -> None:
     assert before == after == [LIST, OPEN, CLOSE, SEARCH, USE]
     assert opened == [*before, "dev__calc__add"]
     assert (direct.text, closed.is_error) == ("2", False)
+
+
+@pytest.mark.parametrize(("mode", "looks"), [("all", False), ("proxy", False), ("auto", False), ("dynamic", True)])
+async def test_a_list_looks_up_what_its_session_opened_only_where_that_matters(
+    mode: Mode, looks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    async def recall(_opened: Opened, caller: Caller) -> None:
+        looked.append(caller.session)
+
+    monkeypatch.setattr(Opened, "recall", recall)
+    async with legacy(gateway(mode)) as client:
+        await names(client)
+    assert bool(looked) is looks
 
 
 async def test_a_session_is_told_that_its_list_has_changed_and_no_other_is() -> None:

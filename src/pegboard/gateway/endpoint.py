@@ -90,6 +90,7 @@ class Endpoint:
         self._places: Mapping[str, ToolName] = {}
         self._withheld: Mapping[str, str] = {}
         self._lists: dict[Any, Kept] = {}
+        self._opens: dict[Access, bool] = {}
         self._statuses: tuple[Toolbox, ...] = ()
         self.reconfigure(config, toolboxes)
 
@@ -207,6 +208,7 @@ class Endpoint:
         self._places = {entry.name: entry.place for entry in entries}
         self._withheld = {place.qualified: reason for place, reason in withheld.tools.items()}
         self._lists.clear()
+        self._opens.clear()
         self.board.tools.arrange([*tools, *self._meta.tools], tell=before != self._listed())
         self._arrange_prompts(offers, withheld.prompts)
         self._arrange_resources(offers, withheld.templates)
@@ -215,6 +217,7 @@ class Endpoint:
     def refresh(self) -> None:
         """A server is not as it was: who lists is told how it is."""
         self._lists.clear()
+        self._opens.clear()
         self._statuses = tuple(self._status(toolbox) for toolbox in self._toolboxes.values())
         self.board.instruct(self._meta.instructions())
         extensions = self._extensions()
@@ -288,7 +291,11 @@ class Endpoint:
         return self._meta.listed(_EVERYTHING, self.toolbox_names)
 
     async def _choose(self, call: Call) -> Kept:
-        access, opened = self.access(call.caller), await self.opened(call.caller)
+        access = self.access(call.caller)
+        if access not in self._opens:
+            self._opens[access] = "dynamic" in self._meta.modes(access).values()
+        # Where nothing is opened, every session is shown the same, and nothing has to be looked up for it.
+        opened = await self.opened(call.caller) if self._opens[access] else None
         kept = self._lists.get((access, opened))
         if kept is None:
             listing: dict[str, Json] = {"tools": self._meta.listed(access, opened)}
