@@ -277,6 +277,37 @@ def test_extras_are_refused_or_passed_on_with_a_suggestion() -> None:
     assert warned.warnings[0].message == 'colour: unknown argument, passed on, did you mean "color"?'
 
 
+@pytest.mark.parametrize("extras", ["refuse", "warn"])
+@pytest.mark.parametrize("more", [{}, {"additionalProperties": True}, {"additionalProperties": False}], ids=str)
+def test_a_name_that_is_not_known_is_told_where_another_is_missing(extras: Any, more: dict[str, Any]) -> None:
+    read = {
+        "type": "object",
+        "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}},
+        "required": ["path"],
+    }
+    repairer = Repairer({**read, **more}, extras=extras)
+    for refused in (repairer.repair({"file": "a.txt"}).errors, repairer.report({"file": "a.txt"})):
+        assert sorted(error.message for error in refused) == [
+            'file: unknown argument, did you mean "path"?',
+            "path: required, but not given; expected a string",
+        ]
+    # What it cannot be, or which of several it is, is not guessed.
+    for sent in ({"file": True}, {"file": "a.txt", "mode": "r"}):
+        assert not any("did you mean" in error.message for error in repairer.repair(sent).errors)
+
+
+def test_a_name_that_is_like_no_other_is_told_with_those_that_could_be_used() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"text": {"type": "string"}, "times": {"type": "integer"}},
+        "required": ["text"],
+    }
+    refused = Repairer(schema, extras="refuse").repair({"text": "a", "secret": "x"})
+    assert [error.message for error in refused.errors] == [
+        "secret: unknown argument, leave it out or use one of: times"
+    ]
+
+
 def test_names_the_author_declares_open_are_no_extras() -> None:
     for additional in (
         {"additionalProperties": True},

@@ -50,7 +50,7 @@ from pegboard.call import Json
 from pegboard.tools.check import Validator, has_soft_formats
 from pegboard.tools.formats import LENIENT, STRICT
 from pegboard.tools.nodes import Graph
-from pegboard.tools.problems import ParseError, ParseWarning, fit, spell, suggest, unknown
+from pegboard.tools.problems import ParseError, ParseWarning, fit, spell, suggest, suggest_missing, unknown
 from pegboard.tools.repairs import write
 from pegboard.tools.walk import Walk
 
@@ -102,8 +102,7 @@ class Repairer:
             else:
                 errors = walk.errors(result)
         warnings = [write(note) for note in walk.notes]
-        if self._names is not None:
-            self._judge_extras(result, self._names, warnings, errors)
+        self._judge_extras(result, warnings, errors)
         return Repair(result, tuple(warnings), tuple(errors))
 
     def report(self, value: Json) -> tuple[ParseError, ...]:
@@ -111,8 +110,7 @@ class Repairer:
         self.fits(value)
         graph = _warm(self)
         errors = [] if graph.root.accepts(value) else Walk(graph, value).errors(value)
-        if self._names is not None:
-            self._judge_extras(value, self._names, [], errors)
+        self._judge_extras(value, [], errors)
         return tuple(errors)
 
     def _compile(self, value: Json) -> bool:
@@ -121,18 +119,23 @@ class Repairer:
         self._is_valid = graph.root.fits
         return self._is_valid(value)
 
-    def _judge_extras(
-        self, value: Json, declared: frozenset[str], warnings: list[ParseWarning], errors: list[ParseError]
-    ) -> None:
-        if not isinstance(value, dict) or value.keys() <= declared:
+    def _judge_extras(self, value: Json, warnings: list[ParseWarning], errors: list[ParseError]) -> None:
+        declared = self._names
+        if declared is None and errors:
+            properties = self._schema.get("properties")
+            declared = frozenset(properties) if isinstance(properties, Mapping) else None
+        if declared is None or not isinstance(value, dict) or value.keys() <= declared:
             return
         told = {error.path for error in errors}
+        lacks = any(error.code == "missing_required" and error.path in declared for error in errors)
         names = sorted(declared)
         strange = ((spell((None, name)), name, got) for name, got in value.items() if name not in declared)
         for place, name, got in islice((item for item in strange if item[0] not in told), EXTRAS):
-            if self._extras == "refuse":
-                errors.append(unknown(place, name, names, value, at_top=True))
-            else:
+            meant = suggest(name, names, value) or suggest_missing(name, names, value, self._schema)
+            if (lacks and meant) or (self._extras == "refuse" and self._names is not None):
+                # Allowed or not, it is probably what is missing.
+                errors.append(unknown(place, name, names, value, self._schema, at_top=True))
+            elif self._names is not None:
                 message = fit(place, "unknown argument, passed on", suggest(name, names, value))
                 warnings.append(ParseWarning(place, "unknown_parameter", message, got, got))
 

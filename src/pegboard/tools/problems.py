@@ -153,7 +153,9 @@ def _tell_one(problem: Problem, root: Mapping[str, Json], above: tuple[str | int
             declared = problem.schema.get("properties")
             known = list(declared) if isinstance(declared, Mapping) else []
             return [
-                unknown(spell_keys((*above, *problem.path, name)), name, known, problem.got, at_top=not path)
+                unknown(
+                    spell_keys((*above, *problem.path, name)), name, known, problem.got, problem.schema, at_top=not path
+                )
                 for name in problem.names[:SHOWN]
             ]
         case "falseSchema":
@@ -179,11 +181,20 @@ def missing(path: str, name: str, problem: Problem, root: Mapping[str, Json]) ->
     return ParseError(path, "missing_required", fit(path, *parts), None)
 
 
-def unknown(path: str, name: str, names: Sequence[str], given: Mapping[str, Json], *, at_top: bool) -> ParseError:
+def unknown(
+    path: str,
+    name: str,
+    names: Sequence[str],
+    given: Mapping[str, Json],
+    schema: Mapping[str, Json],
+    *,
+    at_top: bool,
+) -> ParseError:
     """A name the schema has no place for, among what else was given."""
     code, word = ("unknown_parameter", "argument") if at_top else ("unknown_property", "property")
     absent = [each for each in names if each not in given]
-    hint = suggest(name, names, given) or (f", not given: {', '.join(absent[:8])}" if absent else ", leave it out")
+    hint = suggest(name, names, given) or suggest_missing(name, names, given, schema)
+    hint = hint or (f", leave it out or use one of: {', '.join(absent[:8])}" if absent else ", leave it out")
     return ParseError(path, code, fit(path, f"unknown {word}", hint), given.get(name))
 
 
@@ -194,6 +205,20 @@ def suggest(name: str, names: Sequence[str], given: Mapping[str, Json]) -> str:
         return f', did you mean "{near}"?'
     twin = next((each for each in names if each in given and fold(each) == fold(name)), None)
     return f', "{twin}" is given already' if twin is not None else ""
+
+
+def suggest_missing(name: str, names: Sequence[str], given: Mapping[str, Json], schema: Mapping[str, Json]) -> str:
+    """The one name that is missing where one is too many, if the value could be for it; or nothing."""
+    required = schema.get("required")
+    missing = [each for each in required if each not in given] if isinstance(required, list) else []
+    if len(missing) != 1 or sum(each not in names for each in given) != 1:
+        return ""
+    declared = schema.get("properties")
+    wanted = declared.get(missing[0]) if isinstance(declared, Mapping) else None
+    kind = wanted.get("type") if isinstance(wanted, Mapping) else None
+    got = kind_of(given.get(name))
+    fits = not isinstance(kind, str) or kind == got or (kind, got) == ("number", "integer")
+    return f', did you mean "{missing[0]}"?' if fits else ""
 
 
 def _code(problem: Problem) -> str:
