@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import os
+import re
 import sys
+import time
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import Final
+
+from pegboard.stores.sqlite.file import remove_unused
+
+UNUSED_DAYS: Final = 90
+
+_OURS: Final = re.compile(r".+-[0-9a-f]{12}\.sqlite")
+_log = logging.getLogger("pegboard.gateway")
 
 
 def state_folder(environ: dict[str, str] | None = None) -> Path:
@@ -27,10 +40,33 @@ def make_private(folder: Path) -> Path:
 
 
 def store_path(config: str) -> Path:
-    """The SQLite file of the gateway with this configuration file; another file is another gateway."""
+    """The SQLite file of the gateway with this configuration file; another file is another gateway.
+
+    Those of gateways that nobody has run for long are removed: their sessions ended long ago.
+    """
     path = Path(config).resolve()
     mark = sha256(str(path).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return make_private(state_folder()) / f"{path.stem}-{mark}.sqlite"
+    folder = make_private(state_folder())
+    file = folder / f"{path.stem}-{mark}.sqlite"
+    _remove_unused(folder, file)
+    return file
+
+
+def _remove_unused(folder: Path, kept: Path) -> None:
+    """What cannot be looked at or removed stays."""
+    oldest = time.time() - UNUSED_DAYS * 24 * 3600
+    with suppress(OSError):
+        for file in sorted(folder.iterdir()):
+            if file != kept and _OURS.fullmatch(file.name) and _used_at(file) < oldest and remove_unused(file):
+                _log.info("%s: removed, its gateway was not run for %d days", file, UNUSED_DAYS)
+
+
+def _used_at(file: Path) -> float:
+    """When a store was last written to; never mind what is no file."""
+    if file.is_symlink() or not file.is_file():
+        return math.inf
+    beside = (file.with_name(file.name + ending) for ending in ("", "-wal", "-shm"))
+    return max(one.stat().st_mtime for one in beside if one.exists())
 
 
 def token_folder() -> Path:

@@ -91,6 +91,25 @@ def connect(path: Path, sync: Sync = "normal") -> sqlite3.Connection:
     return connection
 
 
+def remove_unused(path: Path) -> bool:
+    """Remove the file, if it is one of ours that nobody has open; it must not be in use in this process."""
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=0, isolation_level=None)
+        try:
+            if _pragma(connection, "application_id") != _APPLICATION:
+                return False
+            # Only who is alone may leave WAL, and then the files beside it are gone, too.
+            if connection.execute("PRAGMA journal_mode = delete").fetchone()[0] != "delete":
+                return False
+            connection.execute("BEGIN EXCLUSIVE")
+            path.unlink()
+        finally:
+            connection.close()
+    except (OSError, sqlite3.Error):
+        return False
+    return True
+
+
 def _make_private(path: Path) -> None:
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
