@@ -344,7 +344,7 @@ A_CODEX = '[mcp_servers.fs]\ncommand = "a"\n{}\n'
 @pytest.mark.parametrize(
     ("name", "tree", "told"),
     [
-        ("mcp.json", {"mcpServers": {"fs": {"command": "a", "arg": []}}}, "mcpServers.fs.arg: is not known, and not used; did you mean 'args'?"),
+        ("mcp.json", {"mcpServers": {"fs": {"command": "a", "args": [], "arg": []}}}, "mcpServers.fs.arg: is not known, and not used; did you mean 'args'?"),
         ("mcp.json", {"mcpServers": {"fs": {"command": "a", "enviroment": {}}}}, "mcpServers.fs.enviroment: is not known, and not used; did you mean 'env'?"),
         ("mcp.json", {"mcpServers": {"fs": {"command": "a", "toolfilters": []}}}, "mcpServers.fs.toolfilters: is not known, and not used; did you mean 'toolFilters'?"),
         ("mcp.json", {"mcpServers": {"fs": {"command": "a", "disabledTool": []}}}, "mcpServers.fs.disabledTool: is not known, and not used; did you mean 'disabledTools'?"),

@@ -305,7 +305,9 @@ async def test_a_server_that_does_not_begin_is_shown_and_comes_back(
 async def test_a_server_that_needs_longer_to_start_is_given_more_time_until_it_is_there() -> None:
     async with behind(bad("slow", connect_timeout=0.2)) as server:
         assert server.state == "failed"
-        assert server.problem.endswith("; it is given 0.4 s next; raise connectTimeout if it needs longer to start")
+        assert server.problem.endswith(
+            "; it is tried next with a connectTimeout of 0.4 s; set more if it needs longer to start"
+        )
         with pytest.raises(ServerFault) as refused:
             await call(server, "echo", {"text": "x"}, timeout=0.1)
         assert "connectTimeout" not in server.explain(refused.value)
@@ -318,11 +320,11 @@ async def test_a_server_that_never_starts_is_given_a_minute_and_no_more(monkeypa
     assert keeper.LONGEST_START == 60
     monkeypatch.setattr(keeper, "LONGEST_START", 0.15)
     async with behind(bad("silent", connect_timeout=0.05)) as server:
-        await until(lambda: "it is given 0.15 s next" in server.problem)
+        await until(lambda: "with a connectTimeout of 0.15 s" in server.problem)
         await until(lambda: server.spawns > 4)
-        assert "it is given 0.15 s next" in server.problem
+        assert "with a connectTimeout of 0.15 s" in server.problem
     async with behind(bad("silent", connect_timeout=0.2)) as server:
-        assert "it is given 0.2 s next" in server.problem
+        assert "with a connectTimeout of 0.2 s" in server.problem
 
 
 async def test_a_program_that_is_not_there_is_named() -> None:

@@ -163,7 +163,7 @@ class Keeper:
         self.connect_timeout = max(self.connect_timeout, min(2 * self.connect_timeout, LONGEST_START))
         if not (lane.users and lane.link.is_open):
             self._pool.drop(OURS)
-        told = f"it is given {self.connect_timeout:g} s next; raise connectTimeout if it needs longer to start"
+        told = f"it is tried next with a connectTimeout of {self.connect_timeout:g} s; set more if it needs longer to start"
         return NoAnswer(f"{late}; {told}")
 
     async def _list(self, lane: Lane) -> None:

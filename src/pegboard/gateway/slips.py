@@ -28,4 +28,4 @@ def find_root_slips(root: Collection[str], servers: str) -> Mapping[str, str]:
 
 def _near(given: Collection[str], words: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
     found = {key: misspelt(key, words) for key in given if key not in known}
-    return {key: words[word] for key, word in found.items() if word is not None and words[word] not in given}
+    return {key: words[word] for key, word in found.items() if word is not None}
