@@ -24,8 +24,8 @@ sys.path.insert(0, str(HERE.parent))
 
 from pegboard import Client
 from pegboard.cli.demo import Demo
-from pegboard.gateway.bench import Access
-from pegboard.gateway.meta_tools import MetaTools
+from pegboard.gateway.showing.bench import Access
+from pegboard.gateway.showing.meta_tools import MetaTools
 from pegboard.middleware.tokens import count_tokens
 from tests.gateway.test_scan_real import SERVERS
 

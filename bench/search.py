@@ -16,10 +16,10 @@ from statistics import median, quantiles
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from pegboard.gateway.bench import Access
-from pegboard.gateway.costs import count_costs
-from pegboard.gateway.directory import Directory, Entry
 from pegboard.gateway.names import ToolName
+from pegboard.gateway.showing.bench import Access
+from pegboard.gateway.showing.costs import count_costs
+from pegboard.gateway.showing.directory import Directory, Entry
 from pegboard.middleware.tokens import count_tokens
 from tests.gateway.questions import LATER, QUESTIONS
 from tests.gateway.toolshed import entries

@@ -14,7 +14,7 @@ import pytest
 
 from pegboard import Board, Gateway
 from pegboard.client.client import Client
-from pegboard.gateway.config import GatewayConfig, ServerConfig, ToolboxConfig, ToolOverride
+from pegboard.gateway.configuration.config import GatewayConfig, ServerConfig, ToolboxConfig, ToolOverride
 from pegboard.transports.guard import Guard
 from pegboard.transports.http import HttpEndpoint
 from pegboard.transports.listener import Http1Server, listen

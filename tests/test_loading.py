@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pegboard.loading import load_board
 from pegboard.errors import PegboardError, SetupError
+from pegboard.loading import load_board
 
 ONE = "from pegboard import Board\nboard = Board('one')\n"
 

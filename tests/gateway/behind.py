@@ -10,8 +10,8 @@ from typing import Any
 
 from pegboard.call import NOBODY, Caller, Channel, Json, Notice, Question
 from pegboard.client.link import Outbound
-from pegboard.gateway.config import ServerConfig
-from pegboard.gateway.downstream import Downstream
+from pegboard.gateway.configuration.config import ServerConfig
+from pegboard.gateway.servers.downstream import Downstream
 from tests.client.leftovers import nothing_left
 
 BAD = Path(__file__).with_name("bad_server.py")

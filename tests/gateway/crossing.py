@@ -13,10 +13,10 @@ from msgspec import Raw
 from pegboard import Board
 from pegboard.call import NOBODY, Call, Caller, Channel, Reply
 from pegboard.client.link import Outbound
-from pegboard.gateway.config import ServerConfig
-from pegboard.gateway.destination import Destination
-from pegboard.gateway.downstream import Downstream
-from pegboard.gateway.passage import Passage
+from pegboard.gateway.configuration.config import ServerConfig
+from pegboard.gateway.passage.destination import Destination
+from pegboard.gateway.passage.passage import Passage
+from pegboard.gateway.servers.downstream import Downstream
 from pegboard.limits import Limits
 from pegboard.protocol.versions import NAMED
 from pegboard.seal import read_keys

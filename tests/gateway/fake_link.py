@@ -9,7 +9,7 @@ from typing import Any
 from pegboard.call import Channel, Json
 from pegboard.client.known_tools import KnownTools
 from pegboard.client.link import Outbound
-from pegboard.gateway.lane import Lane
+from pegboard.gateway.servers.lane import Lane
 
 
 class FakeLink:

@@ -16,7 +16,7 @@ import pytest
 
 from pegboard import Client, Gateway
 from pegboard.call import Json
-from pegboard.gateway.config import ServerConfig
+from pegboard.gateway.configuration.config import ServerConfig
 from tests.client.leftovers import nothing_left
 from tests.gateway.behind import bad
 from tests.gateway.test_gateway import calculator, configured, server

@@ -12,7 +12,7 @@ import pytest
 from pegboard import Board, Client, Context, Gateway, Middleware
 from pegboard.call import NOBODY, Call, Caller, Done, Kept
 from pegboard.errors import Refusal, SetupError
-from pegboard.gateway.config import (
+from pegboard.gateway.configuration.config import (
     ArgumentOverride,
     EndpointConfig,
     GatewayConfig,
@@ -20,7 +20,7 @@ from pegboard.gateway.config import (
     ServerConfig,
     ToolboxConfig,
 )
-from pegboard.gateway.config import ToolOverride as Override
+from pegboard.gateway.configuration.config import ToolOverride as Override
 from pegboard.gateway.endpoint import Endpoint
 from tests.client.leftovers import nothing_left
 from tests.gateway.behind import bad, battery

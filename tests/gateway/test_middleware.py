@@ -11,7 +11,7 @@ import pytest
 
 from pegboard import Board, Client, Gateway
 from pegboard.errors import DelegationFailed
-from pegboard.gateway.config import ServerConfig, ToolOverride
+from pegboard.gateway.configuration.config import ServerConfig, ToolOverride
 from pegboard.middleware import Cache, Retry, Tracing
 from pegboard.testing import Recorder
 from tests.gateway.behind import bad

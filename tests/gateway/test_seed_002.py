@@ -53,7 +53,14 @@ import pytest
 
 from pegboard import Board, Client, Gateway
 from pegboard.errors import InvalidParams, SetupError
-from pegboard.gateway.config import GatewayConfig, Mode, ServerConfig, ToolboxConfig, find_config, read_config
+from pegboard.gateway.configuration.config import (
+    GatewayConfig,
+    Mode,
+    ServerConfig,
+    ToolboxConfig,
+    find_config,
+    read_config,
+)
 from pegboard.gateway.names import ToolName, invalid_format, join_name, parse_name
 from tests.transports.streaming import serve
 from tests.waiting import until

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pegboard.gateway.directory import Directory, Entry
 from pegboard.gateway.names import ToolName
+from pegboard.gateway.showing.directory import Directory, Entry
 
 # toolbox → server → tool → (description, argument → description); a "?" ends the names of optional arguments.
 SHED: Final[dict[str, dict[str, dict[str, tuple[str, dict[str, str]]]]]] = {

@@ -10,10 +10,10 @@ from msgspec import Raw
 
 from pegboard import Accepted, Board, Context, ToolError
 from pegboard.call import Call, Caller, Done, Json, Notice, Question, Reply, ask_by_answer
-from pegboard.gateway.bench import Access, Mode, ServerStatus, Toolbox
-from pegboard.gateway.directory import Directory, Entry
-from pegboard.gateway.meta_tools import META_NAMES, MetaTools
 from pegboard.gateway.names import explain_unknown, parse_name
+from pegboard.gateway.showing.bench import Access, Mode, ServerStatus, Toolbox
+from pegboard.gateway.showing.directory import Directory, Entry
+from pegboard.gateway.showing.meta_tools import META_NAMES, MetaTools
 from pegboard.protocol.versions import MODERN
 
 TOOLBOXES = (

@@ -14,7 +14,7 @@ from pegboard.cli.flags import add_flags, read_settings, set_up_logging
 from pegboard.cli.run import command
 from pegboard.cli.up import Announcement, refuse_workers
 from pegboard.demo import desk, notes
-from pegboard.gateway.config import GatewayConfig, ServerConfig, ToolboxConfig
+from pegboard.gateway.configuration.config import GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.gateway.gateway import Gateway
 from pegboard.limits import Limits
 from pegboard.serve import PORT, run

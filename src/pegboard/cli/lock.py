@@ -16,12 +16,12 @@ import msgspec
 from msgspec.structs import replace
 
 from pegboard.cli.flags import set_up_logging
-from pegboard.gateway.catalogue import Catalogue
-from pegboard.gateway.config import GatewayConfig, read_config
+from pegboard.gateway.configuration.config import GatewayConfig, read_config
+from pegboard.gateway.configuration.mistakes import hide
 from pegboard.gateway.gateway import Gateway
-from pegboard.gateway.hidden import reveal
-from pegboard.gateway.lock import Lock, Place, Report, Server, accept, compare, read_lock, write_lock
-from pegboard.gateway.mistakes import hide
+from pegboard.gateway.servers.catalogue import Catalogue
+from pegboard.gateway.trust.hidden import reveal
+from pegboard.gateway.trust.lock import Lock, Place, Report, Server, accept, compare, read_lock, write_lock
 
 OK, DIFFERENT, CANNOT_CONNECT = 0, 1, 3
 

@@ -10,8 +10,8 @@ import sys
 from pegboard.client.client import Client
 from pegboard.client.login.browser import BrowserLogin
 from pegboard.errors import LoginFailed, Refusal, ServerFault, SetupError
-from pegboard.gateway.config import ServerConfig, read_config
-from pegboard.gateway.logins import Logins, token_storage
+from pegboard.gateway.configuration.config import ServerConfig, read_config
+from pegboard.gateway.servers.logins import Logins, token_storage
 from pegboard.tools.naming import suggest
 
 OK, USAGE, CANNOT_CONNECT = 0, 2, 3

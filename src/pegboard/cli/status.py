@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from pegboard.gateway.downstream import Downstream
+from pegboard.gateway.configuration.mistakes import hide
 from pegboard.gateway.gateway import Gateway
-from pegboard.gateway.mistakes import hide
+from pegboard.gateway.servers.downstream import Downstream
 from pegboard.tools.naming import counted
 
 _WORDS = {"needs_login": "needs login"}

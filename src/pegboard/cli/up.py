@@ -14,7 +14,7 @@ from pegboard.cli.flags import add_flags, read_settings, set_up_logging
 from pegboard.cli.run import command
 from pegboard.cli.status import told
 from pegboard.errors import SetupError
-from pegboard.gateway.config import find_config
+from pegboard.gateway.configuration.config import find_config
 from pegboard.gateway.folders import store_path
 from pegboard.gateway.gateway import Gateway
 from pegboard.serve import held_by_a_client, run

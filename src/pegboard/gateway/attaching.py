@@ -12,7 +12,7 @@ from typing import Any
 import pegboard.middleware
 from pegboard.errors import SetupError
 from pegboard.execution.hooks import check_middleware
-from pegboard.gateway.config import GatewayConfig, MiddlewareConfig
+from pegboard.gateway.configuration.config import GatewayConfig, MiddlewareConfig
 
 
 class Made:

@@ -16,16 +16,16 @@ from pegboard.call import Call, Caller, Handler, Json, Kept, Reply
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.resource import RelayedResource, Resource
 from pegboard.errors import DeclarationError
-from pegboard.gateway.bench import Access, ServerStatus, Toolbox
-from pegboard.gateway.config import MAIN, EndpointConfig, GatewayConfig, ToolboxConfig
-from pegboard.gateway.costs import Costs
-from pegboard.gateway.directory import Directory, Entry
-from pegboard.gateway.downstream import Downstream
-from pegboard.gateway.meta_tools import META_NAMES, MetaTools
+from pegboard.gateway.configuration.config import MAIN, EndpointConfig, GatewayConfig, ToolboxConfig
 from pegboard.gateway.names import ToolName, explain_unknown, parse_name, serve_names
 from pegboard.gateway.offers import Offers
-from pegboard.gateway.opened import Opened
-from pegboard.gateway.passage import Passage
+from pegboard.gateway.passage.passage import Passage
+from pegboard.gateway.servers.downstream import Downstream
+from pegboard.gateway.showing.bench import Access, ServerStatus, Toolbox
+from pegboard.gateway.showing.costs import Costs
+from pegboard.gateway.showing.directory import Directory, Entry
+from pegboard.gateway.showing.meta_tools import META_NAMES, MetaTools
+from pegboard.gateway.showing.opened import Opened
 from pegboard.gateway.uris import unwrap_uri
 from pegboard.limits import Limits
 from pegboard.protocol.extensions import TASKS

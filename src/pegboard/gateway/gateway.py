@@ -19,20 +19,20 @@ from pegboard.client.direct import Served
 from pegboard.errors import SetupError
 from pegboard.execution.hooks import Middleware
 from pegboard.gateway.attaching import Made
-from pegboard.gateway.config import MAIN, GatewayConfig, Mode, ServerConfig, ToolboxConfig, read_config
-from pegboard.gateway.destination import Destination
-from pegboard.gateway.discretion import Discretion
-from pegboard.gateway.downstream import Downstream
+from pegboard.gateway.configuration.config import MAIN, GatewayConfig, Mode, ServerConfig, ToolboxConfig, read_config
+from pegboard.gateway.configuration.mistakes import hide
+from pegboard.gateway.configuration.watch import Watch, compare
 from pegboard.gateway.endpoint import Endpoint, Withheld
-from pegboard.gateway.local import LocalBoard
-from pegboard.gateway.logins import Logins, token_storage
-from pegboard.gateway.mistakes import hide
 from pegboard.gateway.names import ToolName
 from pegboard.gateway.offers import Offers
-from pegboard.gateway.passage import Passage
-from pegboard.gateway.pins import read_pins
-from pegboard.gateway.scanner import Scanner
-from pegboard.gateway.watch import Watch, compare
+from pegboard.gateway.passage.destination import Destination
+from pegboard.gateway.passage.passage import Passage
+from pegboard.gateway.servers.downstream import Downstream
+from pegboard.gateway.servers.local import LocalBoard
+from pegboard.gateway.servers.logins import Logins, token_storage
+from pegboard.gateway.trust.discretion import Discretion
+from pegboard.gateway.trust.pins import read_pins
+from pegboard.gateway.trust.scanner import Scanner
 from pegboard.hosting import Hosted
 from pegboard.limits import Limits
 from pegboard.seal import read_keys

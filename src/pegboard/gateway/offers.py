@@ -13,12 +13,12 @@ from pegboard.catalog.prompt import RelayedPrompt
 from pegboard.catalog.resource import RelayedResource
 from pegboard.errors import DeclarationError
 from pegboard.gateway.addresses import Addresses
-from pegboard.gateway.config import ToolboxConfig, ToolOverride, lets_through, tell_unused
-from pegboard.gateway.destination import Destination
-from pegboard.gateway.downstream import Downstream
+from pegboard.gateway.configuration.config import ToolboxConfig, ToolOverride, lets_through, tell_unused
 from pegboard.gateway.names import ToolName, dropped_because
 from pegboard.gateway.overrides import Arguments
-from pegboard.gateway.passage import Passage
+from pegboard.gateway.passage.destination import Destination
+from pegboard.gateway.passage.passage import Passage
+from pegboard.gateway.servers.downstream import Downstream
 from pegboard.tools.relayed import RelayedTool, read_output
 from pegboard.tools.result import RESULT_BYTES, Teller
 from pegboard.tools.work import Parsed

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import UNSET
 
 from pegboard.call import Json
-from pegboard.gateway.config import ArgumentOverride
+from pegboard.gateway.configuration.config import ArgumentOverride
 
 
 class Arguments:

@@ -1,0 +1,1 @@
+"""The way of a request through a server and back, whichever eras both sides are of."""

@@ -1,0 +1,128 @@
+"""The errands that nobody attends at the moment, because their callers have been asked something first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import Final
+
+from msgspec import Struct
+
+from pegboard.errors import InvalidParams, LimitReached
+from pegboard.gateway.passage.errand import Errand
+from pegboard.limits import Limits
+
+_log = logging.getLogger("pegboard.gateway")
+
+_LIMITS: Final = Limits()
+
+
+class _Place(Struct, eq=False):
+    """Kept while the errand is attended, so that it can always be parked again."""
+
+    errand: Errand
+    timer: asyncio.TimerHandle | None = None
+
+
+class Parking:
+    """Keeps each errand until its caller comes back, for a time, and only so many.
+
+    An errand whose time is over, or that is here when the gateway ends, is given up. So is the one that has waited longest
+    where another needs its place: of the same principal, or of the one that has most of all, so that nobody's are taken by
+    who has more.
+    """
+
+    def __init__(self, limits: Limits = _LIMITS) -> None:
+        self._most = limits.parked
+        self._most_per_caller = limits.parked_per_caller
+        self._seconds = limits.parked_seconds
+        self._places: dict[str, _Place] = {}
+        self._counts: Counter[str] = Counter()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def held_for(self, principal: str) -> int:
+        """How many places are a principal's."""
+        return self._counts[principal]
+
+    def park(self, errand: Errand) -> None:
+        """Keep it for its caller's next leg; LimitReached where there is no room, and the errand is given up."""
+        place = self._places.pop(errand.id, None)
+        if place is None:
+            if self._closed or not self._make_room(errand.principal):
+                self._give_up(errand)
+                raise LimitReached("Too many calls wait for answers: try again in a moment", "parked", retry_after=1)
+            place = _Place(errand)
+            self._counts[errand.principal] += 1
+        # The order is that in which they began to wait.
+        self._places[errand.id] = place
+        place.timer = asyncio.get_running_loop().call_later(self._seconds, self._expire, errand)
+
+    def _make_room(self, principal: str) -> bool:
+        if self._counts[principal] >= self._most_per_caller:
+            return self._turn_out(principal)
+        if len(self._places) < self._most:
+            return True
+        most = max(self._counts.values())
+        return self._turn_out(principal if self._counts[principal] == most else self._counts.most_common(1)[0][0])
+
+    def _turn_out(self, principal: str) -> bool:
+        """Give up the errand of a principal that has waited longest; False where all of them are attended."""
+        for place in self._places.values():
+            if place.timer is not None and place.errand.principal == principal:
+                _log.warning("too many calls wait for their callers' answers; the one that has longest is given up")
+                self.leave(place.errand)
+                self._give_up(place.errand)
+                return True
+        return False
+
+    def take(self, errand_id: str, leg: int, principal: str) -> Errand:
+        """Attend it again: who has the ticket of this leg, once."""
+        place = self._places.get(errand_id)
+        if place is None or place.timer is None or place.errand.leg != leg or place.errand.principal != principal:
+            raise InvalidParams(
+                "Invalid requestState: it was used before, or the question has expired; begin anew without it"
+            )
+        place.timer.cancel()
+        place.timer = None
+        place.errand.leg += 1
+        return place.errand
+
+    def find(self, errand_id: str, principal: str) -> Errand | None:
+        """The errand of that name, attended or not."""
+        place = self._places.get(errand_id)
+        return None if place is None or place.errand.principal != principal else place.errand
+
+    def leave(self, errand: Errand) -> None:
+        """It has ended: its place is free."""
+        place = self._places.pop(errand.id, None)
+        if place is None:
+            return
+        if place.timer is not None:
+            place.timer.cancel()
+        self._counts[errand.principal] -= 1
+        if not self._counts[errand.principal]:
+            del self._counts[errand.principal]
+
+    async def close(self) -> None:
+        """Give up all that is here, and keep nothing more."""
+        self._closed = True
+        for place in list(self._places.values()):
+            self.leave(place.errand)
+            self._give_up(place.errand)
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    def _expire(self, errand: Errand) -> None:
+        _log.info("nobody answered what a server asked within %g s; its call is given up", self._seconds)
+        self.leave(errand)
+        self._give_up(errand)
+
+    def _give_up(self, errand: Errand) -> None:
+        task = asyncio.get_running_loop().create_task(errand.give_up())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)

@@ -1,0 +1,323 @@
+"""Watches over one server: connects, lists what there is, and stays to hear of changes and of its end.
+
+Theory of operation. One task for each server. It opens the gateway's own lane, reads the lists, and then waits for the
+first of several things to happen: the subscription ends, the process is gone, a look at it finds nobody there, or nobody
+needs it any more. Whatever was met, it begins anew after a pause that grows. Calls do not wait for any of this; they open
+their lane themselves if they must, and have the pause end when they find the server well. What was listed last stays
+through every failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Literal, TypeAlias
+
+from pegboard.client.known_tools import KnownTools
+from pegboard.client.renewed import Renewed
+from pegboard.client.sayings import plain
+from pegboard.errors import LinkLost, NoAnswer, NotAdmitted, PegboardError, Refusal, ServerFault, Unreachable
+from pegboard.gateway.configuration.config import ServerConfig
+from pegboard.gateway.servers.catalogue import Catalogue, list_catalogue
+from pegboard.gateway.servers.lane import Lane
+from pegboard.gateway.servers.listening import Listening
+from pegboard.gateway.servers.pool import OURS, Pool
+from pegboard.protocol.versions import LEGACY
+
+_log = logging.getLogger("pegboard.gateway")
+
+State: TypeAlias = Literal["idle", "connecting", "ready", "failed", "needs_login", "stopped"]
+
+FIRST_PAUSE: Final = 0.2
+LONGEST_PAUSE: Final = 30.0
+STEADY_SECONDS: Final = 30.0
+"""A server that stayed this long has not failed before."""
+NEVER: Final = math.inf
+MOST_TOLD: Final = 1500
+"""Characters of a problem that are logged: a command, and the last words of what it started."""
+DEBOUNCE_SECONDS: Final = 0.2
+IDLER_DEBOUNCES: Final = 5
+"""A server that tells changes and has none is listed ever more rarely: its pause doubles so often."""
+LOOK_SECONDS: Final = 60.0
+"""How often a server that nobody calls is asked whether it is still there."""
+SHORTEST_TTL: Final = 30.0
+LONGEST_START: Final = 60.0
+"""What a server is given at most to begin, where its own `connectTimeout` is less: a first start may have to download it."""
+
+
+class Keeper:
+    """Keeps one server; `problem` is for who runs the gateway.
+
+    `changed` is told of another catalogue or state, `updated` of the URI of a resource. The catalogue is the same object for
+    as long as it says the same. `connect_timeout` doubles with each attempt to begin that had too little of it, and stays so:
+    who needed long may need as long again.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        pool: Pool,
+        tools: KnownTools,
+        *,
+        changed: Callable[[], None],
+        updated: Callable[[str], None],
+    ) -> None:
+        self.name = config.name
+        self.state: State = "idle"
+        self.problem = ""
+        self.catalogue: Catalogue | None = None
+        self.settled = asyncio.Event()
+        self.connect_timeout = config.connect_timeout
+        self._told = ""
+        self._ready_at = NEVER
+        self._config = config
+        self._pool = pool
+        self._tools = tools
+        self._on_change = changed
+        self._listening = Listening(self._hear_change, lambda uri: self._tell(updated, uri))
+        self._task: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+        self._doubt = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._relisting = asyncio.Lock()
+
+    def need(self) -> None:
+        """Somebody needs the server."""
+        if self.state != "stopped" and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._keep())
+
+    def follow(self, uris: frozenset[str]) -> None:
+        """Tell of changes of these resources from now on, and of no others."""
+        self._listening.follow(uris)
+        if uris:
+            self.need()
+
+    def hurry(self) -> None:
+        """A call has found the server well."""
+        self._hurry.set()
+
+    def doubt(self) -> None:
+        """A call has reason to think that the server is not well."""
+        self._doubt.set()
+
+    async def stop(self) -> None:
+        """Watch no more."""
+        self.state = "stopped"
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self.settled.set()
+
+    async def _keep(self) -> None:
+        loop = asyncio.get_running_loop()
+        failures = 0
+        try:
+            while True:
+                self._ready_at = NEVER
+                try:
+                    await self._stay()
+                except PegboardError as met:
+                    problem = met
+                else:
+                    self._pool.drop(OURS)
+                    self._become("idle", "")
+                    return
+                failures = 1 if loop.time() - self._ready_at > STEADY_SECONDS else failures + 1
+                self._take_problem(problem)
+                self.settled.set()
+                await self._pause(failures, problem)
+        except Exception:  # noqa: BLE001 — a fault of ours: whoever runs this is told, and calls are still served
+            _log.exception("%s: is not watched over any more", self.name)
+            self._become("failed", "an error of the gateway itself, see its log")
+            self.settled.set()
+
+    async def _stay(self) -> None:
+        """Connect, and stay until the server is lost, and raise why; it returns where nobody needs it any more."""
+        lane = self._pool.lane()
+        try:
+            if not lane.link.is_open:
+                self._become("connecting", self.problem)
+            await lane.open(now=True)
+            await self._list(lane)
+            lane.breaker.succeed()
+            if self._told:
+                _log.info("%s: is there again", self.name)
+                self._told = ""
+            self._ready_at = asyncio.get_running_loop().time()
+            self._become("ready", "")
+            self.settled.set()
+            await self._attend(lane)
+        except NoAnswer as late:
+            if self._ready_at == NEVER:
+                raise self._grant_more(lane, late) from None
+            # A process that hangs, or a connection that nobody reads, does not recover by itself.
+            if isinstance(lane.link, Renewed) and not lane.users:
+                self._pool.drop(OURS)
+            raise
+
+    def _grant_more(self, lane: Lane, late: NoAnswer) -> NoAnswer:
+        """Give a server that did not begin in time more of it at the next attempt, which needs a new lane."""
+        self.connect_timeout = max(self.connect_timeout, min(2 * self.connect_timeout, LONGEST_START))
+        if not (lane.users and lane.link.is_open):
+            self._pool.drop(OURS)
+        told = f"it is tried next with a connectTimeout of {self.connect_timeout:g} s; set more if it needs longer to start"
+        return NoAnswer(f"{late}; {told}")
+
+    async def _list(self, lane: Lane) -> None:
+        async with self._relisting:
+            await self._read_lists(lane)
+
+    async def _read_lists(self, lane: Lane) -> None:
+        """List what there is, and tell of it where it is not as it was."""
+        seconds = max(self._config.timeout, self.connect_timeout)
+        link = lane.link
+        try:
+            async with asyncio.timeout(seconds):
+                found = await list_catalogue(
+                    lane.ask, lambda: link.version, mirrors=lambda: link.mirrors, name=self.name
+                )
+        except TimeoutError as late:
+            if isinstance(late, NoAnswer):
+                raise
+            raise NoAnswer(f"{link.name}: its lists do not come within {seconds:g} s") from None
+        self._tools.take(found.tools)
+        if self.catalogue is not None and self.catalogue.digest == found.digest:
+            return
+        self.catalogue = found
+        for told in found.dropped:
+            _log.warning("%s: left out of its lists: %s", self.name, plain(told))
+        if self.state == "ready":
+            self._tell(self._on_change)
+
+    async def list_again(self) -> None:
+        """A call found out that a tool is not as it was listed, or came before anything was."""
+        edition = self._tools.edition
+        try:
+            async with self._relisting:
+                if self._tools.edition == edition:
+                    await self._read_lists(self._pool.lane())
+        except ServerFault as fault:
+            _log.info("%s: a call goes out unprepared, %s", self.name, plain(str(fault)))
+            if not edition:
+                # The next call does not try it again: that is the keeper's.
+                self._tools.take(())
+
+    async def _attend(self, lane: Lane) -> None:
+        """Wait for the first thing that ends a stay."""
+        assert self.catalogue is not None  # noqa: S101 — it was listed just now
+        watches: list[Coroutine[Any, Any, None]] = [
+            self._listening.run(lane, self.catalogue),
+            self._refresh(lane),
+            self._look(lane),
+        ]
+        if isinstance(lane.link, Renewed):
+            watches.append(lane.link.until_lost())
+        if self._config.idle_seconds is not None:
+            watches.append(self._until_idle(lane, self._config.idle_seconds))
+        tasks = [asyncio.create_task(watch) for watch in watches]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        for task in done:
+            task.result()
+
+    async def _refresh(self, lane: Lane) -> None:
+        """List again after a change was told, once for all that are told within a moment."""
+        in_vain = 0
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(DEBOUNCE_SECONDS * 2 ** min(in_vain, IDLER_DEBOUNCES))
+            self._changed.clear()
+            before = self.catalogue
+            try:
+                await self._list(lane)
+            except Refusal as refusal:
+                _log.warning("%s: refused to be listed again: %s", self.name, plain(refusal.message, 200))
+            in_vain = in_vain + 1 if self.catalogue is before else 0
+
+    async def _look(self, lane: Lane) -> None:
+        """Ask the server now and then whether it is still there, and list it again where it tells no changes."""
+        while True:
+            seconds = LOOK_SECONDS if (ttl := self._ttl()) is None else min(LOOK_SECONDS, ttl)
+            self._doubt.clear()
+            try:
+                # With jitter, so that many servers are not asked together.
+                async with asyncio.timeout(seconds * (0.9 + 0.2 * random.random())):
+                    await self._doubt.wait()
+            except TimeoutError:
+                if ttl is not None:
+                    await self._list(lane)
+                    continue
+            if not lane.users:
+                await self._ping(lane)
+
+    async def _ping(self, lane: Lane) -> None:
+        method = "ping" if lane.link.version in LEGACY else "server/discover"
+        try:
+            await lane.ask(method, {})
+        except Refusal:
+            # Whoever refuses is there.
+            return
+
+    def _ttl(self) -> float | None:
+        """How long the lists hold of a server that tells no changes and gives them a time; None for others."""
+        catalogue = self.catalogue
+        if catalogue is None or catalogue.ttl_ms is None:
+            return None
+        if any(catalogue.tells_changes(kind) for kind in ("tools", "prompts", "resources")):
+            return None
+        return max(catalogue.ttl_ms / 1000, SHORTEST_TTL)
+
+    async def _until_idle(self, lane: Lane, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            left = lane.used_at + seconds - loop.time()
+            if left <= 0 and not lane.users and not self._listening.uris:
+                return
+            await asyncio.sleep(max(left, min(seconds, 1.0)))
+
+    async def _pause(self, failures: int, problem: PegboardError) -> None:
+        """Wait before the next attempt, unless a call has found the server well meanwhile."""
+        wanted = problem.retry_after if isinstance(problem, Unreachable) else None
+        longest = min(max(FIRST_PAUSE * 2 ** (failures - 1), wanted or 0.0), LONGEST_PAUSE)
+        self._hurry.clear()
+        try:
+            async with asyncio.timeout(longest * (0.5 + random.random())):
+                await self._hurry.wait()
+        except TimeoutError:
+            return
+
+    def _take_problem(self, problem: PegboardError) -> None:
+        # Some problems name the server already.
+        told = plain(str(problem).removeprefix(f"{self.name}: "), MOST_TOLD)
+        _log.log(logging.DEBUG if told == self._told else logging.WARNING, "%s: %s", self.name, told)
+        self._told = told
+        if isinstance(problem, NotAdmitted):
+            self._become("needs_login", str(problem))
+        elif self.state == "ready" and isinstance(problem, LinkLost):
+            lane = self._pool.lane()
+            self._become("ready" if lane.link.is_open else "connecting", str(problem))
+        else:
+            self._become("failed", str(problem))
+
+    def _become(self, state: State, problem: str) -> None:
+        if self.state == "stopped":
+            return
+        before, self.state, self.problem = self.state, state, problem
+        if state != before:
+            self._tell(self._on_change)
+
+    def _hear_change(self) -> None:
+        self._changed.set()
+
+    def _tell(self, listener: Callable[..., None], *told: object) -> None:
+        try:
+            listener(*told)
+        except Exception:  # noqa: BLE001 — whatever a listener does, the server is watched over
+            _log.exception("%s: a change could not be told on", self.name)

@@ -1,0 +1,606 @@
+"""A server behind the gateway: kept, called for others, and let go; however well or badly it behaves."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import re
+import signal
+import sys
+import tracemalloc
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pegboard import Board, Context
+from pegboard.call import NOBODY, Caller, Json, Question
+from pegboard.client.link import Outbound
+from pegboard.errors import (
+    Busy,
+    Garbled,
+    LinkLost,
+    NoAnswer,
+    NotAdmitted,
+    ServerFault,
+    TooLong,
+    Unreachable,
+)
+from pegboard.gateway.configuration.config import ServerConfig
+from pegboard.gateway.servers import keeper
+from pegboard.gateway.servers.logins import Logins
+from tests.child import HttpChild
+from tests.client.fakes import Asked, faking, reply
+from tests.client.leftovers import children, nothing_left
+from tests.gateway.behind import BATTERY, Person, Watched, bad, battery, behind, both, call, kept
+from tests.gateway.crossing import LEGACY, MODERN, served
+from tests.waiting import until
+
+ANN = Caller(version=MODERN, transport="http", principal="ann", capabilities={"elicitation": {"form": {}}})
+BOB = Caller(version=MODERN, transport="http", principal="bob")
+
+
+# -- calls ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_thousand_calls_over_two_servers_start_two_children() -> None:
+    async with both(battery(name="one"), battery(name="two")) as (one, two):
+        said = await asyncio.gather(
+            *(call((one, two)[n % 2], "add", {"a": n, "b": 0}) for n in range(1000)), return_exceptions=True
+        )
+        refused = [problem for problem in said if isinstance(problem, BaseException)]
+        assert all(isinstance(problem, Busy) for problem in refused)
+        for n in range(1000 - len(refused)):
+            await call((one, two)[n % 2], "add", {"a": n, "b": 0})
+        assert (one.spawns, two.spawns) == (1, 1)
+        assert one.in_flight == two.in_flight == 0
+
+
+@pytest.mark.parametrize("version", [MODERN, LEGACY])
+async def test_a_server_behind_a_url_is_called_in_either_era(version: str) -> None:
+    board = Board("far")
+    board.tool("double")(lambda number: number * 2)
+    async with served(board) as url, behind(ServerConfig(name="far", kind="http", url=url, version=version)) as far:
+        assert (far.state, far.tools, far.asks_midway) == ("ready", ["double"], version == LEGACY)
+        assert await call(far, "double", {"number": 21}) == "42"
+        assert far.spawns == 0
+
+
+async def test_a_board_of_this_process_is_told_who_calls() -> None:
+    board = Board("near")
+
+    @board.tool
+    async def who(ctx: Context) -> str:
+        return f"{ctx.caller.principal} {ctx.caller.capabilities}"
+
+    async with behind(ServerConfig(name="near", kind="board", board="x.py:board"), board=board) as near:
+        assert near.tools == ["who"]
+        assert await call(near, "who", caller=ANN) == "ann {'elicitation': {'form': {}}}"
+
+
+async def test_a_modern_server_is_told_what_each_caller_can_do_and_not_who_it_is() -> None:
+    board = Board("far")
+    seen: list[Any] = []
+
+    @board.tool
+    async def look(ctx: Context) -> str:
+        seen.append((ctx.client["name"], dict(ctx.caller.capabilities), ctx.caller.principal))
+        return "looked"
+
+    async with served(board) as url, behind(ServerConfig(name="far", kind="http", url=url)) as far:
+        for caller in (ANN, BOB, ANN):
+            await call(far, "look", caller=caller)
+    ann = ("pegboard", {"elicitation": {"form": {}}}, "")
+    assert seen == [ann, ("pegboard", {}, ""), ann]
+
+
+async def test_metadata_of_the_caller_passes_and_ours_goes_before_it() -> None:
+    board = Board("far")
+    seen: list[Any] = []
+
+    async def note(call: Any, follow: Any) -> Any:
+        if call.method == "tools/call":
+            seen.append(json.loads(bytes(call.params))["_meta"])
+        return await follow(call)
+
+    board.tool("act")(lambda: "acted")
+    board.use(note)
+    async with served(board) as url, behind(ServerConfig(name="far", kind="http", url=url)) as far:
+        meta = {
+            "traceparent": "00-1",
+            "x/y": [1],
+            "io.modelcontextprotocol/clientInfo": {"name": "evil", "version": "1"},
+        }
+        params = {"name": "act", "arguments": {}, "_meta": meta}
+        await far.send(Outbound(method="tools/call", params=params, channel=NOBODY), ANN)
+    assert seen[0]["traceparent"] == "00-1"
+    assert seen[0]["x/y"] == [1]
+    assert seen[0]["io.modelcontextprotocol/clientInfo"]["name"] == "pegboard"
+
+
+async def test_arguments_are_repeated_in_headers_where_a_tool_wants_that() -> None:
+    async with serving_battery() as url, behind(ServerConfig(name="far", kind="http", url=url)) as far:
+        assert await call(far, "route", {"region": "EU", "size": 3}) == "EU 3"
+
+
+async def test_a_child_sees_what_it_is_given_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASSED_ON", "yes")
+    monkeypatch.setenv("KEPT_BACK", "secret")
+    async with behind(bad(env={"GIVEN": "1"}, inherit=("PASSED_ON", "NOT_THERE"))) as server:
+        env = json.loads(await call(server, "seen"))["env"]
+    assert (env["GIVEN"], env["PASSED_ON"]) == ("1", "yes")
+    assert not {"KEPT_BACK", "NOT_THERE"} & env.keys()
+
+
+async def test_a_legacy_server_is_told_all_that_a_gateway_can_carry() -> None:
+    async with behind(bad()) as server:
+        [told] = json.loads(await call(server, "seen"))["told"]
+    assert told["clientInfo"]["name"] == "pegboard"
+    assert told["capabilities"] == {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+
+
+# -- sharing ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("share", "processes"), [("all", 1), ("principal", 2), ("session", 3)])
+async def test_a_process_is_shared_as_it_is_said(share: Any, processes: int) -> None:
+    callers = [
+        Caller(version=LEGACY, transport="http", principal=principal, session=session)
+        for principal, session in (("ann", "1"), ("ann", "2"), ("bob", "3"), ("ann", "1"))
+    ]
+    async with behind(bad(share=share)) as server:
+        said = [await call(server, "pid", caller=caller) for caller in callers]
+        assert len(set(said)) == processes
+        assert said[0] == said[3]
+        assert server.spawns == (1 if share == "all" else processes + 1)
+
+
+# -- questions --------------------------------------------------------------------------------------------------------
+
+
+async def test_the_question_of_a_single_call_goes_to_its_caller() -> None:
+    ann = Person({"action": "accept", "content": {}})
+    async with behind(bad()) as server:
+        # Lists and pings beside it are nobody's calls.
+        said, _ = await asyncio.gather(
+            call(server, "ask", channel=ann, caller=ANN),
+            server.send(Outbound(method="tools/list", params={}, channel=NOBODY), BOB),
+        )
+    assert json.loads(said) == {"action": "accept", "content": {}}
+    assert [question.method for question in ann.asked] == ["elicitation/create"]
+
+
+async def test_a_question_that_may_be_anothers_is_put_to_nobody_and_then_calls_go_one_by_one() -> None:
+    ann, bob = Person({"action": "accept"}), Person({"action": "accept"})
+    async with behind(bad()) as server:
+        waiting = asyncio.create_task(call(server, "never", channel=bob, caller=BOB, timeout=20))
+        await until(lambda: server.in_flight == 1)
+        assert json.loads(await call(server, "ask", channel=ann, caller=ANN)) == {"action": "cancel"}
+        assert not ann.asked
+        assert not bob.asked
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        # From now on the second waits for the first.
+        first = asyncio.create_task(call(server, "late", {"seconds": 0.2}, caller=ANN))
+        await until(lambda: server.in_flight == 1)
+        second = asyncio.create_task(call(server, "echo", {"text": "second"}, caller=BOB))
+        done, _ = await asyncio.wait([first, second], return_when=asyncio.FIRST_COMPLETED)
+        assert done == {first}
+        assert await second == "second"
+
+
+async def test_what_a_gateway_knows_it_answers_itself_and_the_rest_it_refuses() -> None:
+    async with behind(bad(roots=("file:///work",))) as server:
+        waiting = asyncio.create_task(call(server, "never", caller=BOB, timeout=20))
+        await until(lambda: server.in_flight == 1)
+        roots, sampled = await asyncio.gather(
+            call(server, "roots", channel=Person(), caller=ANN), call(server, "sample", channel=Person(), caller=ANN)
+        )
+        waiting.cancel()
+        await asyncio.wait([waiting])
+    assert json.loads(roots) == {"roots": [{"uri": "file:///work"}]}
+    assert json.loads(sampled)["error"]["code"] == -32600
+
+
+async def test_a_log_of_several_calls_goes_to_our_own_on_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    ann = Person()
+    async with behind(bad()) as server:
+        await call(server, "log", channel=ann, caller=ANN)
+        assert [notice.params["data"] for notice in ann.heard] == ["mind the\ngap"]
+        waiting = asyncio.create_task(call(server, "never", caller=BOB, timeout=20))
+        await until(lambda: server.in_flight == 1)
+        await call(server, "log", channel=ann, caller=ANN)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+    assert len(ann.heard) == 1
+    assert "bad says: mind the\\ngap" in caplog.text
+
+
+# -- deadlines --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_call_that_is_not_answered_in_time_is_cancelled_at_the_server() -> None:
+    async with behind(bad(timeout=0.2)) as server:
+        with pytest.raises(NoAnswer, match=r"tools/call within 0\.2 s"):
+            await call(server, "never")
+        assert len(json.loads(await call(server, "seen", timeout=5))["cancelled"]) == 1
+        assert server.in_flight == 0
+
+
+async def test_progress_is_news_but_not_for_ever() -> None:
+    async with behind(bad(timeout=0.3, max_timeout=0.8)) as server:
+        steps = {"steps": 5, "seconds": 0.1}
+        assert await call(server, "climb", steps, wants_progress=True) == "up"
+        with pytest.raises(NoAnswer):
+            await call(server, "climb", {"steps": 20, "seconds": 0.1}, wants_progress=True)
+
+
+async def test_the_clock_stands_and_the_slot_is_lent_while_somebody_is_asked() -> None:
+    class Slow(Person):
+        async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
+            await asyncio.sleep(0.5)
+            taken.append(server.in_flight)
+            return await super().ask(asks)
+
+    taken: list[int] = []
+    async with behind(bad(timeout=0.3, concurrency=1)) as server:
+        assert "accept" in await call(server, "ask", channel=Slow({"action": "accept"}))
+        assert taken == [0]
+        assert server.in_flight == 0
+
+
+async def test_a_call_that_is_cancelled_is_cancelled_at_the_server() -> None:
+    async with behind(bad()) as server:
+        waiting = asyncio.create_task(call(server, "never"))
+        await until(lambda: server.in_flight == 1)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
+        assert len(json.loads(await call(server, "seen"))["cancelled"]) == 1
+
+
+async def test_too_many_who_wait_are_sent_away() -> None:
+    async with behind(bad(concurrency=2)) as server:
+        calls = [asyncio.create_task(call(server, "never")) for _ in range(2 + 256)]
+        await until(lambda: server.in_flight == 2)
+        with pytest.raises(Busy, match="'bad' is busy, and 256 calls wait"):
+            await call(server, "echo")
+        for one in calls:
+            one.cancel()
+        await asyncio.wait(calls)
+        assert server.in_flight == 0
+        assert await call(server, "echo", {"text": "x"}) == "x"
+
+
+# -- servers that misbehave -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("how", "state", "problem"),
+    [
+        ("silent", "failed", r"no answer to initialize within 0\.6 s"),
+        ("never_lists", "failed", r"no answer to tools/list within 0\.6 s"),
+        ("dies", "failed", "ended with exit code 1, saying: I would rather not"),
+    ],
+)
+async def test_a_server_that_does_not_begin_is_shown_and_comes_back(
+    how: str, state: str, problem: str, tmp_path: Path
+) -> None:
+    well = tmp_path / "well"
+    async with both(bad(), bad(how, well, connect_timeout=0.6)) as (neighbour, server):
+        assert (server.state, server.catalogue, server.pending) == (state, None, False)
+        assert re.search(problem, server.problem), server.problem
+        assert await call(neighbour, "echo", {"text": "unharmed"}) == "unharmed"
+        well.touch()
+        await until(lambda: server.state == "ready")
+        assert "echo" in server.tools
+        assert server.problem == server.told_problem == ""
+        assert await call(server, "echo", {"text": "back"}) == "back"
+
+
+async def test_a_server_that_needs_longer_to_start_is_given_more_time_until_it_is_there() -> None:
+    async with behind(bad("slow", connect_timeout=0.2)) as server:
+        assert server.state == "failed"
+        assert server.problem.endswith(
+            "; it is tried next with a connectTimeout of 0.4 s; set more if it needs longer to start"
+        )
+        with pytest.raises(ServerFault) as refused:
+            await call(server, "echo", {"text": "x"}, timeout=0.1)
+        assert "connectTimeout" not in server.explain(refused.value)
+        await until(lambda: server.state == "ready")
+        assert server.spawns > 2
+        assert await call(server, "echo", {"text": "there"}) == "there"
+
+
+async def test_a_server_that_never_starts_is_given_a_minute_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert keeper.LONGEST_START == 60
+    monkeypatch.setattr(keeper, "LONGEST_START", 0.15)
+    async with behind(bad("silent", connect_timeout=0.05)) as server:
+        await until(lambda: "with a connectTimeout of 0.15 s" in server.problem)
+        await until(lambda: server.spawns > 4)
+        assert "with a connectTimeout of 0.15 s" in server.problem
+    async with behind(bad("silent", connect_timeout=0.2)) as server:
+        assert "with a connectTimeout of 0.2 s" in server.problem
+
+
+async def test_a_program_that_is_not_there_is_named() -> None:
+    async with behind(ServerConfig(name="x", kind="stdio", command=("no-such-program",))) as server:
+        assert server.state == "failed"
+        assert "there is no program 'no-such-program'" in server.problem
+        with pytest.raises(Unreachable):
+            await call(server, "echo")
+        assert server.spawns == 0
+
+
+async def test_malformed_tools_are_left_out_and_their_siblings_stay() -> None:
+    async with behind(bad("lies")) as server:
+        assert server.catalogue is not None
+        assert server.tools[:2] == ["echo", "never"]
+        assert len(server.catalogue.dropped) == 12
+        assert await call(server, "echo", {"text": "well"}) == "well"
+
+
+async def test_a_list_without_end_is_cut_and_that_is_said() -> None:
+    async with behind(bad("floods")) as server:
+        assert server.catalogue is not None
+        assert len(server.tools) == 10_000
+        assert any("10000" in told for told in server.catalogue.dropped)
+
+
+async def test_answers_that_no_server_should_give_cost_their_call_alone() -> None:
+    async with behind(bad(timeout=0.5)) as server:
+        pid = await call(server, "pid", timeout=5)
+        assert await call(server, "twice", timeout=5) == "first"
+        with pytest.raises(TooLong):
+            await call(server, "huge", timeout=30)
+        with pytest.raises(Garbled):
+            await call(server, "null", timeout=5)
+        assert await call(server, "flood", timeout=30) == "flooded"
+        for name in ("never", "stranger", "garbled"):
+            with pytest.raises(NoAnswer):
+                await call(server, name)
+        with pytest.raises(NoAnswer):
+            await call(server, "late", {"seconds": 0.6})
+        assert await call(server, "pid", timeout=5) == pid
+        assert (server.spawns, server.state) == (1, "ready")
+
+
+async def test_a_flood_is_not_kept() -> None:
+    async with behind(bad()) as server:
+        tracemalloc.start()
+        try:
+            await call(server, "flood")
+            with pytest.raises(TooLong):
+                await call(server, "huge")
+            kept, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    # Of a line of 50 MiB no more than 16 are held, and they are counted once more while they are put together.
+    assert most < 40 * 2**20
+    assert kept < 4 * 2**20
+
+
+async def test_a_server_that_dies_in_a_call_is_back_without_being_called() -> None:
+    async with behind(bad()) as server:
+        before = server.catalogue
+        waiting = asyncio.create_task(call(server, "never"))
+        with pytest.raises(LinkLost, match="exit code 3"):
+            await call(server, "die")
+        with pytest.raises(LinkLost):
+            await waiting
+        await until(lambda: server.spawns == 2 and server.state == "ready", 5)
+        assert server.catalogue is before
+        assert await call(server, "echo", {"text": "x"}) == "x"
+        assert server.spawns == 2
+
+
+async def test_a_killed_server_serves_the_next_call_at_once() -> None:
+    async with behind(bad()) as server:
+        os.kill(int(await call(server, "pid")), signal.SIGKILL)
+        await until(lambda: server.state != "ready" or server.spawns == 2)
+        assert await call(server, "echo", {"text": "x"}) == "x"
+        assert server.spawns == 2
+
+
+async def test_a_server_that_hangs_is_found_out_and_started_anew() -> None:
+    async with behind(bad(timeout=0.2, connect_timeout=0.5)) as server:
+        with pytest.raises(NoAnswer):
+            await call(server, "sulk")
+        await until(lambda: server.spawns == 2 and server.state == "ready")
+        assert await call(server, "echo", {"text": "x"}, timeout=5) == "x"
+
+
+async def test_a_server_that_is_down_fails_at_once_and_not_once_a_process() -> None:
+    async with behind(bad("dies", Path("/nowhere"))) as server:
+        spawned = server.spawns
+        said = await asyncio.gather(*(call(server, "echo") for _ in range(50)), return_exceptions=True)
+        assert {type(problem) for problem in said} <= {Unreachable, LinkLost}
+        assert server.spawns <= spawned + 2
+
+
+# -- changes ----------------------------------------------------------------------------------------------------------
+
+
+async def test_many_changes_at_once_are_listed_once_and_told_only_if_they_are_some() -> None:
+    async with behind(bad()) as server:
+        assert len(server.digests) == 1
+        await call(server, "grow", {"name": "new", "times": 50})
+        await until(lambda: "new" in server.tools)
+        assert len(server.digests) == 2
+        changes = len(server.changes)
+        await call(server, "grow", {"name": "new"})
+        # The same tool twice: the list is another, and what is shown is not, but for what was left out.
+        await until(lambda: len(server.digests) == 3)
+        assert len(server.changes) == changes + 1
+
+
+@pytest.mark.parametrize("version", [MODERN, LEGACY])
+async def test_what_is_followed_is_told_and_nothing_else(version: str) -> None:
+    async with serving_battery() as url, behind(ServerConfig(name="far", kind="http", url=url, version=version)) as far:
+        far.follow(frozenset({"memo://today"}))
+        await heard(far, "memo://today")
+        far.follow(frozenset({"memo://days/monday"}))
+        await heard(far, "memo://days/monday")
+        far.updates.clear()
+        await call(far, "touch", {"uri": "memo://today"})
+        await heard(far, "memo://days/monday")
+        assert set(far.updates) == {"memo://days/monday"}
+        far.follow(frozenset())
+
+
+async def test_what_is_followed_is_told_again_after_a_restart() -> None:
+    async with behind(battery()) as server:
+        server.follow(frozenset({"memo://today"}))
+        await heard(server, "memo://today")
+        server.updates.clear()
+        [pid] = children()
+        os.kill(int(pid), signal.SIGKILL)
+        await until(lambda: server.updates == ["memo://today"])
+        server.updates.clear()
+        await heard(server, "memo://today")
+
+
+# -- lazy and idle ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_lazy_server_waits_until_it_is_needed() -> None:
+    async with behind(bad(lazy=True)) as server:
+        assert (server.state, server.spawns, server.pending) == ("idle", 0, True)
+        assert await call(server, "echo", {"text": "x"}) == "x"
+        assert server.spawns == 1
+        await server.settled()
+        assert (server.state, server.pending) == ("ready", False)
+
+
+async def test_an_idle_server_is_stopped_and_started_at_the_next_need() -> None:
+    async with behind(bad(idle_seconds=0.2)) as server:
+        first = await call(server, "pid")
+        await until(lambda: server.state == "idle")
+        await until(lambda: not children())
+        assert "echo" in server.tools
+        assert await call(server, "pid") != first
+        assert server.spawns == 2
+
+
+# -- logging in -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_wants_a_login_says_so_and_opens_no_browser() -> None:
+    def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.target.startswith("/.well-known"):
+            reply(writer, {}, "404 Not Found")
+        else:
+            reply(writer, {}, "401 Unauthorized", WWW_Authenticate="Bearer")
+
+    async with faking(answer) as fake:
+        config = ServerConfig(name="locked", kind="http", url=fake.url)
+        async with behind(config) as server:
+            assert server.state == "needs_login"
+        async with behind(config, login=Logins().auth) as server:
+            assert server.state == "needs_login"
+            with pytest.raises(NotAdmitted) as refused:
+                await call(server, "x")
+            assert "needs a login" in server.explain(refused.value)
+            assert "127.0.0.1" not in server.explain(refused.value)
+
+
+# -- telling and ending -----------------------------------------------------------------------------------------------
+
+
+async def test_a_board_that_cannot_start_is_shown_by_the_kind_of_its_fault_alone() -> None:
+    class Broken(Board):
+        async def start(self) -> None:
+            raise ValueError("hunter2")
+
+    async with behind(ServerConfig(name="near", kind="board", board="x"), board=Broken("b")) as near:
+        assert near.state == "failed"
+        assert "cannot be started, ValueError" in near.problem
+        assert "hunter2" not in near.problem
+
+
+@pytest.mark.parametrize("kind", [Unreachable, LinkLost, NoAnswer, Garbled, ServerFault])
+def test_a_fault_is_explained_without_what_is_ours(kind: type[ServerFault]) -> None:
+    secret = "npx -y server --token hunter2: http://10.0.0.7/mcp /home/me"
+    told = Watched(bad()).explain(kind(secret))
+    assert told.startswith("The server 'bad' ")
+    assert not any(part in told for part in ("hunter2", "10.0.0.7", "/home", "npx"))
+
+
+@pytest.mark.parametrize("how", ["well", "silent", "never_lists", "dies"])
+async def test_a_server_is_let_go_within_three_seconds_whatever_it_does(how: str) -> None:
+    loop = asyncio.get_running_loop()
+    async with nothing_left():
+        server = Watched(bad(how))
+        server.start()
+        calls = [asyncio.create_task(call(server, "never")) for _ in range(3)]
+        await until(lambda: server.spawns > 0 or bool(children()))
+        before = loop.time()
+        await server.stop()
+        assert loop.time() - before < 3.5
+        done = await asyncio.gather(*calls, return_exceptions=True)
+        assert all(isinstance(problem, ServerFault) for problem in done), done
+        with pytest.raises(Unreachable):
+            await call(server, "echo")
+        assert server.state == "stopped"
+
+
+def serving_battery() -> Any:
+    """The battery on a port, with tools that change it."""
+    spec = importlib.util.spec_from_file_location("battery_behind", BATTERY)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return served(module.board)
+
+
+async def heard(server: Watched, uri: str) -> None:
+    """Touch a resource until that is told: a subscription begins in its own time."""
+    before = len(server.updates)
+    while len(server.updates) == before:
+        await call(server, "touch", {"uri": uri})
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("kind", "url", "version"),
+    [
+        ("http", "http://127.0.0.1:{}/mcp", MODERN),
+        ("http", "http://127.0.0.1:{}/mcp", LEGACY),
+        ("websocket", "ws://127.0.0.1:{}/ws", None),
+    ],
+)
+async def test_a_server_elsewhere_that_was_killed_is_used_again_when_it_is_back(
+    kind: Any, url: str, version: str | None
+) -> None:
+    def start(port: int) -> HttpChild:
+        return processes.enter_context(HttpChild("--port", str(port), target=BATTERY))
+
+    async with nothing_left():
+        with ExitStack() as processes:
+            far = await asyncio.to_thread(start, 0)
+            config = ServerConfig(name="far", kind=kind, url=url.format(far.port), version=version)
+            async with kept(config) as server:
+                before = server.catalogue
+                assert await call(server, "add", {"a": 1, "b": 1}) == "2"
+                far.process.kill()
+                await asyncio.to_thread(far.wait)
+                with pytest.raises(ServerFault):
+                    await call(server, "add", {"a": 1, "b": 1})
+                assert server.catalogue is before
+                await asyncio.to_thread(start, far.port)
+                await until(lambda: server.state == "ready")
+                said: list[str] = []
+                while not said:
+                    # A call may meet the old connection, or the pause after its failure.
+                    with suppress(ServerFault):
+                        said.append(await call(server, "add", {"a": 1, "b": 1}))
+                    await asyncio.sleep(0.02)
+                assert said == ["2"]
+                assert server.catalogue is before

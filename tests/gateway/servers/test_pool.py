@@ -1,0 +1,90 @@
+"""The lanes to one server: made when they are needed, bounded, and closed when nobody uses them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+
+import pytest
+
+from pegboard.errors import Busy, Unreachable
+from pegboard.gateway.servers import pool as module
+from pegboard.gateway.servers.lane import Lane
+from pegboard.gateway.servers.pool import OURS, Pool
+from tests.client.leftovers import nothing_left
+from tests.gateway.fake_link import FakeLink
+from tests.waiting import until
+
+
+class Made:
+    """Makes lanes, and keeps the links they are over."""
+
+    def __init__(self) -> None:
+        self.links: dict[Hashable, FakeLink] = {}
+
+    def __call__(self, key: Hashable) -> Lane:
+        self.links[key] = FakeLink()
+        return self.links[key].lane()
+
+
+async def test_a_key_has_one_lane() -> None:
+    made = Made()
+    pool = Pool("x", made)
+    assert pool.lane() is pool.lane(OURS)
+    assert pool.lane("ann") is pool.lane("ann")
+    assert pool.lane("ann") is not pool.lane("bob")
+    await pool.close()
+    assert all(link.closed == 1 for link in made.links.values())
+
+
+async def test_the_one_that_was_not_used_for_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LANES", 2)
+    made = Made()
+    async with nothing_left():
+        pool = Pool("x", made)
+        pool.lane()
+        for key in ("ann", "bob"):
+            pool.lane(key).used_at = {"ann": 2.0, "bob": 1.0}[key]
+        pool.lane("eve").users = 1
+        await until(lambda: made.links["bob"].closed == 1)
+        assert (made.links["ann"].closed, made.links[OURS].closed) == (0, 0)
+        pool.lane("ann").users = 1
+        with pytest.raises(Busy, match="'x' is used by 2 others"):
+            pool.lane("bob")
+        assert pool.lane() is not None
+        await pool.close()
+
+
+async def test_lanes_of_callers_are_closed_when_nobody_has_used_them_for_a_while_and_ours_is_not() -> None:
+    made = Made()
+    async with nothing_left():
+        pool = Pool("x", made, idle_seconds=0.05)
+        for key in (OURS, "ann", "bob"):
+            pool.lane(key)
+        pool.lane("bob").users = 1
+        await until(lambda: made.links["ann"].closed == 1)
+        assert (made.links["bob"].closed, made.links[OURS].closed, len(pool)) == (0, 0, 2)
+        pool.lane("bob").users = 0
+        await until(lambda: made.links["bob"].closed == 1)
+        await pool.close()
+
+
+async def test_a_lane_that_does_not_close_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STOP_SECONDS", 0.05)
+    made = Made()
+    pool = Pool("x", made)
+    pool.lane()
+
+    async def hang() -> None:
+        await asyncio.sleep(600)
+
+    made.links[OURS].close = hang  # type: ignore[method-assign]  # one that hangs
+    async with nothing_left():
+        await pool.close()
+
+
+async def test_once_closed_it_makes_no_more() -> None:
+    pool = Pool("x", Made())
+    await pool.close()
+    with pytest.raises(Unreachable):
+        pool.lane()
