@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Container, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -375,3 +375,19 @@ class Endpoint:
 
     async def stop(self) -> None:
         await self.board.stop()
+
+
+class Places(Mapping[str, Handler]):
+    """The toolboxes as places of their own, as they come and go."""
+
+    def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
+        self._endpoints = endpoints
+
+    def __getitem__(self, name: str) -> Handler:
+        return self._endpoints[name].handler
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._endpoints)
+
+    def __len__(self) -> int:
+        return len(self._endpoints)

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -16,14 +15,14 @@ from msgspec.structs import replace
 from pegboard import __version__
 from pegboard.call import Around, Change, Handler, Json
 from pegboard.client.direct import Served
-from pegboard.errors import SetupError
 from pegboard.execution.hooks import Middleware
 from pegboard.gateway.attaching import Made
 from pegboard.gateway.configuration.config import MAIN, GatewayConfig, Mode, ServerConfig, ToolboxConfig, read_config
 from pegboard.gateway.configuration.mistakes import hide
 from pegboard.gateway.configuration.watch import Watch, compare
-from pegboard.gateway.endpoint import Endpoint, Withheld
+from pegboard.gateway.endpoint import Endpoint, Places, Withheld
 from pegboard.gateway.names import ToolName
+from pegboard.gateway.nesting import mark_within
 from pegboard.gateway.offers import Offers
 from pegboard.gateway.passage.destination import Destination
 from pegboard.gateway.passage.passage import Passage
@@ -31,7 +30,8 @@ from pegboard.gateway.servers.downstream import Downstream
 from pegboard.gateway.servers.local import LocalBoard
 from pegboard.gateway.servers.logins import Logins, token_storage
 from pegboard.gateway.trust.discretion import Discretion
-from pegboard.gateway.trust.pins import read_pins
+from pegboard.gateway.trust.pin_watch import watch_pins
+from pegboard.gateway.trust.pins import Pins, read_pins
 from pegboard.gateway.trust.scanner import Scanner
 from pegboard.hosting import Hosted
 from pegboard.limits import Limits
@@ -43,9 +43,6 @@ from pegboard.stores.keys import common_key
 _log = logging.getLogger("pegboard.gateway")
 
 _STOP_SECONDS: Final = 5.0
-_LOOK_SECONDS: Final = 1.0
-_WITHIN: Final = "PEGBOARD_WITHIN"
-"""The variable that tells a child which gateways it was started by."""
 
 Key = tuple[str, str]
 """A toolbox, and a server in it."""
@@ -73,7 +70,7 @@ class Gateway(Hosted):
         self._environ = os.environ if environ is None else environ
         self._mode = mode
         self.config = self._told(config if isinstance(config, GatewayConfig) else read_config(config, self._environ))
-        self._marks = {_WITHIN: _go_within(self.config.path, self._environ)}
+        self._marks = mark_within(self.config.path, self._environ)
         self._discretion = Discretion()
         self._discretion.learn(self.config.secrets)
         self.limits = limits or Limits()
@@ -96,7 +93,7 @@ class Gateway(Hosted):
         self._scanner = Scanner()
         self.main = Endpoint(MAIN, self.config, self.config.toolboxes, self.limits, self.passage, self._follow)
         self._toolboxes: dict[str, Endpoint] = {}
-        self.places: Mapping[str, Handler] = _Places(self._toolboxes)
+        self.places: Mapping[str, Handler] = Places(self._toolboxes)
         self._take_up(self.config, frozenset())
         self._attach()
 
@@ -171,27 +168,14 @@ class Gateway(Hosted):
         if self._watches:
             edits = Watch(self.config, self.reload, environ=self._environ)
             self.hold(asyncio.create_task(edits.run()))
-            self.hold(asyncio.create_task(self._watch_lock()))
+            self.hold(asyncio.create_task(watch_pins(lambda: self.config, self._take_pins)))
 
-    async def _watch_lock(self) -> None:
+    def _take_pins(self, pins: Pins) -> None:
         """Let through what was accepted while we serve."""
-        # Nothing is taken as seen: it may have been accepted between the reading and the first look.
-        seen: tuple[int, int] | None = None
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            path = Path(self.config.lock_path)
-            now = await asyncio.to_thread(_stamp, path)
-            if now == seen:
-                continue
-            seen = now
-            try:
-                self._pins = await asyncio.to_thread(read_pins, self.config)
-            except SetupError as problem:
-                _log.error("The lock file is not used, what was accepted before holds. %s", problem)
-                continue
-            for endpoint in self.endpoints:
-                endpoint.stale = True
-            self._rearrange()
+        self._pins = pins
+        for endpoint in self.endpoints:
+            endpoint.stale = True
+        self._rearrange()
 
     def hold(self, task: asyncio.Task[None]) -> None:
         """Keep a task while the gateway is served; it ends with it at the latest."""
@@ -398,42 +382,6 @@ class Gateway(Hosted):
         for endpoint in self.endpoints:
             for middleware, _ in self._made.shared:
                 endpoint.board.unuse(middleware)
-
-
-class _Places(Mapping[str, Handler]):
-    """The toolboxes as places of their own, as they come and go."""
-
-    def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
-        self._endpoints = endpoints
-
-    def __getitem__(self, name: str) -> Handler:
-        return self._endpoints[name].handler
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._endpoints)
-
-    def __len__(self) -> int:
-        return len(self._endpoints)
-
-
-def _go_within(path: str, environ: Mapping[str, str]) -> str:
-    """The gateways around this one and itself; SetupError where it is one of them, and would start itself for ever."""
-    around = environ.get(_WITHIN, "").split()
-    mark = sha256(path.encode("utf-8", "surrogatepass")).hexdigest()[:16] if path else ""
-    if mark and mark in around:
-        raise SetupError(
-            f"{path} names itself: one of its servers is `pegboard up` with this very file; remove that entry, or "
-            f"give your client the gateway alone and the gateway the other servers"
-        )
-    return " ".join([*around, mark] if mark else around)
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
 
 
 async def _stop_all(downstreams: Iterable[Downstream]) -> None:

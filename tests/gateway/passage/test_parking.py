@@ -129,7 +129,14 @@ async def test_of_progress_while_nobody_attends_the_newest_is_told_on_the_next_l
 
 
 async def test_a_server_that_dies_while_nobody_attends_is_told_of_on_the_next_leg() -> None:
-    words = [sys.executable, "-m", "pegboard", "run", str(Path(__file__).parent.with_name("mortal_board.py")), "--stdio"]
+    words = [
+        sys.executable,
+        "-m",
+        "pegboard",
+        "run",
+        str(Path(__file__).parent.with_name("mortal_board.py")),
+        "--stdio",
+    ]
     async with crossing(words, LEGACY) as gateway:
         first = await gateway.call("ask_and_die")
         assert isinstance(first, InputRequired)

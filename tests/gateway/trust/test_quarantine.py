@@ -11,8 +11,8 @@ import pytest
 
 from pegboard import Board, Client, Gateway
 from pegboard.errors import Refusal
-from pegboard.gateway import gateway as gateway_module
 from pegboard.gateway.configuration.config import GatewayConfig, LockPolicy, ServerConfig, ToolboxConfig
+from pegboard.gateway.trust import pin_watch
 from pegboard.gateway.trust.lock import Lock, accept, write_lock
 from tests.waiting import SOON, until
 
@@ -95,14 +95,14 @@ async def test_what_is_accepted_meanwhile_goes_through_without_a_restart(
     await pin(files(), lock)
     changed = files("Reads it.")
     looks: list[Path] = []
-    look = gateway_module._stamp
+    look = pin_watch._stamp
 
     def looked(path: Path) -> tuple[int, int] | None:
         looks.append(path)
         return look(path)
 
-    monkeypatch.setattr(gateway_module, "_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(gateway_module, "_stamp", looked)
+    monkeypatch.setattr(pin_watch, "SECONDS", 0.01)
+    monkeypatch.setattr(pin_watch, "_stamp", looked)
     async with Client(gateway(changed, "quarantine", lock, watch=True)) as client:
         assert await names(client) == []
         await until(lambda: len(looks) > 1)

@@ -1,0 +1,26 @@
+"""Gateways that start gateways: each knows by its environment which ones are around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Final
+
+from pegboard.errors import SetupError
+
+WITHIN: Final = "PEGBOARD_WITHIN"
+"""The variable that tells a child which gateways it was started by."""
+
+
+def mark_within(path: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """What a gateway tells its children; SetupError where it is its own child, and would start itself for ever."""
+    around = environ.get(WITHIN, "").split()
+    if not path:
+        return {WITHIN: " ".join(around)} if around else {}
+    mark = sha256(path.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    if mark in around:
+        raise SetupError(
+            f"{path} names itself: one of its servers is `pegboard up` with this very file; remove that entry, or "
+            f"give your client the gateway alone and the gateway the other servers"
+        )
+    return {WITHIN: " ".join([*around, mark])}
