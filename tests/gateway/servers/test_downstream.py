@@ -327,6 +327,28 @@ async def test_a_server_that_never_starts_is_given_a_minute_and_no_more(monkeypa
         assert "with a connectTimeout of 0.2 s" in server.problem
 
 
+async def test_a_long_attempt_to_start_is_no_time_that_a_server_was_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "STEADY_SECONDS", 0.01)
+    counted: list[int] = []
+    pause = keeper.Keeper._pause
+
+    async def note(self: keeper.Keeper, failures: int, problem: Any) -> None:
+        counted.append(failures)
+        await pause(self, failures, problem)
+
+    monkeypatch.setattr(keeper.Keeper, "_pause", note)
+    async with behind(bad("silent", connect_timeout=0.05)):
+        await until(lambda: len(counted) == 3)
+    assert counted == [1, 2, 3]
+
+
+async def test_a_problem_is_logged_in_the_letters_of_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    script = "import sys; print('─' * 80, file=sys.stderr); sys.exit('Kein Schlüssel\\x1b[2J')"
+    async with behind(ServerConfig(name="x", kind="stdio", command=(sys.executable, "-c", script))):
+        logged = [record.getMessage() for record in caplog.records if record.name == "pegboard.gateway"]
+    assert logged[0].endswith("ended with exit code 1, saying: Kein Schlüssel")
+
+
 async def test_a_program_that_is_not_there_is_named() -> None:
     async with behind(ServerConfig(name="x", kind="stdio", command=("no-such-program",))) as server:
         assert server.state == "failed"
