@@ -3,9 +3,12 @@
 # The first Python that can run the scripts; they look for the newest one themselves.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 $(HOME)/.pyenv/versions/3.1[1-9]*/bin/python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+# Half of the time tests wait for processes and clocks: two for each of two cores keep these busy.
+AT_ONCE := 4
 FAST := not peer and not browser and not slow
 # Whole processes behave alike on every Python: the oldest is tried by what runs inside one.
-INSIDE := --ignore=tests/cli --ignore=tests/crew --ignore=tests/everything --ignore=tests/test_overseer.py
+INSIDE := $(addprefix --ignore=tests/,cli crew everything test_overseer.py transports/test_floods.py gateway/servers \
+	gateway/test_bad_servers.py gateway/test_spawns.py gateway/test_two_gateways.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check fix test test-long bench pin clean
@@ -23,8 +26,8 @@ check: setup ## ruff, mypy strict, import layers
 	@.venv/bin/python scripts/check.py
 
 test: check ## everything that must be green: checks, tests, the oldest Python, the built wheel
-	.venv/bin/python -m pytest -n 2 -m "not slow"
-	@if [ -x .venv-oldest/bin/python ]; then set -x; .venv-oldest/bin/python -m pytest -n 2 -m "$(FAST)" $(INSIDE); fi
+	.venv/bin/python -m pytest -n $(AT_ONCE) -m "not slow"
+	@if [ -x .venv-oldest/bin/python ]; then set -x; .venv-oldest/bin/python -m pytest -n $(AT_ONCE) -m "$(FAST)" $(INSIDE); fi
 	@.venv/bin/python scripts/try_wheel.py
 
 test-long: setup ## the tests that take minutes, and new cases for the property tests

@@ -275,3 +275,25 @@ async def test_who_waits_is_let_go_while_a_server_has_us_come_back_for_the_rest(
 
     assert told["content"][0]["text"] == "after all"
     assert ear.closed == [60]
+
+
+async def test_who_is_cancelled_while_it_says_goodbye_leaves_all_the_same() -> None:
+    served = legacy(lambda asked, writer: reply(writer, result(asked, {})))
+    parting = asyncio.Event()
+
+    def answer(asked: Asked, writer: asyncio.StreamWriter) -> Any:
+        if asked.method == "DELETE":
+            parting.set()
+            return asyncio.Event().wait()
+        return served(asked, writer)
+
+    async with nothing_left(), faking(answer) as fake:
+        link = link_to(fake.url, version="2025-11-25")
+        await link.request(tool_call())
+        leaving = asyncio.ensure_future(link.close())
+        await parting.wait()
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        assert not link.is_open
+        assert link._web._closed  # type: ignore[attr-defined]  # no connection is left, or will be made

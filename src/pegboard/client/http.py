@@ -97,9 +97,12 @@ class HttpLink:
 
     async def close(self) -> None:
         talk, self._talk = self._talk, None
-        if talk is not None:
-            await talk.close()
-        await self._web.close()
+        try:
+            if talk is not None:
+                await talk.close()
+        finally:
+            # Whoever is cancelled while it says goodbye leaves all the same.
+            await self._web.close()
 
     async def request(self, out: Outbound) -> Mapping[str, Json]:
         talk = self._talk

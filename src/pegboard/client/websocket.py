@@ -126,6 +126,9 @@ class SocketPipe(Traveller):
                     await self._closed.wait()
             except TimeoutError:
                 _log.debug("%s: does not say goodbye", self.name)
+            finally:
+                # Whoever is cancelled while it says goodbye leaves all the same.
+                self._transport.abort()
         self._transport.abort()
         await self._closed.wait()
 
@@ -274,9 +277,11 @@ class SocketLink(Renewed):
         await super().open()
 
     async def close(self) -> None:
-        await super().close()
-        if self._web is not None:
-            await self._web.close()
+        try:
+            await super().close()
+        finally:
+            if self._web is not None:
+                await self._web.close()
 
     async def _connect(self, _again: bool) -> Duplex:
         headers = dict(self._headers)
