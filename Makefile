@@ -3,8 +3,8 @@
 # The first Python that can run the scripts; they look for the newest one themselves.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 $(HOME)/.pyenv/versions/3.1[1-9]*/bin/python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
-# Half of the time tests wait for processes and clocks: two for each of two cores keep these busy.
-AT_ONCE := 4
+# Half of the time tests wait for processes and clocks: three keep two cores busy.
+AT_ONCE := 3
 FAST := not peer and not browser and not slow
 # Whole processes behave alike on every Python: the oldest is tried by what runs inside one.
 INSIDE := $(addprefix --ignore=tests/,cli crew everything test_overseer.py transports/test_floods.py gateway/servers \
