@@ -6,9 +6,11 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 # Half of the time tests wait for processes and clocks: three keep two cores busy.
 AT_ONCE := 3
 FAST := not peer and not browser and not slow
-# Whole processes behave alike on every Python: the oldest is tried by what runs inside one.
-INSIDE := $(addprefix --ignore=tests/,cli crew everything test_overseer.py transports/test_floods.py transports/test_every_door.py gateway/servers \
-	gateway/test_bad_servers.py gateway/test_spawns.py gateway/test_two_gateways.py)
+# Whole processes, and what only reads texts, behave alike on every Python: the oldest is tried by the rest.
+INSIDE := $(addprefix --ignore=tests/,cli crew everything test_overseer.py transports/test_floods.py \
+	transports/test_every_door.py client/test_killed.py client/test_leftovers.py gateway/configuration gateway/servers \
+	gateway/showing gateway/trust gateway/test_bad_servers.py gateway/test_names.py gateway/test_spawns.py \
+	gateway/test_two_gateways.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check fix test test-long bench pin clean
