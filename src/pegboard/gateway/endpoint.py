@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection, Container, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -31,8 +30,6 @@ from pegboard.limits import Limits
 from pegboard.protocol.extensions import TASKS
 from pegboard.stores.crew import Shared
 from pegboard.tools.tool import Tool
-
-_log = logging.getLogger("pegboard.gateway")
 
 SERVERS: Final = "dev.pegboard/servers"
 """Where a list says which servers it could not ask."""
@@ -96,7 +93,6 @@ class Endpoint:
 
     def reconfigure(self, config: GatewayConfig, toolboxes: Mapping[str, ToolboxConfig]) -> None:
         """Take over another configuration of the same place."""
-        self._config = config
         self._toolboxes = toolboxes
         self.toolbox_names = frozenset(toolboxes)
         self.stale = True

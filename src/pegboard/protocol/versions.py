@@ -18,6 +18,11 @@ BATCHES: Final = frozenset({"2025-03-26"})
 POLLING: Final = frozenset({"2025-11-25"})
 """Where a client knows events without data, and comes back to a stream whose connection we have ended."""
 
+ASKED_MEANWHILE: Final = LEGACY
+"""Where questions are put and answered while a request runs; elsewhere its answer puts them."""
+LINKS_FIRST: Final = frozenset({"2025-11-25"})
+"""Where a refusal may name the links that a person has to open before the request is sent again."""
+
 _AGE: Final = {revision: age for age, revision in enumerate(REVISIONS)}
 _ALL: Final = (REVISIONS[0], REVISIONS[-1])
 _LEGACY_ONLY: Final = (REVISIONS[0], NEWEST_LEGACY)

@@ -26,9 +26,9 @@ from pegboard.errors import (
 )
 from pegboard.gateway.names import delegation_error
 from pegboard.gateway.passage.destination import Destination
+from pegboard.protocol import versions
 from pegboard.protocol.extensions import TASKS
 from pegboard.protocol.params import PREFIX
-from pegboard.protocol.versions import NEWEST_LEGACY
 
 CALL: Final = "tools/call"
 READ: Final = "resources/read"
@@ -151,7 +151,7 @@ def mended(refusal: Refusal, call: Call) -> Refusal:
     )
     if missing:
         return _as(ResourceNotFound, refusal)
-    if code not in _RESERVED or (code == LINKS_FIRST and call.caller.version == NEWEST_LEGACY):
+    if code not in _RESERVED or (code == LINKS_FIRST and call.caller.version in versions.LINKS_FIRST):
         return refusal
     return _as(InternalFailure, refusal)
 

@@ -43,7 +43,7 @@ from pegboard.gateway.passage.tickets import Carried, Parked, Tickets
 from pegboard.gateway.servers.lane import ASKING
 from pegboard.limits import Limits
 from pegboard.protocol.extensions import TASKS, has_extension
-from pegboard.protocol.versions import LEGACY
+from pegboard.protocol.versions import ASKED_MEANWHILE, METHODS, knows
 from pegboard.seal import Seal
 from pegboard.stores.crew import Shared
 
@@ -51,6 +51,7 @@ ROUNDS: Final = 16
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 2.0
 
+_GET_TASK: Final = "tasks/get"
 _ASKABLE: Final = frozenset({"elicitation", "sampling", "roots"})
 
 
@@ -93,7 +94,7 @@ class Passage:
                 return await self._walk(destination, call, params)
             except Refusal as refusal:
                 links = links_in(refusal)
-                if not links or call.caller.version in LEGACY:
+                if not links or call.caller.version in ASKED_MEANWHILE:
                     raise
                 return await self._open_links(destination, call, params, links)
         except (Refusal, ServerFault) as problem:
@@ -131,7 +132,7 @@ class Passage:
             try:
                 result = await self._send(destination, call, caller, method, sent, channel)
             except MissingCapability as refusal:
-                if method != CALL or caller.version not in LEGACY or not wants_task(refusal):
+                if method != CALL or knows(METHODS, _GET_TASK, caller.version) or not wants_task(refusal):
                     raise
                 # It does this as a task only, and the caller is too old to say that it knows tasks.
                 caller = _with_tasks(call.caller)
@@ -141,7 +142,7 @@ class Passage:
                     return done_with(destination, method, result)
                 case "task" if has_extension(TASKS, call.caller.capabilities, call.caller.version):
                     return self._tasks.started(destination, call, result)
-                case "task" if call.caller.version in LEGACY:
+                case "task" if not knows(METHODS, _GET_TASK, call.caller.version):
                     return await self._drive(destination, call, task_id_in(result))
                 case "input_required":
                     asks, state = asked_in(result)
@@ -159,7 +160,7 @@ class Passage:
         """What a request is sent again with; a server that asks nothing wants it to come again later."""
         if asks:
             return {"inputResponses": await self._answer(call, asks)}
-        if call.caller.version not in LEGACY:
+        if call.caller.version not in ASKED_MEANWHILE:
             raise NeedInput({})
         await asyncio.sleep(min(FIRST_PAUSE * 2**turn, LONGEST_PAUSE))
         return {}
@@ -195,7 +196,7 @@ class Passage:
     async def _ask_midway(self, destination: Destination, call: Call, params: Mapping[str, Any]) -> Reply:
         caller = call.caller
         work = partial(self._work, destination, call, params)
-        if call.method not in ASKING or caller.version in LEGACY or _ASKABLE.isdisjoint(caller.capabilities):
+        if call.method not in ASKING or caller.version in ASKED_MEANWHILE or _ASKABLE.isdisjoint(caller.capabilities):
             return done_with(destination, call.method, await work(Messenger(call)))
         return await self._attend(Errand(call, work), destination, call)
 

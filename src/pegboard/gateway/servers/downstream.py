@@ -33,7 +33,7 @@ from pegboard.gateway.servers.lane import Lane, Ride
 from pegboard.gateway.servers.pool import IDLE_SECONDS, OURS, Pool
 from pegboard.gateway.servers.slots import Slots
 from pegboard.patience import Patience
-from pegboard.protocol.versions import LEGACY, MODERN
+from pegboard.protocol.versions import ASKED_MEANWHILE, MODERN
 
 CALLERS: Final = 256
 """How many who call are remembered by what they can do."""
@@ -129,7 +129,7 @@ class Downstream:
     def asks_midway(self) -> bool:
         """Whether this is a legacy server, whose questions come while a request runs."""
         version = self.config.version if self.catalogue is None else self.catalogue.version
-        return version in LEGACY
+        return version in ASKED_MEANWHILE
 
     def start(self) -> None:
         """Begin to connect, unless the server waits until it is needed."""

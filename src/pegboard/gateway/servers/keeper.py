@@ -25,7 +25,7 @@ from pegboard.gateway.servers.catalogue import Catalogue, list_catalogue
 from pegboard.gateway.servers.lane import Lane
 from pegboard.gateway.servers.listening import Listening
 from pegboard.gateway.servers.pool import OURS, Pool
-from pegboard.protocol.versions import LEGACY
+from pegboard.protocol.versions import METHODS, knows
 
 _log = logging.getLogger("pegboard.gateway")
 
@@ -258,7 +258,7 @@ class Keeper:
                 await self._ping(lane)
 
     async def _ping(self, lane: Lane) -> None:
-        method = "ping" if lane.link.version in LEGACY else "server/discover"
+        method = "ping" if knows(METHODS, "ping", lane.link.version) else "server/discover"
         try:
             await lane.ask(method, {})
         except Refusal:

@@ -20,7 +20,7 @@ from pegboard.errors import NoAnswer, PegboardError, Refusal, ServerFault, Unrea
 from pegboard.gateway.servers.lobby import Lobby
 from pegboard.gateway.servers.slots import Slots
 from pegboard.patience import Patience, held
-from pegboard.protocol.versions import LEGACY
+from pegboard.protocol.versions import ASKED_MEANWHILE
 
 _log = logging.getLogger("pegboard.gateway")
 
@@ -142,7 +142,7 @@ class Lane:
 
     def turns(self, method: str) -> Slots | None:
         """What calls wait for where they go one at a time, because nobody knows for which of several a server asks."""
-        return self._turn if self.lobby.muddled and method in ASKING and self.link.version in LEGACY else None
+        return self._turn if self.lobby.muddled and method in ASKING and self.link.version in ASKED_MEANWHILE else None
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """A request of our own."""
