@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from statistics import median
 from typing import Any
 
+import uvloop
 from processes import CORES, Server, pin
 
 IN_FLIGHT = 64
@@ -101,12 +102,6 @@ def main(rounds: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
-        try:
-            import uvloop
-
-            runner = uvloop.run
-        except ImportError:
-            runner = asyncio.run
-        print(json.dumps(runner(run(*sys.argv[2:]))))
+        print(json.dumps(uvloop.run(run(*sys.argv[2:]))))
     else:
         main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)

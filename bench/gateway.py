@@ -118,7 +118,7 @@ def _in_turns(routes: list[Route]) -> list[Route]:
         for route in routes if turn % 2 else reversed(routes):
             count = FAR_AT_A_TURN if route.name in FAR else AT_A_TURN
             route.call(count)
-            route.list(count // 2)
+            route.list_tools(count // 2)
     return routes
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from processes import CORES, HERE, Server, pin
+from processes import CORES, HERE, Listening, pin
 
 CONNECTIONS = 16
 WRK = shutil.which("wrk")
@@ -34,13 +34,13 @@ def generator() -> str:
     return "wrk, one thread" if WRK else "bench/client.py (wrk is not installed)"
 
 
-def warm_up(server: Server, requests: list[bytes], seconds: float) -> None:
+def warm_up(server: Listening, requests: list[bytes], seconds: float) -> None:
     """Let the server's interpreter see what it will be asked."""
     with _written(requests) as file:
         _by_client(server.port, seconds, CONNECTIONS, file)
 
 
-def measure(server: Server, requests: list[bytes], seconds: float, connections: int = CONNECTIONS) -> Measured:
+def measure(server: Listening, requests: list[bytes], seconds: float, connections: int = CONNECTIONS) -> Measured:
     """Send the requests again and again for a while."""
     with _written(requests) as file:
         before, held = server.cpu_seconds(), server.memory()

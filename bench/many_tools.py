@@ -1,6 +1,6 @@
 """A thousand tools over twenty servers, and what each mode costs a model, with definitions that others wrote.
 
-The definitions are those of the servers in tests/gateway/test_scan_real.py and of the demo, each as its server lists it;
+The definitions are those of the servers in tests/gateway/trust/test_scan_real.py and of the demo, each as its server lists it;
 there are not a thousand of them, so they are told again by other servers (`servers/replayed.py`), of fifty tools each.
 """
 
@@ -27,7 +27,7 @@ from pegboard.cli.demo import Demo
 from pegboard.gateway.showing.bench import Access
 from pegboard.gateway.showing.meta_tools import MetaTools
 from pegboard.middleware.tokens import count_tokens
-from tests.gateway.test_scan_real import SERVERS
+from tests.gateway.trust.test_scan_real import SERVERS
 
 TOTAL, AMONG = 1000, 20
 QUERIES = ("read a file", "commit changes to a repository", "what time is it", "add two numbers", "search nodes")
@@ -41,7 +41,7 @@ def measure(figures: Figures, python: str) -> None:
     real = asyncio.run(_collect())
     print(f"\n{TOTAL:,} tools over {AMONG} servers on stdio: {len(real)} real definitions, repeated", flush=True)
     config = our_config(_replayed(real))
-    lists: dict[str, list[Definition]] = {}
+    lists: dict[str, Sequence[Definition]] = {}
     for mode in MODES:
         began = time.perf_counter()
         with _gateway(config, mode, python) as gateway:
@@ -123,13 +123,13 @@ def _timed(server: Listening, method: str, params: Mapping[str, Any]) -> tuple[f
     return took, said["result"]
 
 
-async def _demo() -> dict[str, list[Definition]]:
+async def _demo() -> dict[str, Sequence[Definition]]:
     """What the demo lists in each mode."""
     demo = Demo()
     await demo.start()
     try:
         await demo.settle(30)
-        lists: dict[str, list[Definition]] = {"all": [entry.definition for entry in demo.main.directory]}
+        lists: dict[str, Sequence[Definition]] = {"all": [entry.definition for entry in demo.main.directory]}
         for mode in ("dynamic", "proxy"):
             lists[mode] = list(MetaTools(demo.main, mode).listed(Access(), frozenset()))
         return lists

@@ -11,14 +11,14 @@ import io
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
 from msgspec import Raw
 
 from pegboard import Board, Middleware
-from pegboard.call import Call, Caller, Notice
+from pegboard.call import Call, Caller, Json, Notice, Question
 from pegboard.middleware import (
     ConcurrencyLimit,
     Logging,
@@ -49,7 +49,15 @@ class NoOp(Middleware):
 
 
 class Silent:
+    """The channel of a caller that is sent nothing and asked nothing."""
+
     async def emit(self, notice: Notice) -> None:
+        pass
+
+    async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
+        raise NotImplementedError
+
+    async def close_stream(self, retry_ms: int) -> None:
         pass
 
 

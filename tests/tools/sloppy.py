@@ -148,7 +148,8 @@ TOOLS: Final[dict[str, dict[str, Any]]] = {
 
 def _one(kind: str, tool: str, name: str, sent: Any, becomes: Any, *codes: str) -> Sloppy:
     """A slip in one argument; the others that the tool requires are given."""
-    rest = {"search": {"query": "q"}, "paint": {"color": "red"}, "query": {"level": 1}}.get(tool, {})
+    required: dict[str, dict[str, Any]] = {"search": {"query": "q"}, "paint": {"color": "red"}, "query": {"level": 1}}
+    rest = required.get(tool, {})
     whole = REFUSED if becomes is REFUSED else {**rest, name: becomes}
     return Sloppy(kind, tool, {**rest, name: sent}, whole, codes)
 
