@@ -3,17 +3,15 @@
 # The first Python that can run the scripts; they look for the newest one themselves.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 $(HOME)/.pyenv/versions/3.1[1-9]*/bin/python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+# Compiling the package at the start of every child process would double the time the tests take.
+unexport PYTHONDONTWRITEBYTECODE
 # Half of the time tests wait for processes and clocks: three keep two cores busy.
 AT_ONCE := 3
-FAST := not peer and not browser and not slow
-# Whole processes, and what only reads texts, behave alike on every Python: the oldest is tried by the rest.
-INSIDE := $(addprefix --ignore=tests/,cli crew everything test_overseer.py transports/test_floods.py \
-	transports/test_every_door.py client/test_killed.py client/test_leftovers.py gateway/configuration gateway/servers \
-	gateway/showing gateway/trust gateway/test_bad_servers.py gateway/test_names.py gateway/test_spawns.py \
-	gateway/test_two_gateways.py)
+# What stays within one process: for people at work, and for the oldest Python (whole processes behave alike on every one).
+QUICK := not process and not peer and not browser and not slow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check fix test test-long bench pin clean
+.PHONY: help setup demo check fix test test-quick test-long coverage bench pin clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,10 +25,21 @@ demo: ## install the core alone and play with a running board
 check: setup ## ruff, mypy strict, import layers
 	@.venv/bin/python scripts/check.py
 
-test: check ## everything that must be green: checks, tests, the oldest Python, the built wheel
-	.venv/bin/python -m pytest -n $(AT_ONCE) -m "not slow"
-	@if [ -x .venv-oldest/bin/python ]; then set -x; .venv-oldest/bin/python -m pytest -n $(AT_ONCE) -m "$(FAST)" $(INSIDE); fi
+test: check ## everything that must be green: checks, tests, the oldest Python, the built wheel (a part: ARGS=tests/gateway)
+	.venv/bin/python -m pytest -n $(AT_ONCE) --dist worksteal -m "not slow" $(ARGS)
+ifndef ARGS
+	@if [ -x .venv-oldest/bin/python ]; then set -x; .venv-oldest/bin/python -m pytest -n $(AT_ONCE) -m "$(QUICK)"; fi
 	@.venv/bin/python scripts/try_wheel.py
+endif
+
+test-quick: setup ## the tests that stay within one process, in about a minute
+	.venv/bin/python -m pytest -n $(AT_ONCE) -q -m "$(QUICK)" $(ARGS)
+
+coverage: setup ## run the tests with branch coverage and print what they leave out
+	.venv/bin/coverage erase
+	.venv/bin/coverage run -m pytest -n $(AT_ONCE) -q -m "not slow" $(ARGS)
+	.venv/bin/coverage combine --quiet
+	.venv/bin/coverage report
 
 test-long: setup ## the tests that take minutes, and new cases for the property tests
 	.venv/bin/python -m pytest -n 2 -m slow

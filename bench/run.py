@@ -96,6 +96,7 @@ def main() -> None:
         default="",
         help="only what has this in its name: http, stdio, client, inside, start, memory, workers, gateway, floods",
     )
+    parser.add_argument("--alone", action="store_true", help="leave the SDKs out of the http part")
     parser.add_argument("--ours", default=sys.executable, help="the Python that runs Pegboard and the raw application")
     chosen = parser.parse_args()
     # Whoever ends this run, by `timeout` for one, ends its servers too.
@@ -107,7 +108,7 @@ def main() -> None:
     figures = Figures()
     print(_machine(chosen.ours), flush=True)
     parts: dict[str, Callable[[], None]] = {
-        "http": lambda: _measure_http(figures, rounds, seconds, chosen.ours),
+        "http": lambda: _measure_http(figures, rounds, seconds, chosen.ours, alone=chosen.alone),
         "stdio": lambda: _measure_stdio(figures, rounds, seconds / 2, chosen.ours),
         "client": lambda: _measure_clients(figures, max(1, rounds // 2), chosen.ours),
         "inside": lambda: _measure_inside(figures, rounds, seconds / 2, chosen.ours),
@@ -155,8 +156,9 @@ def _python_of(name: str, ours: str) -> str:
     return ours if name in (OURS, RAW) else sys.executable
 
 
-def _measure_http(figures: Figures, rounds: int, seconds: float, ours: str) -> None:
-    places = sorted({place for workload in WORKLOADS for place in workload.servers})
+def _measure_http(figures: Figures, rounds: int, seconds: float, ours: str, *, alone: bool) -> None:
+    left_out = (OFFICIAL, FASTMCP) if alone else ()
+    places = sorted({place for workload in WORKLOADS for place in workload.servers if place[0] not in left_out})
     measured: dict[tuple[str, str, int], list[Measured]] = defaultdict(list)
     for number in _rounds("HTTP", rounds):
         # Back and forth, so that nobody always follows the same neighbour.
@@ -189,7 +191,9 @@ def _tell_http(figures: Figures, measured: dict[tuple[str, str, int], list[Measu
     for workload in WORKLOADS:
         print(f"\n{workload.name:28} {'requests/s':>26} {'CPU µs a request':>24} {'p50 µs':>8}")
         for name, tools in workload.servers:
-            found = measured[workload.name, name, tools]
+            found = measured.get((workload.name, name, tools))
+            if found is None:
+                continue
             label = name if tools == FEW or "list" in workload.name else f"{name}, {tools} tools"
             figure: dict[str, float] = {}
             figures[f"{workload.name}: {label}"] = figure

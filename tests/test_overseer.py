@@ -22,6 +22,8 @@ from tests.child import PEGBOARD, PLAIN_PEGBOARD, Child, HttpChild, StdioChild, 
 from tests.crew.servers import BOARD, Guest, folder, guest, serve, steps_of
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.process
+
 
 @contextmanager
 def workers(count: int = 2, *more: str, command: tuple[str, ...] = PEGBOARD, **env: str) -> Iterator[HttpChild]:

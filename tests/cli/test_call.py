@@ -15,6 +15,8 @@ import pytest
 from tests.child import PEGBOARD, ROOT, ROUGH, HttpChild
 from tests.waiting import SOON
 
+pytestmark = pytest.mark.process
+
 HELLO = str(ROOT / "examples" / "hello.py")
 
 

@@ -14,6 +14,8 @@ from pegboard import Client
 from tests.child import PEGBOARD, ROOT, Child
 from tests.waiting import SOON, wait_until
 
+pytestmark = pytest.mark.process
+
 # Of the figures only the shape is told; everything else is as a newcomer reads it.
 SAID = r"""
 pegboard \d\S*   demo: http://127\.0\.0\.1:PORT/mcp

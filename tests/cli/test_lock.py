@@ -11,6 +11,8 @@ import pytest
 from tests.child import PEGBOARD
 from tests.waiting import SOON
 
+pytestmark = pytest.mark.process
+
 BOARD = """
 from pegboard import Board
 

@@ -18,6 +18,8 @@ from tests.client.login.authority import Locked, locked
 from tests.client.login.test_browser import come_back
 from tests.waiting import SOON, until
 
+pytestmark = pytest.mark.process
+
 
 def configure(folder: Path, server: Locked) -> Path:
     config = folder / "gateway.json"

@@ -7,6 +7,8 @@ import pytest
 from pegboard import __version__
 from pegboard.cli.main import VERBS, main
 
+pytestmark = pytest.mark.process
+
 
 def run(*words: str) -> int:
     with pytest.raises(SystemExit) as ended:

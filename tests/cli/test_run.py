@@ -15,6 +15,8 @@ from pegboard.cli.run import announce
 from pegboard.errors import SetupError
 from pegboard.serve import Settings
 
+pytestmark = pytest.mark.process
+
 
 def settings(*words: str) -> Settings:
     parser = argparse.ArgumentParser()

@@ -22,6 +22,8 @@ from pegboard import Client
 from tests.child import PEGBOARD, HttpChild, StdioChild
 from tests.waiting import SOON, until, wait_until
 
+pytestmark = pytest.mark.process
+
 BOARD = """
 import os
 

@@ -13,6 +13,8 @@ import pytest
 from tests.child import PEGBOARD, HttpChild
 from tests.waiting import SOON
 
+pytestmark = pytest.mark.process
+
 BATTERY = Path(__file__).parent.parent / "client" / "battery_board.py"
 COMMAND = ["--", *PEGBOARD, "run", str(BATTERY), "--stdio"]
 

@@ -18,6 +18,8 @@ from tests.child import HttpChild
 from tests.client.leftovers import nothing_left
 from tests.waiting import SOON, until
 
+pytestmark = pytest.mark.process
+
 FILE = Path(__file__).with_name("battery_board.py")
 LEGACY = "2025-11-25"
 

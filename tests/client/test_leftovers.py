@@ -18,6 +18,8 @@ from tests.child import HttpChild
 from tests.client.fakes import script
 from tests.client.leftovers import nothing_left
 
+pytestmark = pytest.mark.process
+
 FILE = Path(__file__).with_name("battery_board.py")
 CLIENTS: Final = 200
 AT_ONCE: Final = 8

@@ -20,6 +20,8 @@ from tests.crew.servers import LEASE, Guest, folder, guest, serve
 from tests.transports.lines import Response
 from tests.waiting import until
 
+pytestmark = pytest.mark.process
+
 BROKEN = (h11.RemoteProtocolError, ConnectionError, OSError, TimeoutError)
 
 

@@ -23,6 +23,8 @@ from tests.crew.servers import LEASE, folder, guest, modern, serve, steps_of
 from tests.transports.doors import request
 from tests.waiting import until
 
+pytestmark = pytest.mark.process
+
 ROUTE = "__import__('fastapi').FastAPI(routes=[board.asgi(store={!r})])"
 ALONE = "board.asgi(store={!r})"
 

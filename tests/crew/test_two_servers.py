@@ -18,6 +18,8 @@ from tests.transports.doors import notification, request
 from tests.transports.lines import Line, Response
 from tests.waiting import until
 
+pytestmark = pytest.mark.process
+
 ASKED = {"elicitation": {}}
 
 

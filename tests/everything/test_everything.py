@@ -13,6 +13,8 @@ import pytest
 
 from tests.everything.roads import PREFIX, Road, accept
 
+pytestmark = pytest.mark.process
+
 NAMES = {
     "test_simple_text": "This is a simple text response for testing.",
     "test_tool_with_logging": "Tool with logging executed successfully",

@@ -23,6 +23,8 @@ from tests.gateway.test_gateway import calculator, configured, server
 from tests.transports.streaming import serve
 from tests.waiting import until
 
+pytestmark = pytest.mark.process
+
 ERAS = pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
 
 

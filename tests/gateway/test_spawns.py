@@ -17,6 +17,8 @@ from pegboard import Client
 from tests.child import HttpChild
 from tests.waiting import SOON, until
 
+pytestmark = pytest.mark.process
+
 # It counts itself, so that nobody's bookkeeping is believed.
 SERVER = """
 import os

@@ -10,9 +10,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.child import META
 from tests.gateway.crossing import ASKABLE, LEGACY, MODERN
 from tests.peers.serving import ROOT, serve
+
+pytestmark = pytest.mark.process
 
 EVERYTHING = str(ROOT / "examples" / "everything.py")
 ASKS_TWICE = "test_input_required_result_multi_round"

@@ -18,6 +18,8 @@ from websockets.sync.client import ClientConnection, connect
 from tests.child import ROOT, HttpChild, UvicornChild
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.process
+
 BOARD = ROOT / "tests" / "doors_board.py"
 GUID = "550e8400-e29b-41d4-a716-446655440000"
 DOCUMENTED = "00840e559be2d441a71644665544000003000000000000006869"

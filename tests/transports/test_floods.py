@@ -11,6 +11,8 @@ import pytest
 
 from tests.child import ROOT
 
+pytestmark = pytest.mark.process
+
 FLOODS = (
     "slow readers: POST 2025-11-25",
     "slow readers: POST 2026-07-28",

@@ -16,6 +16,8 @@ from pegboard.errors import Garbled, InvalidParams, MethodNotFound, Refusal
 from pegboard.gateway.servers import catalogue as module
 from pegboard.gateway.servers.catalogue import Catalogue, list_catalogue
 
+pytestmark = pytest.mark.process
+
 ALL = {"tools": {"listChanged": True}, "prompts": {}, "resources": {"subscribe": True}}
 
 

@@ -40,6 +40,8 @@ from tests.gateway.behind import BATTERY, Person, Watched, bad, battery, behind,
 from tests.gateway.crossing import LEGACY, MODERN, served
 from tests.waiting import until
 
+pytestmark = pytest.mark.process
+
 ANN = Caller(version=MODERN, transport="http", principal="ann", capabilities={"elicitation": {"form": {}}})
 BOB = Caller(version=MODERN, transport="http", principal="bob")
 

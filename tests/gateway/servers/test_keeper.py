@@ -15,6 +15,8 @@ from tests.gateway.behind import Watched, behind, call
 from tests.gateway.crossing import MODERN
 from tests.waiting import until
 
+pytestmark = pytest.mark.process
+
 
 class Server:
     """A modern server over HTTP whose every answer can be changed."""

@@ -17,6 +17,8 @@ from pegboard.patience import Patience
 from tests.gateway.behind import Person
 from tests.gateway.fake_link import FakeLink
 
+pytestmark = pytest.mark.process
+
 FORM = Question("elicitation/create", {"message": "Sure?"})
 SAMPLE = Question("sampling/createMessage", {})
 ROOTS = Question("roots/list", {})

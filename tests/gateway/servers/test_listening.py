@@ -18,6 +18,8 @@ from tests.client.leftovers import nothing_left
 from tests.gateway.fake_link import FakeLink
 from tests.waiting import until
 
+pytestmark = pytest.mark.process
+
 EAGER = Catalogue(capabilities={"tools": {"listChanged": True}, "resources": {"subscribe": True}})
 SILENT = Catalogue(capabilities={"tools": {}})
 

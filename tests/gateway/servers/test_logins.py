@@ -15,6 +15,8 @@ from tests.gateway.behind import behind, call, kept
 from tests.gateway.servers.test_downstream import ANN, BOB
 from tests.waiting import until
 
+pytestmark = pytest.mark.process
+
 
 async def test_a_login_beforehand_serves_the_gateway() -> None:
     storage, person = MemoryStorage(), Person()

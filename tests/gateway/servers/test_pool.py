@@ -15,6 +15,8 @@ from tests.client.leftovers import nothing_left
 from tests.gateway.fake_link import FakeLink
 from tests.waiting import until
 
+pytestmark = pytest.mark.process
+
 
 class Made:
     """Makes lanes, and keeps the links they are over."""

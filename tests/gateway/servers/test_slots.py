@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from pegboard.errors import Busy
 from pegboard.gateway.servers.slots import Slots
 
+pytestmark = pytest.mark.process
+
 
 async def test_who_comes_first_is_served_first() -> None:
     slots = Slots("x", 1)
