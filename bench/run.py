@@ -171,7 +171,7 @@ def _measure_http(figures: Figures, rounds: int, seconds: float, ours: str, *, a
                 for workload in WORKLOADS:
                     if (name, tools) in workload.servers:
                         requests = _prepare(workload, server)
-                        warm_up(server, requests, WARM_SECONDS)
+                        warm_up(server, requests, min(seconds, WARM_SECONDS))
                         found = measure(server, requests, min(seconds, 1.0) if far else seconds)
                         measured[workload.name, name, tools].append(found)
     _tell_http(figures, measured)

@@ -17,6 +17,8 @@ from pegboard import Board, Client
 from pegboard.protocol.extensions import TASKS
 from pegboard.tools import coerce
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [
     ROOT / "docs" / f"{name}.md"

@@ -23,6 +23,8 @@ from pegboard import Client
 from tests.child import PEGBOARD, PLAIN_PEGBOARD, ROOT, ROUGH, Child, HttpChild, finish
 from tests.waiting import SOON, wait_until
 
+pytestmark = pytest.mark.process
+
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
 

@@ -23,6 +23,8 @@ from tests.client.fakes import Asked, data, faking, legacy, modern, reply, resul
 from tests.client.leftovers import nothing_left
 from tests.waiting import until
 
+pytestmark = pytest.mark.process
+
 ME = Identity({"name": "gateway", "version": "1"}, {"elicitation": {}})
 
 # Numbers that a reader would round, a member that nobody knows, an escape that a writer would spell otherwise.

@@ -23,6 +23,8 @@ from tests.client.fakes import script
 from tests.client.leftovers import nothing_left
 from tests.waiting import until
 
+pytestmark = pytest.mark.process
+
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 
 SERVE_MODERN = "discovered(read())\n"

@@ -20,6 +20,8 @@ from tests.child import PEGBOARD, HttpChild
 from tests.client.battery_board import Point
 from tests.client.leftovers import nothing_left
 
+pytestmark = pytest.mark.process
+
 FILE = Path(__file__).with_name("battery_board.py")
 OLD = "2024-11-05"
 LEGACY = "2025-11-25"

@@ -20,6 +20,8 @@ from tests.middleware.valkey import Valkey
 from tests.stores.backends import started
 from tests.stores.places import address
 
+pytestmark = pytest.mark.process
+
 APPENDER = Path(__file__).parent / "appender.py"
 EVERY = Limits(
     worker_seconds=0.3, stream_events=1_000_000, stream_bytes=1 << 30, session_bytes=1 << 30, stored_bytes=1 << 30

@@ -22,6 +22,8 @@ from pegboard.transports.stdio import LineDoor
 from tests.child import PEGBOARD, PLAIN_PEGBOARD, ROUGH, Child, StdioChild, modern
 from tests.waiting import until, wait_until
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module", params=[PEGBOARD, PLAIN_PEGBOARD], ids=["uvloop", "asyncio"])
 def shared(request: pytest.FixtureRequest) -> Iterator[StdioChild]:

@@ -21,7 +21,7 @@ ERAS = [
     for caller in (LEGACY, MODERN)
     for server in (LEGACY, MODERN)
 ]
-pytestmark = pytest.mark.parametrize(("caller", "server"), ERAS)
+pytestmark = [pytest.mark.process, pytest.mark.parametrize(("caller", "server"), ERAS)]
 
 
 class People:
