@@ -121,14 +121,13 @@ class Seal:
     def close(self, value: object, *, bearer: str = "", expires: float = 0.0) -> str:
         """The value as text that only we can have made; `expires` is a point in time, 0 for never."""
         body = _encode(_Sealed(msgspec.Raw(_encode(value)), bearer, expires))
-        return base64.urlsafe_b64encode(self._locks()[0].close(body)).rstrip(b"=").decode("ascii")
+        return _encode_text(self._locks()[0].close(body))
 
     def open(self, text: str, *, now: float, bearer: str = "") -> object:
         """The value again; InvalidParams if it is not ours, not this bearer's, for something else, or too old."""
-        try:
-            raw = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        except (binascii.Error, ValueError):
-            raise self._refused("cannot be read") from None
+        raw = _decode_text(text)
+        if raw is None:
+            raise self._refused("cannot be read")
         opened = (lock.open(raw) for lock in self._locks())
         body = next((body for body in opened if body is not None), None)
         if body is None:
@@ -150,6 +149,19 @@ class Seal:
 
     def _refused(self, why: str) -> InvalidParams:
         return InvalidParams(f"Invalid {self._purpose.decode()}: it {why}")
+
+
+def _encode_text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
+
+
+def _decode_text(text: str) -> bytes | None:
+    """The bytes that we write as this very text; None for any other spelling that Base64 decoders accept."""
+    try:
+        raw = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return raw if _encode_text(raw) == text else None
 
 
 def _can_encrypt() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from pegboard.execution.spent import Spent
 from pegboard.stores.memory import MemoryRecords
 from pegboard.testing import FakeClock
 from tests.execution.test_rounds import accept, required, send, text_of
+from tests.test_seal import spellings
 
 
 def make_board(*, once: bool, limits: Limits | None = None) -> tuple[Board, list[str]]:
@@ -45,6 +47,36 @@ async def test_a_state_is_used_once_where_the_author_says_so() -> None:
         with pytest.raises(InvalidParams, match="used already"):
             await pay(board, ticket, key)
     assert done == ["ada"]
+
+
+async def test_a_used_state_is_refused_in_every_other_spelling() -> None:
+    board, done = make_board(once=True)
+    first = await required(board, "pay", arguments={"to": "ada"})
+    second = await pay(board, first.ticket, "sure")
+    assert text_of(await pay(board, second.ticket, "really")) == "paid ada"
+    for text in spellings(second.ticket):
+        with pytest.raises(InvalidParams):
+            await pay(board, text, "really")
+    assert done == ["ada"]
+
+
+async def test_answers_without_their_state_are_ignored_where_states_are_used_once() -> None:
+    board, done = make_board(once=True)
+    answers = {"sure": accept(value=True), "really": accept(value=True)}
+    for _ in range(2):
+        asked = await send(board, "pay", {"to": "ada"}, answers=answers)
+        assert isinstance(asked, InputRequired)
+        assert list(asked.asks) == ["sure"]
+    assert done == []
+
+
+async def test_two_calls_of_the_same_moment_get_a_state_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pegboard.seal.find_spec", lambda name: None)
+    monkeypatch.setattr("pegboard.execution.rounds.time", SimpleNamespace(time=FakeClock()))
+    board, _ = make_board(once=True)
+    states = [(await required(board, "pay", arguments={"to": "ada"})).ticket for _ in range(2)]
+    for state in states:
+        assert isinstance(await pay(board, state, "sure"), InputRequired)
 
 
 async def test_elsewhere_it_may_be_used_until_it_expires() -> None:

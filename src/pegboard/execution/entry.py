@@ -19,12 +19,17 @@ def enter(tool: Tool, inner: Handler, tickets: Seal, spent: Spent) -> Handler:
 
 
 def _once(tickets: Seal, spent: Spent, inner: Handler) -> Handler:
-    """Let a ticket in once; only tickets of ours are remembered, or anybody could fill the memory."""
+    """Accept each ticket once; only tickets of ours are remembered, or any client could fill the memory.
+
+    Answers count only with the ticket of their questions. Without one they could be sent any number of times, so they
+    are ignored and the tool asks.
+    """
 
     async def use(call: Call) -> Reply:
-        if call.ticket is not None:
-            read_ticket(call, tickets)
-            await spent.spend(call.ticket, call.caller.principal)
+        if call.ticket is None:
+            call.answers = None
+        else:
+            await spent.spend(read_ticket(call, tickets).id, call.caller.principal)
         return await inner(call)
 
     return use

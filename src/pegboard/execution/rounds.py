@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import logging
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -43,10 +44,12 @@ _decode = msgspec.json.Decoder().decode
 class Ticket(Struct, array_like=True):
     """What a call takes from round to round: what it is, and what has been asked, answered and kept.
 
-    `misses` are the answers to each question that could not be used.
+    `id` names this ticket among all others, whatever text it is sealed as. `misses` counts for each question the
+    answers that could not be used.
     """
 
     request: str
+    id: str = ""
     round: int = 0
     asked: dict[str, str] = {}
     done: dict[str, tuple[str, Json]] = {}
@@ -169,6 +172,7 @@ class Rounds:
                 f"{self._call.name} asked its caller {ROUNDS} times without an end; if its question differs from "
                 f"round to round, its author has to give it a key"
             )
+        ticket.id = secrets.token_hex(16)
         ticket.round += 1
         ticket.asked = {key: self._digests[key] for key in asks}
         sealed = self._seal.close(
@@ -198,7 +202,7 @@ class Rounds:
         asked, answer = ticket.done.get(key, ("", None))
         if asked == digest:
             return ask.read(answer)
-        # Without a ticket nobody can say what was asked: the answer is taken for what it says it is.
+        # A client may answer an unasked question by its key: without a ticket there is no record of what was asked.
         if key in self._answers and (not ticket.round or ticket.asked.get(key) == digest):
             answer = self._answers[key]
             try:
@@ -274,7 +278,7 @@ def read_ticket(call: Call, seal: Seal) -> Ticket:
     """What a call brings from its last round; refuses a ticket that is not its principal's, or another request's."""
     request = request_digest(call)
     if call.ticket is None:
-        return Ticket(request, 0, {}, {}, {}, {})
+        return Ticket(request)
     opened = seal.open(call.ticket, now=time.time(), bearer=call.caller.principal)
     ticket = _decode_ticket(opened if isinstance(opened, bytes) else b"")
     if ticket.request != request:

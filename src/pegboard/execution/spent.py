@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -32,8 +31,8 @@ class Spent:
         """Remember them there from now on, where other processes see them too."""
         self._records = records
 
-    async def spend(self, ticket: str, principal: str) -> None:
-        """Use a ticket; InvalidParams if it has been used before."""
+    async def spend(self, ticket_id: str, principal: str) -> None:
+        """Use the ticket with this id; InvalidParams if it has been used before."""
         now = self._clock()
         while self._until and self._until[0][0] <= now:
             self._release(self._until.popleft()[1])
@@ -42,10 +41,9 @@ class Spent:
             raise Busy("Too many questions have been answered lately; try again in a while", retry_after=60)
         self._held[principal] = held + 1
         self._all += 1
-        key = "spent:" + hashlib.sha256(ticket.encode("utf-8", "replace")).hexdigest()[:32]
         is_new = False
         try:
-            is_new = await self._records.add(key, 1, ttl=TICKET_SECONDS) == 1
+            is_new = await self._records.add(f"spent:{ticket_id}", 1, ttl=TICKET_SECONDS) == 1
         finally:
             if is_new:
                 self._until.append((now + TICKET_SECONDS, principal))
