@@ -7,6 +7,7 @@ import functools
 import inspect
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from msgspec import Raw
 
 from pegboard import Board, Client, Limits, Tool, ToolExecutionContext, ToolResult
 from pegboard.call import NOBODY, Call, Caller, Done, Kept
-from pegboard.errors import DeclarationError, MissingCapability, UnknownTool
+from pegboard.errors import DeclarationError, InvalidParams, MissingCapability, UnknownTool
 from pegboard.stores.crew import Crew, Shared
 from pegboard.stores.sqlite.store import SqliteStore
 
@@ -261,6 +262,15 @@ async def test_a_result_over_the_limit_of_its_board_is_not_sent() -> None:
 # -- what a client carries for us --------------------------------------------------------------------------------------
 
 
+async def listed(board: Board, cursor: str | None = None) -> Mapping[str, Any]:
+    """A page of the board's resources."""
+    params = Raw(msgspec.json.encode({} if cursor is None else {"cursor": cursor}))
+    caller = Caller(version="2026-07-28", transport="http")
+    reply = await board.handler(Call(method="resources/list", caller=caller, channel=NOBODY, id=1, params=params))
+    assert isinstance(reply, Done)
+    return reply.result.value if isinstance(reply.result, Kept) else reply.result
+
+
 @pytest.mark.parametrize("given", [None, "a secret of sixteen and more"])
 async def test_what_was_sealed_opens_after_a_restart_by_the_key_in_the_store_unless_one_was_given(
     given: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -275,11 +285,7 @@ async def test_what_was_sealed_opens_after_a_restart_by_the_key_in_the_store_unl
         store = SqliteStore(tmp_path / "kept.db")
         await store.start()
         await board.start(Shared(store, Crew(store.workers, 5)))
-        params = Raw(msgspec.json.encode({} if cursor is None else {"cursor": cursor}))
-        caller = Caller(version="2026-07-28", transport="http")
-        reply = await board.handler(Call(method="resources/list", caller=caller, channel=NOBODY, id=1, params=params))
-        assert isinstance(reply, Done)
-        page = reply.result.value if isinstance(reply.result, Kept) else reply.result
+        page = await listed(board, cursor)
         assert [one["uri"] for one in page["resources"]] == [f"x://{'abc'[number]}"]
         cursor = page.get("nextCursor")
         # A key that was given is nobody else's to keep.
@@ -287,3 +293,18 @@ async def test_what_was_sealed_opens_after_a_restart_by_the_key_in_the_store_unl
         await board.stop()
         await store.close()
     assert cursor is None
+
+
+async def test_boards_of_different_names_with_one_secret_reject_each_others_cursors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PEGBOARD_SECRET", "a secret of sixteen and more")
+    boards = [Board(name, page_size=1) for name in ("one", "one", "two")]
+    for board in boards:
+        for name in "ab":
+            board.resource(f"x://{name}")(lambda: "x")
+    one, replica, two = boards
+    cursor = (await listed(one))["nextCursor"]
+    assert [resource["uri"] for resource in (await listed(replica, cursor))["resources"]] == ["x://b"]
+    with pytest.raises(InvalidParams, match="not made by this server"):
+        await listed(two, cursor)

@@ -73,6 +73,21 @@ def test_a_value_sealed_for_one_purpose_does_not_open_for_another(secret: bool) 
         Seal("state", [KEY], secret=secret).open(Seal("cursor", [KEY], secret=secret).close(1), now=0)
 
 
+@SECRET
+@given(
+    mine=st.tuples(st.text(max_size=3), st.text(max_size=3)), theirs=st.tuples(st.text(max_size=3), st.text(max_size=3))
+)
+def test_a_value_opens_for_its_own_purpose_and_server_alone(
+    mine: tuple[str, str], theirs: tuple[str, str], secret: bool
+) -> None:
+    one, two = (Seal(purpose, [KEY], audience=server, secret=secret) for purpose, server in (mine, theirs))
+    if mine == theirs:
+        assert two.open(one.close(1), now=0) == 1
+    else:
+        with pytest.raises(InvalidParams):
+            two.open(one.close(1), now=0)
+
+
 def test_a_secret_value_cannot_be_read_by_its_carrier() -> None:
     word = "a word to find"
     for secret in (False, True):

@@ -123,9 +123,9 @@ class Board(Hanger, Hosted):
         self._missed: set[str] = set()
         secret = os.environ.get("PEGBOARD_SECRET")
         keys = read_keys(secret)
-        desk = Desk(tickets=Seal("requestState", keys, secret=True), changes=self.changes)
+        desk = Desk(tickets=Seal("requestState", keys, audience=name, secret=True), changes=self.changes)
         self._runner = Runner(self.services, self._threads, arguments, self.limits.result_bytes, desk)
-        cursors = Seal("cursor", keys)
+        cursors = Seal("cursor", keys, audience=name)
         # With a key that is ours alone, until there is a store to have one in common with others.
         self._sealed_alone = () if secret else (desk.tickets, cursors)
         lists = self.tools.caching = Caching(ttl_ms, "public")

@@ -1,8 +1,8 @@
 """Seals what a client carries for us between requests, so that it comes back as it was, from whom it was given, in time.
 
-A sealed value cannot be changed by its carrier: the seal covers the value, what it is for, whom it was given to and
-until when. With the `auth` extra installed a secret one cannot be read by its carrier either. Keys form a ring: the first
-seals, all of them open.
+A sealed value cannot be changed by its carrier: the seal covers the value, its purpose, the server that made it, whom it
+was given to and until when. With the `auth` extra installed a secret one cannot be read by its carrier either. Keys form a
+ring: the first seals, all of them open. No key of the ring is used itself: each purpose of each server derives its own.
 """
 
 from __future__ import annotations
@@ -59,9 +59,8 @@ class _Lock(Protocol):
 class _Signature:
     """Readable by whoever carries it."""
 
-    def __init__(self, purpose: bytes, key: bytes) -> None:
-        self._purpose = purpose
-        self._key = key
+    def __init__(self, context: bytes, key: bytes) -> None:
+        self._key = hmac.digest(key, b"sign " + context, "sha256")
 
     def close(self, body: bytes) -> bytes:
         return self._tag(body) + body
@@ -71,30 +70,28 @@ class _Signature:
         return body if hmac.compare_digest(tag, self._tag(body)) else None
 
     def _tag(self, body: bytes) -> bytes:
-        return hmac.digest(self._key, self._purpose + b"\0" + body, "sha256")[:_TAG_BYTES]
+        return hmac.digest(self._key, body, "sha256")[:_TAG_BYTES]
 
 
 class _Cipher:
-    """Readable by nobody but us: AES-GCM, with the purpose under its seal too."""
+    """Readable by us alone: AES-GCM."""
 
-    def __init__(self, purpose: bytes, key: bytes) -> None:
+    def __init__(self, context: bytes, key: bytes) -> None:
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 — an extra, and heavy: for those who ask
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 — the same
 
-        self._purpose = purpose
-        # Never the key of the signatures itself: one key has one use.
-        self._aead = AESGCM(hmac.digest(key, b"encrypt " + purpose, "sha256"))
+        self._aead = AESGCM(hmac.digest(key, b"encrypt " + context, "sha256"))
         self._invalid = InvalidTag
 
     def close(self, body: bytes) -> bytes:
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        return nonce + self._aead.encrypt(nonce, body, self._purpose)
+        return nonce + self._aead.encrypt(nonce, body, None)
 
     def open(self, raw: bytes) -> bytes | None:
         if len(raw) < _NONCE_BYTES + _TAG_BYTES:
             return None
         try:
-            return self._aead.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], self._purpose)
+            return self._aead.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], None)
         except self._invalid:
             return None
 
@@ -102,13 +99,16 @@ class _Cipher:
 class Seal:
     """Seals and opens values for one purpose, such as cursors; a `secret` one hides them where it can.
 
-    To hide them takes the library that the `auth` extra brings, which is loaded with the first value.
+    `audience` is the name of the server: servers that share a key and have different names do not open each other's
+    values, replicas of one server do. To hide values takes the library that the `auth` extra brings, which is loaded
+    with the first value.
     """
 
-    def __init__(self, purpose: str, keys: Sequence[bytes], *, secret: bool = False) -> None:
+    def __init__(self, purpose: str, keys: Sequence[bytes], *, audience: str = "", secret: bool = False) -> None:
         if not keys or any(len(key) < 16 for key in keys):
             raise ValueError("a seal needs at least one key of 16 bytes or more")
-        self._purpose = purpose.encode()
+        self._purpose = purpose
+        self._context = _encode((purpose, audience))
         self._keys = tuple(keys)
         self._secret = secret
         self._made: tuple[_Lock, ...] | None = None
@@ -144,11 +144,11 @@ class Seal:
         """One for each key, the newest first, of the best kind there is."""
         if self._made is None:
             kind: type[_Cipher | _Signature] = _Cipher if self._secret and _can_encrypt() else _Signature
-            self._made = tuple(kind(self._purpose, key) for key in self._keys)
+            self._made = tuple(kind(self._context, key) for key in self._keys)
         return self._made
 
     def _refused(self, why: str) -> InvalidParams:
-        return InvalidParams(f"Invalid {self._purpose.decode()}: it {why}")
+        return InvalidParams(f"Invalid {self._purpose}: it {why}")
 
 
 def _encode_text(raw: bytes) -> str:

@@ -337,8 +337,8 @@ def test_an_answer_to_a_form_is_a_value(answer: Json, wanted: Any) -> None:
 # -- tickets -------------------------------------------------------------------------------------------------------
 
 
-def a_board_that_confirms() -> Board:
-    board = Board("asks")
+def a_board_that_confirms(name: str = "asks") -> Board:
+    board = Board(name)
 
     @board.tool
     async def delete(file: str, ctx: Context) -> str:
@@ -408,12 +408,22 @@ async def test_a_ticket_expires(monkeypatch: pytest.MonkeyPatch) -> None:
         await send(board, "delete", {"file": "a"}, ticket=first.ticket, answers={"sure": accept(value=True)})
 
 
-async def test_boards_with_one_secret_take_each_others_tickets(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_replicas_with_one_secret_accept_each_others_tickets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PEGBOARD_SECRET", "a secret of sixteen and more")
     one, two = a_board_that_confirms(), a_board_that_confirms()
     first = await required(one, "delete", arguments={"file": "a"})
     reply = await send(two, "delete", {"file": "a"}, ticket=first.ticket, answers={"sure": accept(value=True)})
     assert text_of(reply) == "deleted a"
+
+
+async def test_boards_of_different_names_with_one_secret_reject_each_others_tickets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PEGBOARD_SECRET", "a secret of sixteen and more")
+    one, two = a_board_that_confirms(), a_board_that_confirms("another")
+    first = await required(one, "delete", arguments={"file": "a"})
+    with pytest.raises(InvalidParams, match="not made by this server"):
+        await send(two, "delete", {"file": "a"}, ticket=first.ticket, answers={"sure": accept(value=True)})
 
 
 async def test_an_answer_counts_only_for_the_question_it_was_given_to() -> None:

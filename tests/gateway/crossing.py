@@ -137,7 +137,7 @@ async def crossing(
         downstream = Downstream("dev", config(address, version, **more), on_change=_pass, on_updated=_pass)
         stack.push_async_callback(downstream.stop)
         await downstream.settled()
-        made = Crossing(downstream, Passage(KEYS, lambda *place: made.destinations.get(place[2]), limits))
+        made = Crossing(downstream, Passage("crossing", KEYS, lambda *place: made.destinations.get(place[2]), limits))
         stack.push_async_callback(made.passage.close)
         await made.hang()
         yield made

@@ -80,7 +80,7 @@ class Gateway(Hosted):
         self._tasks: set[asyncio.Task[None]] = set()
         self._followed: WeakKeyDictionary[Downstream, dict[Endpoint, frozenset[str]]] = WeakKeyDictionary()
         self._secret = os.environ.get("PEGBOARD_SECRET")
-        self.passage = Passage(read_keys(self._secret), self._find)
+        self.passage = Passage(self.config.name, read_keys(self._secret), self._find)
         self._downstreams: dict[Key, Downstream] = {}
         self._offers: dict[Key, Offers] = {}
         self._noted: set[str] = set()

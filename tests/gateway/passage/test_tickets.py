@@ -15,11 +15,12 @@ from pegboard.call import NOBODY, Call, Caller
 from pegboard.errors import InvalidParams
 from pegboard.gateway.passage.destination import Destination
 from pegboard.gateway.passage.outgoing import params_for
+from pegboard.gateway.passage.passage import Passage
 from pegboard.gateway.passage.tickets import Carried, Parked, Tickets
 from pegboard.seal import Seal
 from tests.gateway.crossing import KEYS, MODERN
 
-TICKETS = Tickets(KEYS)
+TICKETS = Tickets(KEYS, "one")
 KEY = st.text(max_size=8)
 SOME = st.one_of(
     st.builds(Parked, KEY, KEY, st.integers(0, 2**31), st.lists(KEY, max_size=3).map(tuple)),
@@ -66,10 +67,20 @@ def test_a_ticket_that_was_changed_is_none(ticket: Any, request: Any, data: st.D
         TICKETS.read(*call_of(request, sealed[:at] + letter + sealed[at + 1 :]))
 
 
+def test_gateways_of_different_names_with_one_secret_open_nothing_of_each_other() -> None:
+    one, two = (Passage(name, KEYS, lambda *_: None) for name in ("one", "two"))
+    for mine, theirs in zip(one.seals, two.seals, strict=True):
+        assert mine.open(mine.close("x"), now=0) == "x"
+        with pytest.raises(InvalidParams):
+            theirs.open(mine.close("x"), now=0)
+
+
 @settings(deadline=None)
 @given(made_up=st.text(), request=REQUEST)
 def test_what_is_no_ticket_is_none(made_up: str, request: Any) -> None:
-    other = Seal("requestState", KEYS, secret=True).close(made_up.encode("utf-8", "replace"), bearer=request[3])
+    other = Seal("requestState", KEYS, audience="one", secret=True).close(
+        made_up.encode("utf-8", "replace"), bearer=request[3]
+    )
     for text in (made_up, other):
         with pytest.raises(InvalidParams):
             TICKETS.read(*call_of(request, text))

@@ -56,12 +56,12 @@ _ASKABLE: Final = frozenset({"elicitation", "sampling", "roots"})
 
 
 class Passage:
-    """Takes requests to servers, for a whole gateway; `parking` holds those that wait for their callers."""
+    """Takes requests to servers, for the gateway of that name; `parking` holds those that wait for their callers."""
 
-    def __init__(self, keys: Sequence[bytes], find: Find, limits: Limits | None = None) -> None:
+    def __init__(self, gateway: str, keys: Sequence[bytes], find: Find, limits: Limits | None = None) -> None:
         self.parking = Parking(limits or Limits())
-        self._tickets = Tickets(keys)
-        self._tasks = RemoteTasks(keys, find)
+        self._tickets = Tickets(keys, gateway)
+        self._tasks = RemoteTasks(keys, gateway, find)
         self._handover = Handover(self.parking)
         self.owns = self._tasks.owns
         self.task = self._tasks.handle

@@ -43,8 +43,8 @@ class _Place(Struct, array_like=True, frozen=True):
 class RemoteTasks:
     """Gives servers' tasks ids of our own, and brings what is asked of them where they run."""
 
-    def __init__(self, keys: Sequence[bytes], find: Find) -> None:
-        self.seal = Seal("taskId", keys, secret=True)
+    def __init__(self, keys: Sequence[bytes], gateway: str, find: Find) -> None:
+        self.seal = Seal("taskId", keys, audience=gateway, secret=True)
         self._find = find
 
     def owns(self, task_id: str) -> bool:

@@ -59,8 +59,8 @@ _decode = msgspec.msgpack.Decoder(_Sealed).decode
 class Tickets:
     """Writes tickets, and reads them again from whom they were given to."""
 
-    def __init__(self, keys: Sequence[bytes]) -> None:
-        self.seal = Seal(_PURPOSE, keys, secret=True)
+    def __init__(self, keys: Sequence[bytes], gateway: str) -> None:
+        self.seal = Seal(_PURPOSE, keys, audience=gateway, secret=True)
 
     def write(self, ticket: Ticket, call: Call, destination: Destination) -> str:
         """The ticket as the caller carries it."""
