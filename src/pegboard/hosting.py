@@ -11,7 +11,9 @@ from typing import Literal
 from pegboard.call import Handler, Json
 from pegboard.errors import SetupError
 from pegboard.limits import Limits
+from pegboard.logs import TextLines
 from pegboard.mounting import mount
+from pegboard.printable import printable_lines
 from pegboard.serve import PORT, Settings, run
 from pegboard.stores.crew import Shared
 from pegboard.transports.asgi import AsgiApp
@@ -61,7 +63,9 @@ class Hosted(ABC):
     ) -> None:
         """Serve until stopped: stdio where a client holds our stdin, HTTP on a terminal or without one."""
         if not logging.root.handlers and not logging.getLogger("pegboard").handlers:
-            logging.basicConfig(level=log_level.upper(), stream=sys.stderr)
+            handler = logging.StreamHandler(sys.stderr)
+            handler.setFormatter(TextLines(logging.BASIC_FORMAT))
+            logging.basicConfig(level=log_level.upper(), handlers=[handler])
         try:
             run(
                 self,
@@ -86,7 +90,7 @@ class Hosted(ABC):
             )
         except SetupError as error:
             # This is the program's last word, and whoever started it has to act: a traceback would only hide the fix.
-            print(f"{self.info['name']}: {error}", file=sys.stderr)  # noqa: T201
+            print(printable_lines(f"{self.info['name']}: {error}"), file=sys.stderr)  # noqa: T201
             sys.exit(2)
 
     def asgi(

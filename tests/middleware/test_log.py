@@ -8,13 +8,10 @@ import json
 import logging
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pegboard import Board, Client, ToolError
 from pegboard.errors import DeclarationError
 from pegboard.middleware import Logging, RateLimit
-from pegboard.middleware.log import one_line
 from pegboard.testing import make_call, run_alone
 
 
@@ -139,12 +136,6 @@ async def test_nobody_can_forge_a_line(style: str) -> None:
     await run_alone(Logging(logger, style=style), call=call, answer=ToolError(evil))  # type: ignore[arg-type]
     assert len(stream.getvalue().splitlines()) == 2
     assert "\x1b" not in stream.getvalue()
-
-
-@given(st.text())
-def test_one_line_is_one_line_whatever_it_was(text: str) -> None:
-    assert len(f"x{one_line(text)}x".splitlines()) == 1
-    assert text.isprintable() <= (one_line(text) == text)
 
 
 async def test_the_level_is_chosen_and_a_silent_logger_writes_nothing() -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Collection, Mapping
 
 import msgspec
 
 from pegboard.call import Json
+from pegboard.cli.output import note, show, show_json, show_text
 from pegboard.cli.target import OK, TOOL_ERROR, Pointed, read_target, run, tell_missing
 from pegboard.errors import InvalidParams, SetupError
+from pegboard.printable import printable
 from pegboard.tools.naming import suggest
 from pegboard.tools.result import PARSE_WARNINGS
 
@@ -49,27 +50,27 @@ async def _call(pointed: Pointed) -> int:
             raise SetupError(_explain(pointed.name, name, refusal.message, tools)) from None
         elapsed = (time.perf_counter() - began) * 1000
     if pointed.chosen.json:
-        print(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
+        show_json(result)
     else:
         print_content(result.content)
     for repair in result.meta.get(PARSE_WARNINGS, []):
-        print(f"repaired  {repair['message']}", file=sys.stderr)
-    print(f"{elapsed:.1f} ms", file=sys.stderr)
+        note(f"repaired  {repair['message']}")
+    note(f"{elapsed:.1f} ms")
     return TOOL_ERROR if result.is_error else OK
 
 
 def _explain(target: str, name: str, told: str, tools: Collection[str]) -> str:
     """What the server says of a name it does not know, or more where that is little."""
-    if name not in told or "did you mean" in told.lower():
-        return f"{target}: {told}"
-    near = suggest(name, tools)
-    hint = f", did you mean {near[0]}?" if near else f"; it has {', '.join(list(tools)[:12]) or 'none'}"
-    return f"{target}: {told}{hint}"
+    hint = ""
+    if name in told and "did you mean" not in told.lower():
+        near = suggest(name, tools)
+        hint = f", did you mean {near[0]}?" if near else f"; it has {', '.join(list(tools)[:12]) or 'none'}"
+    return printable(f"{target}: {told}{hint}")
 
 
 def _tell_progress(done: float, total: float | None, message: str | None) -> None:
     far = f"{done:g}" if total is None else f"{done:g}/{total:g}"
-    print(f"progress  {far}" + (f"  {message}" if message else ""), file=sys.stderr, flush=True)
+    note(f"progress  {far}" + (f"  {message}" if message else ""))
 
 
 def read_arguments(words: list[str], schema: object) -> Mapping[str, object]:
@@ -102,6 +103,6 @@ def print_content(content: list[dict[str, Json]]) -> None:
     """Text as it is, anything else by its kind."""
     for block in content:
         if block.get("type") == "text":
-            print(block.get("text", ""))
+            show_text(str(block.get("text", "")))
         else:
-            print(f"[{block.get('type')} {block.get('mimeType') or block.get('uri') or ''}]".replace(" ]", "]"))
+            show(f"[{block.get('type')} {block.get('mimeType') or block.get('uri') or ''}]".replace(" ]", "]"))

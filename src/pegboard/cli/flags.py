@@ -6,12 +6,10 @@ import argparse
 import logging
 import os
 import sys
-import time
 from typing import Any
 
-import msgspec
-
 from pegboard.errors import SetupError
+from pegboard.logs import JsonLines, TextLines
 from pegboard.serve import PORT, Settings
 from pegboard.transports.legacy_doors import LEGACY_DOORS, read_doors
 
@@ -122,35 +120,12 @@ def set_up_logging(level: str, style: str) -> None:
     """Send the log to stderr, a line a record."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
-        _JsonLines() if style == "json" else _TextLines("%(asctime)s %(levelname)-7s %(name)s  %(message)s")
+        JsonLines() if style == "json" else TextLines("%(asctime)s %(levelname)-7s %(name)s  %(message)s")
     )
     root = logging.getLogger("pegboard")
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     root.propagate = False
-
-
-class _TextLines(logging.Formatter):
-    """A record a line, a traceback indented below it: no text of a peer's can look like a record of ours."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return super().format(record).replace("\r", "\\r").replace("\n", "\n    ")
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 — the standard library's name
-        return super().formatMessage(record).replace("\r", "\\r").replace("\n", "\\n")
-
-
-class _JsonLines(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            line["exception"] = record.exc_text or self.formatException(record.exc_info)
-        return msgspec.json.encode(line).decode()
 
 
 def _env(name: str, default: str | None = None) -> str | None:

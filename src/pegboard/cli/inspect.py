@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-import msgspec
-
 from pegboard.call import Json
 from pegboard.cli.list import print_tools
+from pegboard.cli.output import show, show_json
 from pegboard.cli.target import OK, Pointed, read_target, run
 from pegboard.client.client import Client
 from pegboard.errors import MethodNotFound
@@ -40,13 +39,15 @@ async def _inspect(pointed: Pointed) -> int:
         **found,
     }
     if pointed.chosen.json:
-        print(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode())
+        show_json(whole)
         return OK
-    print(f"{info.get('name', 'unnamed')} {info.get('version', '')}".rstrip())
-    print(f"protocol {version}")
-    print(f"capabilities {', '.join(sorted(offered)) or 'none'}")
+    show(f"{info.get('name', 'unnamed')} {info.get('version', '')}".rstrip())
+    show(f"protocol {version}")
+    show(f"capabilities {', '.join(sorted(offered)) or 'none'}")
     if about.get("instructions"):
-        print(f"\n{about['instructions']}")
+        show()
+        for line in str(about["instructions"]).split("\n"):
+            show(f"  {line}")
     _print(found)
     return OK
 
@@ -69,11 +70,13 @@ async def _offers(client: Client, offered: Mapping[str, Json]) -> dict[str, list
 
 def _print(found: Mapping[str, list[dict[str, Json]]]) -> None:
     if found["tools"]:
-        print(f"\n{counted(len(found['tools']), 'tool')}")
+        show()
+        show(counted(len(found["tools"]), "tool"))
         print_tools(found["tools"], "  ")
     for kind, member in (("resources", "uri"), ("templates", "uriTemplate"), ("prompts", "name")):
         if found[kind]:
-            print(f"\n{counted(len(found[kind]), kind[:-1])}")
+            show()
+            show(counted(len(found[kind]), kind[:-1]))
         for item in found[kind]:
             told = str(item.get("description") or item.get("title") or "").partition("\n")[0]
-            print(f"  {item.get(member)}  {told}".rstrip())
+            show(f"  {item.get(member)}  {told}".rstrip())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-import msgspec
-
+from pegboard.cli.output import show, show_json
 from pegboard.cli.target import Pointed, read_target, run, tell_missing
+from pegboard.printable import printable
 
 
 def main(argv: list[str]) -> int:
@@ -19,7 +19,7 @@ async def _list(pointed: Pointed) -> int:
         tools = await client.list_tools()
         await tell_missing(client)
     if pointed.chosen.json:
-        print(msgspec.json.format(msgspec.json.encode(tools), indent=2).decode())
+        show_json(tools)
         return 0
     print_tools(tools)
     return 0
@@ -30,7 +30,7 @@ def print_tools(tools: list[dict[str, object]], indent: str = "") -> None:
     width = min(max((len(_signature(tool)) for tool in tools), default=0), 60)
     for tool in tools:
         told = str(tool.get("description") or "").partition("\n")[0]
-        print(f"{indent}{_signature(tool):<{width}}  {told}".rstrip())
+        show(f"{indent}{_signature(tool):<{width}}  {told}".rstrip())
 
 
 def _signature(tool: dict[str, object]) -> str:
@@ -38,4 +38,4 @@ def _signature(tool: dict[str, object]) -> str:
     properties = schema.get("properties", {}) if isinstance(schema, dict) else {}
     required = schema.get("required", []) if isinstance(schema, dict) else []
     names = [name if name in required else f"{name}?" for name in properties]
-    return f"{tool.get('name')}({', '.join(names)})"
+    return printable(f"{tool.get('name')}({', '.join(names)})")

@@ -12,16 +12,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from pegboard.cli.flags import set_up_logging
+from pegboard.cli.output import note, show, show_json
 from pegboard.gateway.configuration.config import GatewayConfig, read_config
 from pegboard.gateway.configuration.mistakes import hide
 from pegboard.gateway.gateway import Gateway
 from pegboard.gateway.servers.catalogue import Catalogue
-from pegboard.gateway.trust.hidden import reveal
 from pegboard.gateway.trust.lock import Lock, Place, Report, Server, accept, compare, read_lock, write_lock
+from pegboard.printable import printable
 
 OK, DIFFERENT, CANNOT_CONNECT = 0, 1, 3
 
@@ -55,26 +55,26 @@ def main(argv: list[str]) -> int:
         found, unreached = asyncio.run(catalogues(config))
     for (toolbox, server), problem in unreached.items():
         told = hide(problem, config.secrets)
-        print(f"pegboard lock: {toolbox}/{server} cannot be asked, and is left as it was: {told}", file=sys.stderr)
+        note(f"pegboard lock: {toolbox}/{server} cannot be asked, and is left as it was: {told}")
     unknown = {*unreached, *_disabled(config)}
     report = compare(before or Lock(), found, unknown)
     if chosen.json:
-        print(_as_json(report))
+        show_json(_as_json(report))
     else:
         # At first everything is new, and only what is suspicious is worth a line.
         for line in _tell(report if before is not None or chosen.diff else replace(report, added=())):
-            print(line)
+            show(line)
     changing = chosen.accept is not None or (before is None and not chosen.diff)
     if changing:
         lock = accept(before or Lock(), found, unknown, chosen.accept or ())
         if before is None or lock != before:
             write_lock(lock, config.lock_path)
-        print(f"{_count(len(lock.pins))} pinned in {_shown(config.lock_path)}", file=sys.stderr)
+        note(f"{_count(len(lock.pins))} pinned in {_shown(config.lock_path)}")
     elif report:
-        print(f"accept it all with `pegboard lock {chosen.config} --accept`, or name what to accept", file=sys.stderr)
+        note(f"accept it all with `pegboard lock {chosen.config} --accept`, or name what to accept")
         return DIFFERENT
     elif not unreached:
-        print(f"all is as it was accepted in {_shown(config.lock_path)}", file=sys.stderr)
+        note(f"all is as it was accepted in {_shown(config.lock_path)}")
     return CANNOT_CONNECT if unreached else OK
 
 
@@ -116,7 +116,7 @@ def _tell(report: Report) -> Iterator[str]:
         yield from (f"  {line}" for line in changed.words)
         yield from flags.pop(changed.place, ())
     for old, new in report.renamed:
-        yield f"renamed   {_name(old)} → {reveal(new[1])}"
+        yield f"renamed   {_name(old)} → {printable(new[1])}"
         yield from flags.pop(new, ())
     for place in report.added:
         yield f"new       {_name(place)}"
@@ -128,11 +128,11 @@ def _tell(report: Report) -> Iterator[str]:
         yield from told
 
 
-def _as_json(report: Report) -> str:
+def _as_json(report: Report) -> dict[str, Any]:
     def named(place: Place) -> dict[str, Any]:
         return {"kind": place[0], "name": place[1]}
 
-    told = {
+    return {
         "changed": [{**named(one.place), "words": one.words} for one in report.changed],
         "renamed": [{**named(new), "before": old[1]} for old, new in report.renamed],
         "added": [named(place) for place in report.added],
@@ -148,11 +148,10 @@ def _as_json(report: Report) -> str:
             for place, finding in report.flagged
         ],
     }
-    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
 
 
 def _name(place: Place) -> str:
-    return f"{_KINDS[place[0]]} {reveal(place[1])}"
+    return f"{_KINDS[place[0]]} {printable(place[1])}"
 
 
 def _count(number: int) -> str:

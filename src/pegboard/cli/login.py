@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import sys
 
+from pegboard.cli.output import note, note_lines
 from pegboard.client.client import Client
 from pegboard.client.login.browser import BrowserLogin
 from pegboard.errors import LoginFailed, Refusal, ServerFault, SetupError
@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
 
     def show(text: str) -> None:
         shown.append(text)
-        print(text, file=sys.stderr, flush=True)
+        note_lines(text)
 
     login = BrowserLogin(port=chosen.port, browser=chosen.browser, seconds=chosen.timeout, show=show)
     auth = Logins(token_storage(), login=login).auth(server, chosen.principal)
@@ -52,14 +52,14 @@ async def _log_in(name: str, client: Client, shown: list[str]) -> int:
         async with client:
             tools = await client.list_tools()
     except (LoginFailed, Refusal) as problem:
-        print(f"pegboard login: {name}: {problem}", file=sys.stderr)
+        note(f"pegboard login: {name}: {problem}")
         return USAGE
     except ServerFault as fault:
-        print(f"pegboard login: {fault}", file=sys.stderr)
+        note(f"pegboard login: {fault}")
         return CANNOT_CONNECT
     # It may be open to all, or the token of the last time still good.
     done = "logged in" if shown else "lets us in as it is"
-    print(f"{name}: {done}, {len(tools)} tool{'' if len(tools) == 1 else 's'}", file=sys.stderr)
+    note(f"{name}: {done}, {len(tools)} tool{'' if len(tools) == 1 else 's'}")
     return OK
 
 

@@ -9,6 +9,8 @@ from typing import NoReturn
 
 from pegboard import __version__
 from pegboard.errors import PegboardError
+from pegboard.logs import guard_last_resort
+from pegboard.printable import printable_lines
 
 VERBS = {
     "demo": "serve a gateway over three small servers to play with",
@@ -43,11 +45,12 @@ def main(argv: list[str] | None = None) -> NoReturn:
     parser.add_argument("--version", action="version", version=f"pegboard {__version__}")
     parser.add_argument("verb", choices=VERBS, metavar="VERB", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments[:1] or ["--help"])
+    guard_last_resort()
     verb = import_module(f"pegboard.cli.{chosen.verb}")
     try:
         sys.exit(verb.main(arguments[1:]))
     except PegboardError as error:
-        print(f"pegboard {chosen.verb}: {error}", file=sys.stderr)
+        sys.stderr.write(printable_lines(f"pegboard {chosen.verb}: {error}") + "\n")
         sys.exit(USAGE)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-import msgspec
-
 from pegboard.cli.call import print_content
+from pegboard.cli.output import show, show_json
 from pegboard.cli.target import OK, Pointed, read_target, run
 from pegboard.errors import SetupError
+from pegboard.printable import printable
 from pegboard.tools.naming import suggest
 
 
@@ -34,13 +34,13 @@ async def _prompt(pointed: Pointed) -> int:
         if name not in names:
             near = suggest(name, names)
             hint = f", did you mean {near[0]}?" if near else f"; it has {', '.join(names[:12]) or 'none'}"
-            raise SetupError(f"{pointed.name} has no prompt {name!r}{hint}")
+            raise SetupError(printable(f"{pointed.name} has no prompt {name!r}{hint}"))
         messages = await client.prompt(name, arguments)
     if pointed.chosen.json:
-        print(msgspec.json.format(msgspec.json.encode(messages), indent=2).decode())
+        show_json(messages)
         return OK
     for message in messages:
-        print(f"{message.get('role')}:")
+        show(f"{message.get('role')}:")
         content = message.get("content")
         print_content(content if isinstance(content, list) else [content or {}])
     return OK

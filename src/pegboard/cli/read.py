@@ -7,16 +7,15 @@ import base64
 import binascii
 import sys
 
-import msgspec
-
 from pegboard.call import Json
+from pegboard.cli.output import note, show, show_json, show_text
 from pegboard.cli.target import OK, Pointed, read_target, run
 
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="pegboard read",
-        description="Read a resource: text and bytes go to stdout as they are, unless that is a terminal.",
+        description="Read a resource: text and bytes go to stdout as they are; on a terminal, control characters are escaped.",
         epilog="example:\n  pegboard read http://127.0.0.1:7332/mcp notes://today",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -27,7 +26,7 @@ async def _read(pointed: Pointed) -> int:
     async with pointed.client() as client:
         contents = await client.read(pointed.chosen.uri)
     if pointed.chosen.json:
-        print(msgspec.json.format(msgspec.json.encode(contents), indent=2).decode())
+        show_json(contents)
         return OK
     for part in contents:
         _print(part)
@@ -36,15 +35,15 @@ async def _read(pointed: Pointed) -> int:
 
 def _print(part: dict[str, Json]) -> None:
     if "blob" not in part:
-        print(part.get("text", ""))
+        show_text(str(part.get("text", "")))
         return
     try:
         data = base64.b64decode(part["blob"], validate=True)
     except (binascii.Error, TypeError, ValueError):
-        print(f"pegboard read: {part.get('uri')} is no valid Base64", file=sys.stderr)
+        note(f"pegboard read: {part.get('uri')} is not valid Base64")
         return
     if sys.stdout.isatty():
-        print(f"[{part.get('mimeType') or 'bytes'}, {len(data)} bytes: send stdout to a file to keep them]")
+        show(f"[{part.get('mimeType') or 'bytes'}, {len(data)} bytes: send stdout to a file to keep them]")
     else:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)

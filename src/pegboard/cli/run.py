@@ -11,6 +11,7 @@ from pathlib import Path
 from pegboard import __version__
 from pegboard.board import Board
 from pegboard.cli.flags import add_flags, read_settings, set_up_logging
+from pegboard.cli.output import note
 from pegboard.loading import load_board
 from pegboard.serve import run
 from pegboard.tools.naming import counted
@@ -43,7 +44,8 @@ def announce(board: Board, url: str, began: float) -> None:
     if url.startswith("http") and first is not None:
         lines.append(f"  try      {command()} call {url} {first.name} {_sample(first.input_schema)}".rstrip())
         lines.append(f"  add to   claude mcp add --transport http {board.name} {url}")
-    print("\n".join(lines), file=sys.stderr, flush=True)
+    for line in lines:
+        note(line)
 
 
 def command() -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import pegboard
+from pegboard.cli.output import note
 from pegboard.client.client import Client
 from pegboard.errors import Refusal, ServerFault, SetupError
 from pegboard.loading import load_board
@@ -110,10 +111,10 @@ def run(verb: str, work: Coroutine[Any, Any, int]) -> int:
     try:
         return asyncio.run(work)
     except ServerFault as fault:
-        print(f"pegboard {verb}: {fault}", file=sys.stderr)
+        note(f"pegboard {verb}: {fault}")
         return CANNOT_CONNECT
     except Refusal as refusal:
-        print(f"pegboard {verb}: {refusal.message} (code {refusal.code})", file=sys.stderr)
+        note(f"pegboard {verb}: {refusal.message} (code {refusal.code})")
         return USAGE
 
 
@@ -143,4 +144,4 @@ async def tell_missing(client: Client) -> None:
     servers = meta.get(_SERVERS) if isinstance(meta, dict) else None
     for name, told in servers.items() if isinstance(servers, dict) else ():
         state, problem = (told.get("state"), told.get("problem")) if isinstance(told, dict) else ("", "")
-        print(f"not there  {name}: {problem or state}", file=sys.stderr)
+        note(f"not there  {name}: {problem or state}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import sys
 import time
 from collections.abc import Sequence
 
 from pegboard import __version__
 from pegboard.cli.flags import add_flags, read_settings, set_up_logging
+from pegboard.cli.output import note
 from pegboard.cli.run import command
 from pegboard.cli.status import told
 from pegboard.errors import SetupError
@@ -77,8 +77,8 @@ class Announcement:
         self._gateway.hold(self._task)
 
     async def _tell(self) -> None:
-        print(f"pegboard {__version__}   {self._gateway.config.name}: {self._url}", file=sys.stderr, flush=True)
+        note(f"pegboard {__version__}   {self._gateway.config.name}: {self._url}")
         await self._gateway.settle(_SETTLE_SECONDS)
         took = time.monotonic() - self._began
-        lines = [*told(self._gateway, self._url, took, command()), *self._more]
-        print("\n".join(lines), file=sys.stderr, flush=True)
+        for line in (*told(self._gateway, self._url, took, command()), *self._more):
+            note(line)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from pegboard.printable import printable
+
 LONGEST: Final = 500
 
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
@@ -16,10 +18,8 @@ _LAST: Final = 3
 
 
 def plain(text: str, most: int = LONGEST) -> str:
-    """The text, cut, with each character that cannot be seen written out, as in `\\n`."""
-    kept = text[:most]
-    if not kept.isprintable():
-        kept = "".join(letter if letter.isprintable() else _spell(letter) for letter in _COLOUR.sub("", kept))
+    """The text, cut, on one line that can be printed, without its colours."""
+    kept = printable(_COLOUR.sub("", text[:most]))
     return kept if len(text) <= most else f"{kept}…"
 
 
@@ -28,7 +28,3 @@ def last_words(lines: Sequence[str]) -> str:
     worded = [line for line in lines if any(map(str.isalnum, line))]
     telling = [line for line in worded if not _FRAME.match(line)] or worded
     return " / ".join(plain(_RULE.sub(r"\1\1\1", line).strip(), LONGEST // 2) for line in telling[-_LAST:])
-
-
-def _spell(letter: str) -> str:
-    return letter.encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -17,24 +17,17 @@ from pegboard.errors import DeclarationError, LimitReached, Refusal
 from pegboard.execution.hooks import Middleware
 from pegboard.middleware.keys import client_of
 from pegboard.middleware.masking import mask, mask_text
+from pegboard.printable import printable
 
 _LONGEST_TEXT = 500
 _LONGEST_ARGUMENTS = 4000
 _MOST_ITEMS = 50
 _DEEPEST = 8
 _MODELS = 64
-# Control characters, and the separators that some readers of logs take for the end of a line.
-_UNSAFE = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {0x2028: "\\u2028", 0x2029: "\\u2029"}
-_UNSAFE |= {10: "\\n", 13: "\\r", 9: "\\t"}
 # What other middleware has noted in `call.state` and a line should tell.
 _NOTED = ("slow_ms", "tokens_in", "tokens_out")
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
-
-
-def one_line(text: str) -> str:
-    """The text with everything escaped that could end or forge a line."""
-    return text if text.isprintable() else text.translate(_UNSAFE)
 
 
 class Logging(Middleware):
@@ -64,7 +57,7 @@ class Logging(Middleware):
     async def before(self, call: Call) -> None:
         if self.logger.isEnabledFor(logging.DEBUG):
             arguments = _encode(mask(_shorten(call.arguments))).decode("utf-8", "replace")
-            fields = {**_fields(call, "started"), "arguments": one_line(arguments[:_LONGEST_ARGUMENTS])}
+            fields = {**_fields(call, "started"), "arguments": printable(arguments[:_LONGEST_ARGUMENTS])}
             self._write(logging.DEBUG, f"{fields['tool']} started with {fields['arguments']}", fields)
 
     async def after(self, call: Call, result: Mapping[str, Json], elapsed_ms: float) -> None:
@@ -83,7 +76,7 @@ class Logging(Middleware):
             fields = _fields(call, "cancelled" if cancelled else "refused" if refused else "failed", elapsed_ms)
             said = ""
             if not cancelled:
-                fields["problem"] = one_line(mask_text(f"{type(exception).__name__}: {exception}"[:_LONGEST_TEXT]))
+                fields["problem"] = printable(mask_text(f"{type(exception).__name__}: {exception}"[:_LONGEST_TEXT]))
                 said = f" ({fields['problem']})"
             line = f"{fields['tool']} {fields['outcome']} in {elapsed_ms:.1f} ms{_who(fields)}{said}"
             self._write(level, line, fields)
@@ -123,18 +116,18 @@ class Logging(Middleware):
 
 def _fields(call: Call, outcome: str, elapsed_ms: float | None = None) -> dict[str, Json]:
     # The name of a tool we know has been checked; any other is the caller's.
-    name = call.name if call.tool is not None else one_line(call.name[:128])
+    name = call.name if call.tool is not None else printable(call.name[:128])
     fields: dict[str, Json] = {"tool": name, "outcome": outcome}
     if elapsed_ms is not None:
         fields["elapsed_ms"] = int(elapsed_ms * 1000) / 1000
     caller = call.caller
     fields["transport"] = caller.transport
     if client := client_of(call):
-        fields["client"] = one_line(client)
+        fields["client"] = printable(client)
     if caller.principal:
-        fields["principal"] = one_line(caller.principal)
+        fields["principal"] = printable(caller.principal)
     if caller.session:
-        fields["session"] = one_line(caller.session[:8])
+        fields["session"] = printable(caller.session[:8])
     if call._state is not None:
         fields.update({key: call._state[key] for key in _NOTED if key in call._state})
     return fields

@@ -43,7 +43,7 @@ def test_a_code_is_taken_from_the_server_it_was_asked_of(says: bool | None, answ
         (None, {"code": "c", "state": "t"}, "state of another"),
         (None, {"code": "c"}, "state of another"),
         (None, {"state": "s"}, "without a code"),
-        (None, {"error": "access_denied", "error_description": "no\n!", "state": "s"}, r"access_denied, no\?!"),
+        (None, {"error": "access_denied", "error_description": "no\n!", "state": "s"}, r"access_denied, no\\n!"),
     ],
 )
 def test_what_is_not_from_there_is_not_used(says: bool | None, answer: dict[str, str], told: str) -> None:

@@ -132,7 +132,7 @@ async def test_what_is_no_object_is_no_document_and_what_is_down_is_told() -> No
 
 def test_a_refusal_is_told_in_one_line_without_what_was_secret() -> None:
     told = Reply(400, {"error": "invalid_grant", "error_description": "code s3cret\nis\x1b[31m used"})
-    assert told.told(["s3cret", ""]) == "invalid_grant, code …?is?[31m used"
+    assert told.told(["s3cret", ""]) == "invalid_grant, code …\\nis used"
     assert told.reason == "invalid_grant"
     assert Reply(400, {"error": 1}).told() == "status 400"
     assert "s3cret" not in repr(told)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard.gateway.trust.differences import tell_differences
+from pegboard.printable import printable
 
 TOOL: dict[str, Any] = {
     "name": "read_file",
@@ -55,7 +56,7 @@ PROPERTIES = "inputSchema.properties"
             changed("description", "Reads a file.\nThen obeys."),
             ["description changed:", "  - Reads a file.", "  + Reads a file.", "  + Then obeys."],
         ),
-        (changed("description", "Reads a\u200b file."), ["description changed:", "  - Reads a file.", "  + Reads a<U+200B> file."]),
+        (changed("description", "Reads a\u200b file."), ["description changed:", "  - Reads a file.", "  + Reads a\\u200b file."]),
         (changed("inputSchema.required", []), ["argument path is no longer required"]),
         (changed("inputSchema.required", ["path", "mode"]), ["argument mode is now required"]),
         (changed(f"{PROPERTIES}.exfil", {"type": "string"}), ["new argument exfil: string"]),
@@ -137,4 +138,4 @@ def test_something_is_said_exactly_where_two_definitions_differ(old: dict[str, A
     encode = msgspec.json.Encoder(order="sorted").encode
     told = tell_differences(old, new)
     assert bool(told) == (encode(old) != encode(new))
-    assert all(line.isprintable() and len(line) < 1000 for line in told)
+    assert all(line == printable(line) and len(line) < 1000 for line in told)

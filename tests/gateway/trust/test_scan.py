@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard.gateway.names import ToolName
-from pegboard.gateway.trust.hidden import REASONS, find_hidden, reveal, skeleton, uncover
+from pegboard.gateway.trust.hidden import REASONS, find_hidden, skeleton, uncover
 from pegboard.gateway.trust.phrases import RULES
 from pegboard.gateway.trust.scan import SHADOWING, find_shadows, scan_definition
+from pegboard.printable import printable
 from tests.gateway.poisoned import CORPUS, HONEST, SHADOWS, Poisoned, selectors, tags
 
 
@@ -116,7 +117,7 @@ def test_looks_are_compared_without_case_separators_and_script() -> None:
 
 @given(st.text("ab \u200b\u202e\ufe0f\U000e0041\ue000\x1b", max_size=20))
 def test_what_is_revealed_can_be_seen_and_what_is_uncovered_hides_nothing(text: str) -> None:
-    assert reveal(text).isprintable()
+    assert printable(text).isprintable()
     assert find_hidden(uncover(text)) == []
 
 

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from pegboard.client.address import read_address
 from pegboard.errors import NoAnswer, SetupError
+from pegboard.printable import printable_lines
 
 SECONDS: Final = 300.0
 _PATH: Final = "/callback"
@@ -162,5 +163,5 @@ def _open(url: str) -> None:
 
 
 def _write(text: str) -> None:
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(printable_lines(text) + "\n")
     sys.stderr.flush()

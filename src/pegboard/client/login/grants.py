@@ -15,11 +15,12 @@ from msgspec import Struct
 
 from pegboard.client.login.authentication import Credentials
 from pegboard.client.login.browser import Login
-from pegboard.client.login.inquiry import Inquiry, plain
+from pegboard.client.login.inquiry import Inquiry
 from pegboard.client.login.metadata import ServerMetadata, Site
 from pegboard.client.login.registration import Registration, register
 from pegboard.client.login.storage import Storage
 from pegboard.client.login.tokens import Token, request_token
+from pegboard.client.sayings import plain
 from pegboard.errors import LoginFailed, NoAnswer
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"

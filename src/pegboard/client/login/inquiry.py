@@ -15,6 +15,7 @@ from msgspec import Struct
 from pegboard import __version__
 from pegboard.client.address import Address, read_address
 from pegboard.client.connection import Response
+from pegboard.client.sayings import plain
 from pegboard.client.web import Request, Web
 from pegboard.errors import Garbled, NoAnswer, SetupError, Unreachable
 
@@ -115,11 +116,6 @@ class Inquiry:
                     response.close()
         except TimeoutError:
             raise NoAnswer(f"{request.address}: no answer within {self._seconds:g} s") from None
-
-
-def plain(text: str) -> str:
-    """A stranger's words, fit for one line of a log."""
-    return "".join(char if char.isprintable() else "?" for char in text[:300])
 
 
 async def _read(response: Response, address: Address) -> tuple[Reply, str]:

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from pegboard.call import Json
-from pegboard.gateway.trust.hidden import reveal
+from pegboard.printable import printable
 
 _TEXTS: Final = ("title", "description")
 _AROUND: Final = 40
@@ -84,7 +84,7 @@ def _window(text: str, start: int, end: int) -> str:
 def _lines(sign: str, text: str) -> Iterator[str]:
     lines = text.split("\n")
     for line in lines[:_LINES]:
-        yield f"  {sign} {_clip(reveal(line), _LONGEST)}"
+        yield f"  {sign} {_clip(printable(line), _LONGEST)}"
     if len(lines) > _LINES:
         yield f"  {sign} … and {len(lines) - _LINES} more lines"
 
@@ -138,7 +138,7 @@ def _property(what: str, path: str, old: Json, new: Json, depth: int) -> Iterato
 def _values(label: str, old: Mapping[str, Json], new: Mapping[str, Json], depth: int) -> Iterator[str]:
     """Whatever else is different, by its path."""
     for key in [*old, *(key for key in new if key not in old)]:
-        path = f"{label}.{reveal(key)}" if label else reveal(key)
+        path = f"{label}.{printable(key)}" if label else printable(key)
         before, after = old.get(key), new.get(key)
         if key not in old:
             yield f"{path} is new: {_show(after)}"
@@ -166,13 +166,13 @@ def _kind(schema: Json) -> str:
         if isinstance(schema.get(joint), list):
             return _clip(" or ".join(dict.fromkeys(map(_kind, schema[joint][:8]))), _VALUE)
     if "$ref" in schema:
-        return _clip(reveal(str(schema["$ref"]).rpartition("/")[2]), _VALUE)
+        return _clip(printable(str(schema["$ref"]).rpartition("/")[2]), _VALUE)
     kind = schema.get("type")
     if kind == "array" and isinstance(schema.get("items"), Mapping) and "type" in schema["items"]:
         return f"array of {schema['items']['type']}"
     if isinstance(kind, list):
         return " or ".join(map(str, kind))
-    return reveal(str(kind)) if kind is not None else "anything"
+    return printable(str(kind)) if kind is not None else "anything"
 
 
 def _same(one: Json, other: Json) -> bool:
@@ -181,7 +181,7 @@ def _same(one: Json, other: Json) -> bool:
 
 
 def _show(value: Json) -> str:
-    return _clip(reveal(_encode(value).decode()), _VALUE)
+    return _clip(printable(_encode(value).decode()), _VALUE)
 
 
 def _clip(text: str, longest: int) -> str:
@@ -189,7 +189,7 @@ def _clip(text: str, longest: int) -> str:
 
 
 def _path(prefix: str, name: str) -> str:
-    return f"{prefix}.{reveal(name)}" if prefix else reveal(name)
+    return f"{prefix}.{printable(name)}" if prefix else printable(name)
 
 
 def _present(member: str, value: Json) -> Mapping[str, Json]:

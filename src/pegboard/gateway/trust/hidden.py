@@ -8,6 +8,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from pegboard.printable import printable
+
 
 class Hidden(Struct, frozen=True):
     """Where and how a text hides something; `shown` is what it hides, where that can be read."""
@@ -70,19 +72,10 @@ def find_hidden(text: str) -> list[Hidden]:
     if not text.isascii():
         found = [one for find in (_tags, _selectors, _zero_width, _bidi, _private, _mixed) if (one := find(text))]
     if control := _CONTROL.search(text):
-        found.append(Hidden("hidden-control", control.start(), reveal(control[0])))
+        found.append(Hidden("hidden-control", control.start(), printable(control[0])))
     if padding := _PADDING.search(text):
         found.append(Hidden("hidden-padding", padding.start(), f"{len(padding[0])} blanks"))
     return found
-
-
-def reveal(text: str) -> str:
-    """The text with what nobody would see written out, for people; it is one line, whatever it was."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        letter if letter.isprintable() and not _INVISIBLE.match(letter) else f"<U+{ord(letter):04X}>" for letter in text
-    )
 
 
 def uncover(text: str) -> str:
@@ -125,7 +118,7 @@ def _selectors(text: str) -> Hidden | None:
     for found in _SELECTORS.finditer(text):
         before = text[found.start() - 1] if found.start() else " "
         if len(found[0]) > 1 or not _selectable(before, ord(found[0])):
-            return Hidden("hidden-variation", found.start(), reveal(read_selectors(found[0])))
+            return Hidden("hidden-variation", found.start(), printable(read_selectors(found[0])))
     return None
 
 
@@ -143,7 +136,7 @@ def _zero_width(text: str) -> Hidden | None:
         before = text[found.start() - 1] if found.start() else " "
         after = text[found.end()] if found.end() < len(text) else " "
         if found[0] not in "\u200c\u200d" or not _joinable(before, after):
-            return Hidden("hidden-zero-width", found.start(), reveal(found[0]))
+            return Hidden("hidden-zero-width", found.start(), printable(found[0]))
     return None
 
 
@@ -159,13 +152,13 @@ def _bidi(text: str) -> Hidden | None:
     )
     for found in _BIDI.finditer(text):
         if found[0] not in _BIDI_MARKS or not right_to_left:
-            return Hidden("hidden-bidi", found.start(), reveal(found[0]))
+            return Hidden("hidden-bidi", found.start(), printable(found[0]))
     return None
 
 
 def _private(text: str) -> Hidden | None:
     found = _PRIVATE.search(text)
-    return found and Hidden("hidden-private-use", found.start(), reveal(found[0]))
+    return found and Hidden("hidden-private-use", found.start(), printable(found[0]))
 
 
 def _mixed(text: str) -> Hidden | None:

@@ -15,8 +15,9 @@ from msgspec import Struct
 
 from pegboard.call import Json
 from pegboard.gateway.names import SEPARATOR, ToolName
-from pegboard.gateway.trust.hidden import REASONS, find_hidden, latinise, reveal, skeleton, uncover
+from pegboard.gateway.trust.hidden import REASONS, find_hidden, latinise, skeleton, uncover
 from pegboard.gateway.trust.phrases import RULES
+from pegboard.printable import printable
 
 LONGEST: Final = 20_000
 """The characters of one text that are looked at."""
@@ -106,7 +107,7 @@ def find_shadows(tools: Mapping[ToolName, Mapping[str, Json]]) -> dict[ToolName,
         for name in alike:
             twin = next((other for other in alike if _impostor(name, other)), None)
             if twin is not None:
-                shown = f"{reveal(name.tool)} and {reveal(twin.tool)} of {twin.toolbox}/{twin.server}"
+                shown = f"{printable(name.tool)} and {printable(twin.tool)} of {twin.toolbox}/{twin.server}"
                 found[name].append(Finding("look-alike-name", "name", _clip(shown), SHADOWING["look-alike-name"]))
     for name, definition in tools.items():
         named = next(_named_others(name, definition, owners), None)
@@ -155,7 +156,7 @@ def _texts(value: Json, where: str, depth: int) -> Iterator[tuple[str, str, bool
             for key, item in value.items():
                 if depth == 0 and key in _UNREAD:
                     continue
-                inner = f"{where}.{reveal(key)}" if where else reveal(key)
+                inner = f"{where}.{printable(key)}" if where else printable(key)
                 yield inner, key, True
                 yield from _texts(item, inner, depth + 1)
         elif isinstance(value, list | tuple):
@@ -164,5 +165,5 @@ def _texts(value: Json, where: str, depth: int) -> Iterator[tuple[str, str, bool
 
 
 def _clip(text: str) -> str:
-    text = reveal(text)
+    text = printable(text)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

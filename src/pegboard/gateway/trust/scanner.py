@@ -8,10 +8,10 @@ from typing import Final
 
 from pegboard.gateway.names import ToolName
 from pegboard.gateway.servers.catalogue import Catalogue
-from pegboard.gateway.trust.hidden import reveal
 from pegboard.gateway.trust.lock import Place, Server, pin_all
 from pegboard.gateway.trust.pins import Pins
 from pegboard.gateway.trust.scan import find_shadows, scan_definition
+from pegboard.printable import printable
 
 LARGEST: Final = 4 * 1024 * 1024
 """How much of one server's definitions is read, in bytes of them as JSON."""
@@ -40,7 +40,7 @@ class Scanner:
             yield from self._unaccepted(server, catalogue, pins)
         for name, findings in find_shadows(tools).items():
             if not pins.has_accepted("tools", name.toolbox, name.server, tools[name]):
-                place = reveal(f"{name.toolbox}/{name.server}/{name.tool}")
+                place = printable(f"{name.toolbox}/{name.server}/{name.tool}")
                 yield from (f"{place}: {finding}" for finding in findings)
 
     def _scan(self, server: Server, catalogue: Catalogue) -> Iterator[tuple[Place, list[str]]]:
@@ -61,4 +61,4 @@ class Scanner:
         now = pin_all({server: catalogue})
         for place, told in found.items():
             if not pins.has_accepted(place[0], *server, now[place].definition):
-                yield from (f"{reveal(place[1])}: {one}" for one in told)
+                yield from (f"{printable(place[1])}: {one}" for one in told)

@@ -1,0 +1,40 @@
+"""Log records as lines of text or JSON, in which no foreign text can end a line or reach a terminal as more than text."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+
+from pegboard.printable import printable, printable_json, printable_lines
+
+
+class TextLines(logging.Formatter):
+    """A record a line, a traceback indented below it: no text of a peer can look like a record of ours."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable_lines(super().format(record)).replace("\n", "\n    ")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 — the standard library's name
+        return printable(super().formatMessage(record))
+
+
+class JsonLines(logging.Formatter):
+    """A record a line, as a JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = record.exc_text or self.formatException(record.exc_info)
+        return printable_json(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
+
+
+def guard_last_resort() -> None:
+    """Format safely what libraries log where no handler was set up for them."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(TextLines())
