@@ -13,6 +13,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from pegboard.errors import SetupError
+from pegboard.ownership import check_private_folder
 from pegboard.stores.sqlite.file import remove_unused
 
 UNUSED_DAYS: Final = 90
@@ -34,8 +36,12 @@ def state_folder(environ: dict[str, str] | None = None) -> Path:
 
 
 def make_private(folder: Path) -> Path:
-    """The folder, made if need be, for nobody else to look into."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """The folder, made if need be; SetupError where other users could put files into it."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as problem:
+        raise SetupError(f"{folder} cannot be made: {problem.strerror}; set PEGBOARD_STATE to another folder") from None
+    check_private_folder(folder)
     return folder
 
 

@@ -8,7 +8,6 @@ import hashlib
 import logging
 import os
 import secrets
-import stat
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from pegboard.errors import InvalidParams, SetupError
+from pegboard.ownership import check_private_folder, open_own_file
 from pegboard.seal import Seal, read_keys
 
 _log = logging.getLogger("pegboard.client")
@@ -89,8 +89,7 @@ class FileStorage:
     def _load(self, key: str) -> bytes | None:
         path = self._path(key)
         try:
-            with path.open("rb") as file:
-                _check_owner(os.fstat(file.fileno()), path)
+            with open_own_file(path) as file:
                 kept = msgspec.json.decode(file.read(_LARGEST), type=_Kept)
         except FileNotFoundError:
             return None
@@ -122,6 +121,7 @@ class FileStorage:
         fresh = path.with_name(f"{path.stem}.{secrets.token_hex(8)}.new")
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            check_private_folder(self._folder)
             with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(msgspec.json.encode(kept))
                 file.flush()
@@ -138,8 +138,3 @@ class FileStorage:
             path.unlink(missing_ok=True)
         except OSError as problem:
             raise SetupError(f"{path} cannot be deleted: {problem.strerror}") from None
-
-
-def _check_owner(found: os.stat_result, path: Path) -> None:
-    if os.name == "posix" and (stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid != os.geteuid()):
-        raise SetupError(f"{path} holds a login, and others can read it or own it; make it yours alone: chmod 600")

@@ -24,6 +24,7 @@ from pegboard.gateway.names import ToolName, parse_name
 from pegboard.gateway.servers.catalogue import Catalogue, Definition
 from pegboard.gateway.trust.differences import tell_differences
 from pegboard.gateway.trust.scan import Finding, find_shadows, scan_definition
+from pegboard.ownership import open_trusted_file
 from pegboard.tools.naming import suggest
 
 Kind: TypeAlias = Literal["tools", "prompts", "templates", "servers"]
@@ -111,13 +112,14 @@ def read_lock(path: str | Path) -> Lock | None:
     """What a lock file says; None if there is none."""
     file = Path(path)
     try:
-        if file.stat().st_size > _LARGEST:
-            raise SetupError(f"{path} is larger than {_LARGEST} bytes, so it is hardly a lock file")
-        data = file.read_bytes()
+        with open_trusted_file(file) as stream:
+            data = stream.read(_LARGEST + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise SetupError(f"{path} cannot be read: {error.strerror or error}") from None
+    if len(data) > _LARGEST:
+        raise SetupError(f"{path} is larger than {_LARGEST} bytes, so it is hardly a lock file")
     try:
         read = msgspec.json.decode(data, type=_File)
     except msgspec.MsgspecError as error:

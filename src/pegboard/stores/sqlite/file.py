@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import threading
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from pegboard.errors import SetupError
+from pegboard.ownership import check_folder, check_own_file
 
 Sync: TypeAlias = Literal["normal", "full"]
 """What a written entry survives: the death of every process, or the machine's loss of power too."""
@@ -19,6 +21,8 @@ _SCHEMA: Final = 1
 PATIENCE_SECONDS: Final = 10.0
 # Pages that are written again and again are copied into the file once for so many writes.
 _CHECKPOINT_PAGES: Final = 4000
+# The files that SQLite keeps beside a database, and trusts as it trusts the database.
+_BESIDE: Final = ("-wal", "-shm", "-journal")
 _making: Final = threading.Lock()
 
 # Entries lie in the order they came, whichever log they are of: what is committed together is written to few pages. `keep`
@@ -69,9 +73,11 @@ def prepare(path: Path) -> None:
         _make_private(path)
         connection = connect(path)
         try:
-            _check(path, connection)
+            _check(connection)
         finally:
             connection.close()
+    except SetupError as problem:
+        raise SetupError(f"store sqlite:{path}: {problem}") from None
     except OSError as problem:
         raise SetupError(f"store sqlite:{path}: {problem.strerror or problem}; name a file you may write") from None
     except sqlite3.Error as problem:
@@ -114,18 +120,20 @@ def _make_private(path: Path) -> None:
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(0o700, exist_ok=True)
+    check_folder(path.parent)
     # The system forgets all locks that a process has on a file when the process closes the file anywhere, so one that
     # may be in use already is never opened here.
-    with _making:
-        if not path.exists():
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    with _making, contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    for ending in ("", *_BESIDE):
+        check_own_file(path.with_name(path.name + ending))
     # The files that SQLite puts beside it get the same mode.
     if path.stat().st_mode & 0o077:
         path.chmod(0o600)
 
 
-def _check(path: Path, connection: sqlite3.Connection) -> None:
-    _use_wal(path, connection)
+def _check(connection: sqlite3.Connection) -> None:
+    _use_wal(connection)
     connection.execute("BEGIN IMMEDIATE")
     try:
         application = _pragma(connection, "application_id")
@@ -133,10 +141,10 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
         if not application and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             _create(connection)
         elif application != _APPLICATION:
-            raise SetupError(f"store sqlite:{path}: this is some other program's database; name another file")
+            raise SetupError("this is some other program's database; name another file")
         elif schema != _SCHEMA:
             raise SetupError(
-                f"store sqlite:{path}: its schema is {schema}, this version of Pegboard knows {_SCHEMA}; "
+                f"its schema is {schema}, this version of Pegboard knows {_SCHEMA}; "
                 "use the version that wrote it, or name another file"
             )
         connection.execute("COMMIT")
@@ -145,7 +153,7 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
             connection.execute("ROLLBACK")
 
 
-def _use_wal(path: Path, connection: sqlite3.Connection) -> None:
+def _use_wal(connection: sqlite3.Connection) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     mode = ""
     while not mode:
@@ -157,7 +165,7 @@ def _use_wal(path: Path, connection: sqlite3.Connection) -> None:
                 raise
             time.sleep(0.005)
     if mode != "wal":
-        raise SetupError(f"store sqlite:{path}: its file system cannot share memory; name a file on a local disk")
+        raise SetupError("its file system cannot share memory; name a file on a local disk")
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -1,0 +1,114 @@
+"""Checks that no other user can read or replace the files that we keep secrets and state in.
+
+The checks are those of POSIX systems; elsewhere the access lists of the system are what protects a user's files.
+A folder is checked before the files in it: where no other user can replace a file, what was checked is what is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from pegboard.errors import SetupError
+
+_POSIX: Final = os.name == "posix"
+_ROOT: Final = 0
+# A FIFO in place of the file must not block the open; regular files do not know the flag.
+_READ: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
+
+
+def check_private_folder(folder: Path) -> None:
+    """SetupError unless the folder is this user's and no other user can write to it."""
+    found = folder.stat()
+    if not _POSIX:
+        return
+    if found.st_uid != os.geteuid():
+        raise SetupError(
+            f"{folder} belongs to {_user(found)}; name a folder of your own, or run `chown {os.geteuid()} {folder}`"
+        )
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise SetupError(f"{folder}: other users can write to it; run `chmod go-w {folder}`")
+
+
+def check_folder(folder: Path) -> None:
+    """SetupError if a user other than this one, root and the folder's group can replace files in the folder."""
+    found = folder.stat()
+    if not _POSIX:
+        return
+    if found.st_uid not in (os.geteuid(), _ROOT):
+        raise SetupError(
+            f"{folder} belongs to {_user(found)}, who could replace what is kept there; name another folder"
+        )
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        raise SetupError(
+            f"{folder}: every user can replace the files in it; run `chmod o-w {folder}`, or name a folder in it"
+        )
+
+
+def check_own_file(path: Path) -> None:
+    """SetupError unless the path is absent or a regular file of this user, which is not reached by a link."""
+    try:
+        _check_own(path, path.lstat())
+    except FileNotFoundError:
+        return
+
+
+def open_own_file(path: Path) -> BinaryIO:
+    """Open a regular file for reading that belongs to this user and that no other user can read."""
+    if _POSIX and path.is_symlink():
+        raise SetupError(_linked(path))
+    file = os.fdopen(os.open(path, _READ | _NOFOLLOW), "rb")
+    try:
+        found = os.fstat(file.fileno())
+        _check_own(path, found)
+        if _POSIX and found.st_mode & 0o077:
+            raise SetupError(f"{path}: other users can read it; run `chmod 600 {path}`")
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def open_trusted_file(path: Path) -> BinaryIO:
+    """Open a regular file for reading that only this user, root or the owner of its folder can change, or its group.
+
+    Such a file may be a link, as files are that a configuration system puts in place.
+    """
+    file = os.fdopen(os.open(path, _READ), "rb")
+    try:
+        found = os.fstat(file.fileno())
+        _check_regular(path, found)
+        if _POSIX and found.st_uid not in (os.geteuid(), _ROOT, path.parent.stat().st_uid):
+            raise SetupError(f"{path} belongs to {_user(found)}; remove it, or run `chown {os.geteuid()} {path}`")
+        if _POSIX and found.st_mode & stat.S_IWOTH:
+            raise SetupError(f"{path}: every user can write to it; check its content, then run `chmod o-w {path}`")
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _check_own(path: Path, found: os.stat_result) -> None:
+    if stat.S_ISLNK(found.st_mode):
+        raise SetupError(_linked(path))
+    _check_regular(path, found)
+    if _POSIX and found.st_uid != os.geteuid():
+        raise SetupError(
+            f"{path} belongs to {_user(found)}; remove it, name another file, or run `chown {os.geteuid()} {path}`"
+        )
+
+
+def _check_regular(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise SetupError(f"{path} is not a regular file; remove it, or name another one")
+
+
+def _linked(path: Path) -> str:
+    return f"{path} is a symbolic link, which is not followed; remove it, or name the file that it points to"
+
+
+def _user(found: os.stat_result) -> str:
+    return f"another user (uid {found.st_uid})"
