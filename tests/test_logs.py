@@ -37,6 +37,7 @@ def test_json_holds_the_message_as_it_was() -> None:
     assert json.loads(JsonLines().format(record(LINE)))["message"] == f"it said {LINE}"
 
 
+@pytest.mark.process
 def test_what_a_served_board_logs_by_default_is_safe_too() -> None:
     program = f"""
 import logging

@@ -17,6 +17,8 @@ import pytest
 from pegboard.cli.main import VERBS
 from tests.cli.hostile_server import ATTACK, LINE
 
+pytestmark = pytest.mark.process
+
 SERVER = str(Path(__file__).with_name("hostile_server.py"))
 COMMAND = ("--", sys.executable, SERVER)
 SECONDS = 30.0
