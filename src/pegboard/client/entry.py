@@ -23,8 +23,8 @@ _URLS: Final = frozenset(
     {"http", "sse", "streamable-http", "streamableHttp", "streamable_http", "ws", "websocket", "remote"}
 )
 # The name of a variable is in capitals unless it says that it is one: what a shell is to read stays as it is.
-_VARIABLE: Final = re.compile(r"\$\{(?:([A-Z_][A-Z0-9_]*)|env:([A-Za-z_][A-Za-z0-9_]*))(?::-([^}]*))?\}")
-_HOST_ONLY: Final = re.compile(r"\$\{(?:input:[^}]*|workspaceFolder[^}]*|userHome|command:[^}]*)\}")
+_VARIABLE: Final = re.compile(r"\$\{(?:([A-Z_][A-Z0-9_]*)|env:([A-Za-z_][A-Za-z0-9_]*))(?::-([^{}]*+))?\}")
+_HOST_ONLY: Final = re.compile(r"\$\{(?:input:[^{}]*+|workspaceFolder[^{}]*+|userHome|command:[^{}]*+)\}")
 
 
 class Entry(Struct, frozen=True):

@@ -26,7 +26,7 @@ BUDGET: Final = 64
 SMALLEST_BUDGET: Final = 24
 """Below this an alias has room for little more than its tail."""
 
-_PART: Final = re.compile(r"[A-Za-z0-9-](?:[A-Za-z0-9_-]*[A-Za-z0-9-])?\Z")
+_PART: Final = re.compile(r"(?!_)[A-Za-z0-9_-]++(?<!_)\Z")
 _ECHOED: Final = 256
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*+(?=:)")
 _WRAPPED: Final = re.compile(
     r"([A-Za-z][A-Za-z0-9+.-]*)://([a-z0-9_-]+)\.([a-z0-9_-]+)\.pegboard/(~|:|!|%7e|%3a|%21)(.*)",
     re.IGNORECASE | re.ASCII | re.DOTALL,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 # Without one of these a docstring is prose alone, and the parser is not even imported.
-_SPHINX = re.compile(r"^[ \t]*:[a-z]+[^:\n]*:", re.MULTILINE)
+_SPHINX = re.compile(r"^[ \t]*:[a-z][^:\n]*+:", re.MULTILINE)
 _NUMPY = re.compile(r"^[ \t]*[A-Z][A-Za-z ]+\n[ \t]*-{3,}[ \t]*$", re.MULTILINE)
 _GOOGLE = re.compile(
     r"^[ \t]*(Args|Arguments|Parameters|Params|Attributes|Returns?|Yields?|Raises|Examples?|Notes?|Keyword Args):[ \t]*$",

@@ -10,7 +10,7 @@ from pegboard.errors import DeclarationError
 LONGEST = 128
 
 _RULE = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
-_ACRONYM_END = re.compile(r"([A-Z]+)([A-Z][a-z])")
+_ACRONYM_END = re.compile(r"([A-Z])([A-Z][a-z])")
 _HUMP = re.compile(r"([a-z0-9])([A-Z])")
 _BETWEEN_WORDS = re.compile(r"[\s_.-]+")
 _SEPARATORS = str.maketrans("", "", "-_.")

@@ -263,7 +263,9 @@ def lets_through(filters: Iterable[str], name: str) -> bool:
 def tell_unused(server: ServerConfig, names: Collection[str]) -> tuple[str, ...]:
     """What is said of tools that the server does not have: filters that fit none, changes to none."""
     # A pattern that leaves out whatever may come to be has nothing to fit now.
-    filters = [pattern for pattern in server.tool_filters if pattern != "*" and not re.match(r"!.*[*?\[]", pattern)]
+    filters = [
+        pattern for pattern in server.tool_filters if pattern != "*" and not re.match(r"![^*?\[]*+[*?\[]", pattern)
+    ]
     told = [
         f"toolFilters: no tool of {server.name!r} fits {pattern!r}; {did_you_mean(pattern.removeprefix('!'), names)}"
         for pattern in filters

@@ -30,7 +30,7 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _KEYS: Final = {"env_file": "envFile", "idle_seconds": "idleTimeout", "max_timeout": "maxTimeout"}
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 _ORDINARY: Final = re.compile(r"[A-Za-z]+|\$\w+|[\d.:]+|[.~]{0,2}/[\w./-]*|https?://[\w.:/-]*")
-_ENV_LINE: Final = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*")
+_ENV_LINE: Final = re.compile(r"\s*+(?:export\s++)?([A-Za-z_][A-Za-z0-9_]*+)\s*+=(.*+)")
 _ENV_FILE_BYTES: Final = 1024 * 1024
 
 
@@ -158,7 +158,7 @@ class Entries:
             if parts is None:
                 self._notes.wrong((*place, "envFile"), f"{path}:{number} is not NAME=value", fix="mend that line")
                 continue
-            value = parts[2]
+            value = parts[2].strip()
             quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
             found[parts[1]] = value[1:-1] if quoted else value
             self._notes.keep_secret(found[parts[1]])

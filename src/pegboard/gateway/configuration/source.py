@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn, TypeAlias
@@ -22,10 +23,10 @@ Place: TypeAlias = tuple[str | int, ...]
 LARGEST: Final = 4 * 1024 * 1024
 DEEPEST: Final = 64
 
-_SPACE: Final = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_SPACE: Final = re.compile(r"(?:[ \t\r\n\ufeff]++|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+", re.DOTALL)
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _WORDS: Final = {"true": True, "false": False, "null": None}
-_TABLE: Final = re.compile(r"^\s*\[([^\[\]]+)\]", re.MULTILINE)
+_TABLE: Final = re.compile(r"^[ \t]*+\[([^\[\]\n]++)\]", re.MULTILINE)
 _DECODER: Final = JSONDecoder()
 _AT_LINE: Final = re.compile(r"\(at line (\d+), column \d+\)")
 
@@ -76,10 +77,18 @@ def _read_toml(text: str, path: Path) -> Source:
     except RecursionError:
         raise SetupError(f"{path}: Invalid TOML in config file: it is nested too deep") from None
     lines: dict[Place, int] = {}
-    for found in _TABLE.finditer(text):
-        keys = tuple(part.strip().strip("\"'") for part in found[1].split("."))
-        lines.setdefault(keys, text.count("\n", 0, found.start(1)) + 1)
+    for line, name in _tables(text):
+        lines.setdefault(tuple(part.strip().strip("\"'") for part in name.split(".")), line)
     return Source(tree, lines, [])
+
+
+def _tables(text: str) -> Iterator[tuple[int, str]]:
+    """The lines on which tables begin, and their names."""
+    line, counted = 1, 0
+    for found in _TABLE.finditer(text):
+        line += text.count("\n", counted, found.start(1))
+        counted = found.start(1)
+        yield line, found[1]
 
 
 def _first_of_two(text: str, problem: str) -> str:
@@ -87,7 +96,7 @@ def _first_of_two(text: str, problem: str) -> str:
     at = _AT_LINE.search(problem)
     if at is None:
         return ""
-    tables = [(text.count("\n", 0, found.start(1)) + 1, found[1].strip()) for found in _TABLE.finditer(text)]
+    tables = [(line, name.strip()) for line, name in _tables(text)]
     named = dict(tables).get(int(at[1]))
     first = next((line for line, name in tables if name == named), None)
     return f"; [{named}] stands in line {first} already" if first is not None and first != int(at[1]) else ""

@@ -62,10 +62,11 @@ def _text(label: str, old: Json, new: Json) -> Iterator[str]:
 def _differing(old: str, new: str) -> tuple[str, str]:
     """Both texts without the lines that they begin and end with alike; within one line, without most of its rest."""
     before, after = old.split("\n"), new.split("\n")
-    while len(before) > 1 and len(after) > 1 and before[0] == after[0]:
-        del before[0], after[0]
-    while len(before) > 1 and len(after) > 1 and before[-1] == after[-1]:
-        del before[-1], after[-1]
+    most = min(len(before), len(after)) - 1
+    alike = next((at for at in range(most) if before[at] != after[at]), most)
+    before, after, most = before[alike:], after[alike:], most - alike
+    alike = next((at for at in range(most) if before[-1 - at] != after[-1 - at]), most)
+    before, after = before[: len(before) - alike], after[: len(after) - alike]
     if len(before) > 1 or len(after) > 1:
         return "\n".join(before), "\n".join(after)
     one, other = before[0], after[0]
@@ -84,7 +85,7 @@ def _window(text: str, start: int, end: int) -> str:
 def _lines(sign: str, text: str) -> Iterator[str]:
     lines = text.split("\n")
     for line in lines[:_LINES]:
-        yield f"  {sign} {_clip(printable(line), _LONGEST)}"
+        yield f"  {sign} {_shorten(line, _LONGEST)}"
     if len(lines) > _LINES:
         yield f"  {sign} … and {len(lines) - _LINES} more lines"
 
@@ -138,7 +139,7 @@ def _property(what: str, path: str, old: Json, new: Json, depth: int) -> Iterato
 def _values(label: str, old: Mapping[str, Json], new: Mapping[str, Json], depth: int) -> Iterator[str]:
     """Whatever else is different, by its path."""
     for key in [*old, *(key for key in new if key not in old)]:
-        path = f"{label}.{printable(key)}" if label else printable(key)
+        path = _path(label, key)
         before, after = old.get(key), new.get(key)
         if key not in old:
             yield f"{path} is new: {_show(after)}"
@@ -161,18 +162,18 @@ def _kind(schema: Json) -> str:
     if "const" in schema:
         return _show(schema["const"])
     if isinstance(schema.get("enum"), list):
-        return _clip("one of " + ", ".join(map(_show, schema["enum"])), _VALUE)
+        return _clip("one of " + ", ".join(map(_show, schema["enum"][:_VALUE])), _VALUE)
     for joint in ("anyOf", "oneOf"):
         if isinstance(schema.get(joint), list):
             return _clip(" or ".join(dict.fromkeys(map(_kind, schema[joint][:8]))), _VALUE)
     if "$ref" in schema:
-        return _clip(printable(str(schema["$ref"]).rpartition("/")[2]), _VALUE)
+        return _shorten(str(schema["$ref"]).rpartition("/")[2], _VALUE)
     kind = schema.get("type")
     if kind == "array" and isinstance(schema.get("items"), Mapping) and "type" in schema["items"]:
-        return f"array of {schema['items']['type']}"
+        return f"array of {_shorten(str(schema['items']['type']), _VALUE)}"
     if isinstance(kind, list):
-        return " or ".join(map(str, kind))
-    return printable(str(kind)) if kind is not None else "anything"
+        return _shorten(" or ".join(map(str, kind)), _VALUE)
+    return _shorten(str(kind), _VALUE) if kind is not None else "anything"
 
 
 def _same(one: Json, other: Json) -> bool:
@@ -181,7 +182,12 @@ def _same(one: Json, other: Json) -> bool:
 
 
 def _show(value: Json) -> str:
-    return _clip(printable(_encode(value).decode()), _VALUE)
+    return _shorten(_encode(value).decode(), _VALUE)
+
+
+def _shorten(text: str, longest: int) -> str:
+    """The beginning of a server's text, made visible; the rest of a long one is not even looked at."""
+    return _clip(printable(text[: longest + 1]), longest)
 
 
 def _clip(text: str, longest: int) -> str:
@@ -189,7 +195,8 @@ def _clip(text: str, longest: int) -> str:
 
 
 def _path(prefix: str, name: str) -> str:
-    return f"{prefix}.{printable(name)}" if prefix else printable(name)
+    step = _shorten(name, _VALUE)
+    return step if not prefix else prefix if len(prefix) > _LONGEST else f"{prefix}.{step}"
 
 
 def _present(member: str, value: Json) -> Mapping[str, Json]:

@@ -45,8 +45,12 @@ _BIDI: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _BIDI_MARKS: Final = "\u061c\u200e\u200f"
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _PRIVATE: Final = re.compile("[\ue000-\uf8ff\U000f0000-\U0010ffff]")
-_PADDING: Final = re.compile(r"[ \t\u00a0\u2000-\u200a\u3000]{120,}(?=\S)|(?:[ \t]*\r?\n){20,}(?=\s*\S)")
+# A run is tried from its first character alone, or from each of twenty line breaks: not from all places within it.
+_BLANK: Final = r"[ \t\u00a0\u2000-\u200a\u3000]"
+_PADDING: Final = re.compile(rf"(?<!{_BLANK}){_BLANK}{{120,}}+(?=\S)|\n(?:[^\S\n]*+\n){{19}}")
 _WORDS: Final = re.compile(r"[^\W\d_]{2,}")
+# `normalize` sorts the marks on a letter pair by pair: a text of marks alone would take the square of its length.
+_BLOCK: Final = 512
 
 # Letters that cannot be told from Latin ones in most fonts.
 _LOOKS: Final = {
@@ -73,7 +77,8 @@ def find_hidden(text: str) -> list[Hidden]:
         found = [one for find in (_tags, _selectors, _zero_width, _bidi, _private, _mixed) if (one := find(text))]
     if control := _CONTROL.search(text):
         found.append(Hidden("hidden-control", control.start(), printable(control[0])))
-    if padding := _PADDING.search(text):
+    # What stands before the end of a text puts nothing out of sight.
+    if padding := _PADDING.search(text.rstrip()):
         found.append(Hidden("hidden-padding", padding.start(), f"{len(padding[0])} blanks"))
     return found
 
@@ -82,7 +87,8 @@ def uncover(text: str) -> str:
     """The text as a model may read it: forms made common, nothing invisible within."""
     if text.isascii():
         return text if _CONTROL.search(text) is None else _CONTROL.sub("", text)
-    return _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
+    blocks = (text[at : at + _BLOCK] for at in range(0, len(text), _BLOCK))
+    return _INVISIBLE.sub("", "".join(unicodedata.normalize("NFKC", block) for block in blocks))
 
 
 def latinise(text: str) -> str:

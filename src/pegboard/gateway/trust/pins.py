@@ -19,6 +19,7 @@ CHANGED: Final = (
 )
 ADDED: Final = "nobody has accepted it yet; whoever runs this gateway can look at it and accept it"
 _NAMED: Final = 5
+_CHANGES: Final = 20
 
 
 class Verdict(Struct, frozen=True):
@@ -100,7 +101,8 @@ class Pins:
 
     def _tell_change(self, place: str, pin: Pin, definition: Definition) -> str:
         words = [line for line in tell_differences(pin.definition, definition) if not line.startswith(" ")]
-        told = "; ".join(words).replace(":;", ";").removesuffix(":")
+        more = [f"and {len(words) - _CHANGES} more changes"] if len(words) > _CHANGES else []
+        told = "; ".join(words[:_CHANGES] + more).replace(":;", ";").removesuffix(":")
         return f"{place} is not as it was accepted{self._waits}: {told}. `{self._command} --diff` shows it whole"
 
     def _tell(self, what: str, names: list[str]) -> str:

@@ -22,16 +22,16 @@ from pegboard.printable import printable
 LONGEST: Final = 20_000
 """The characters of one text that are looked at."""
 
-_DEEPEST: Final = 64
 _SHOWN: Final = 120
+_PATH: Final = 200
 _SHORT: Final = 256
 _HUMP: Final = re.compile(r"([a-z0-9])([A-Z])")
 _BLANKS: Final = re.compile(r"\s+")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_.:/-]{3,256}")
 # Where a plain word is meant as the name of a tool.
 _CALLED: Final = re.compile(
-    r"(?:\b(?:tool|function)s?\s+(?:named\s+|called\s+)?[`'\"]([\w.-]{1,128})[`'\"])"
-    r"|(?:[`'\"]([\w.-]{1,128})[`'\"]\s+(?:tool|function)\b)|\b([\w.-]{1,128})\(\)"
+    r"(?:\b(?:tool|function)s?\s++(?:named\s++|called\s++)?[`'\"]([\w.-]{1,128}+)[`'\"])"
+    r"|(?:[`'\"]([\w.-]{1,128}+)[`'\"]\s++(?:tool|function)\b)|(?<![\w.-])([\w.-]{1,128}+)\(\)"
 )
 # Pictures are data, and no model reads them.
 _UNREAD: Final = frozenset({"icons"})
@@ -57,7 +57,7 @@ class Finding(Struct, frozen=True):
 def scan_definition(definition: Mapping[str, Json]) -> list[Finding]:
     """Hidden characters and orders in any text of a definition: names, descriptions, schemas, keys and defaults."""
     found: dict[tuple[str, str], Finding] = {}
-    for where, text, is_name in _texts(definition, "", 0):
+    for where, text, is_name in _texts(definition):
         for finding in scan_text(text, where, is_name=is_name):
             found.setdefault((finding.rule, finding.where), finding)
     return list(found.values())
@@ -72,19 +72,21 @@ def scan_text(text: str, where: str, *, is_name: bool = False) -> Iterator[Findi
 
 def _judge(text: str, is_name: bool) -> tuple[tuple[str, str, str], ...]:
     found = []
-    if len(text) > LONGEST:
-        found.append(("too-long", f"{len(text)} characters", REASONS["too-long"]))
-        text = text[:LONGEST]
-    found += [(hidden.rule, _clip(hidden.shown), REASONS[hidden.rule]) for hidden in find_hidden(text)]
-    read = uncover(text)
+    seen = text[:LONGEST]
+    read = uncover(seen)
+    # One character can stand for eighteen in its common form.
+    if len(text) > LONGEST or len(read) > LONGEST:
+        found.append(("too-long", f"{max(len(text), len(read))} characters", REASONS["too-long"]))
+        read = read[:LONGEST]
+    found += [(hidden.rule, _clip(hidden.shown), REASONS[hidden.rule]) for hidden in find_hidden(seen)]
     if is_name:
         read = re.sub(r"[_.-]+", " ", _HUMP.sub(r"\1 \2", read))
     read = _BLANKS.sub(" ", read).lower()
     latin = latinise(read)
     for rule in RULES:
-        match = rule.pattern.search(read) or (latin != read and rule.pattern.search(latin))
-        if match:
-            found.append((rule.id, _clip(match[0].strip()), rule.reason))
+        words = rule.search(read) or (rule.search(latin) if latin != read else None)
+        if words:
+            found.append((rule.id, _clip(words.strip()), rule.reason))
     return tuple(found)
 
 
@@ -104,11 +106,9 @@ def find_shadows(tools: Mapping[ToolName, Mapping[str, Json]]) -> dict[ToolName,
         looks[skeleton(name.tool)].append(name)
     found: defaultdict[ToolName, list[Finding]] = defaultdict(list)
     for alike in looks.values():
-        for name in alike:
-            twin = next((other for other in alike if _impostor(name, other)), None)
-            if twin is not None:
-                shown = f"{printable(name.tool)} and {printable(twin.tool)} of {twin.toolbox}/{twin.server}"
-                found[name].append(Finding("look-alike-name", "name", _clip(shown), SHADOWING["look-alike-name"]))
+        for name, twin in _twins(alike):
+            shown = f"{printable(name.tool)} and {printable(twin.tool)} of {twin.toolbox}/{twin.server}"
+            found[name].append(Finding("look-alike-name", "name", _clip(shown), SHADOWING["look-alike-name"]))
     for name, definition in tools.items():
         named = next(_named_others(name, definition, owners), None)
         if named is not None:
@@ -116,15 +116,27 @@ def find_shadows(tools: Mapping[ToolName, Mapping[str, Json]]) -> dict[ToolName,
     return dict(found)
 
 
-def _impostor(name: ToolName, other: ToolName) -> bool:
-    return name.tool != other.tool and (name.toolbox, name.server) != (other.toolbox, other.server)
+def _twins(alike: list[ToolName]) -> Iterator[tuple[ToolName, ToolName]]:
+    """Each name that another server has in another spelling, and one such."""
+    # Of two spellings of a server at least one differs from any name: no more of them need to be compared.
+    spellings: defaultdict[tuple[str, str], dict[str, ToolName]] = defaultdict(dict)
+    for name in alike:
+        own = spellings[name.toolbox, name.server]
+        if len(own) < 2:
+            own[name.tool] = name
+    for name in alike:
+        for owner, own in spellings.items():
+            twin = next((other for tool, other in own.items() if tool != name.tool), None)
+            if twin is not None and owner != (name.toolbox, name.server):
+                yield name, twin
+                break
 
 
 def _named_others(
     name: ToolName, definition: Mapping[str, Json], owners: Mapping[str, set[tuple[str, str]]]
 ) -> Iterator[Finding]:
     own = (name.toolbox, name.server)
-    for where, text, is_name in _texts(definition, "", 0):
+    for where, text, is_name in _texts(definition):
         if is_name:
             continue
         for word in _mentions(latinise(uncover(text[:LONGEST]))):
@@ -147,21 +159,27 @@ def _mentions(text: str) -> Iterator[str]:
         yield next(filter(None, found.groups()))
 
 
-def _texts(value: Json, where: str, depth: int) -> Iterator[tuple[str, str, bool]]:
+def _texts(definition: Mapping[str, Json]) -> Iterator[tuple[str, str, bool]]:
     """Every text in a definition with the way to it, and whether it is a name: a key, or what a tool is called."""
-    if isinstance(value, str):
-        yield where, value, where == "name"
-    elif depth < _DEEPEST:
-        if isinstance(value, Mapping):
+    left: list[tuple[str, Json, bool]] = [("", definition, False)]
+    while left:
+        where, value, is_key = left.pop()
+        if isinstance(value, str):
+            yield where, value, is_key or where == "name"
+        elif isinstance(value, Mapping):
+            inner: list[tuple[str, Json, bool]] = []
             for key, item in value.items():
-                if depth == 0 and key in _UNREAD:
-                    continue
-                inner = f"{where}.{printable(key)}" if where else printable(key)
-                yield inner, key, True
-                yield from _texts(item, inner, depth + 1)
+                if where or key not in _UNREAD:
+                    path = _extend(where, f".{printable(key[:_PATH])}" if where else printable(key[:_PATH]))
+                    inner += [(path, key, True), (path, item, False)]
+            left += reversed(inner)
         elif isinstance(value, list | tuple):
-            for index, item in enumerate(value):
-                yield from _texts(item, f"{where}[{index}]", depth + 1)
+            left += [(_extend(where, f"[{index}]"), item, False) for index, item in enumerate(value)][::-1]
+
+
+def _extend(path: str, step: str) -> str:
+    """The way to a part of a definition; one that is long already stays as it is."""
+    return path if len(path) > _PATH else path + step
 
 
 def _clip(text: str) -> str:
