@@ -12,6 +12,7 @@ from pegboard.call import Handler, Json
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.folder import Folder
 from pegboard.catalog.template import Template, is_template
+from pegboard.catalog.template_index import TemplateIndex
 from pegboard.errors import DeclarationError, ResourceNotFound
 from pegboard.protocol.content import guess_by_suffix, resource_block
 from pegboard.tools.media import File
@@ -69,12 +70,6 @@ class Resource:
             "_meta": self._meta,
         }
         return {key: value for key, value in shown.items() if value or key == "name"}
-
-    def match(self, uri: str) -> Mapping[str, str] | None:
-        """The variables with which this resource answers to a URI; None if it does not."""
-        if self.template is None:
-            return {} if uri == self.uri else None
-        return self.template.match(uri)
 
     def contents(self, uri: str, value: Any) -> list[dict[str, Json]]:
         """What the function returned, as the contents of this URI."""
@@ -148,6 +143,7 @@ class ResourceCatalog:
         self.folders: list[Folder] = []
         self._fixed: dict[str, Resource] = {}
         self._templates: dict[str, Resource] = {}
+        self._index: TemplateIndex[Resource] | None = None
         self._watchers: list[Callable[[], None]] = []
 
     def __len__(self) -> int:
@@ -166,6 +162,10 @@ class ResourceCatalog:
     def templates(self) -> Iterable[Resource]:
         return tuple(self._templates.values())
 
+    def template(self, uri: str) -> Resource | None:
+        """The template that is written exactly so."""
+        return self._templates.get(uri)
+
     def definitions(self) -> list[dict[str, Json]]:
         """What a list shows: those hung here, then the files of folders."""
         listed = [one.definition() for one in self.fixed]
@@ -183,12 +183,13 @@ class ResourceCatalog:
         if resource.uri in home:
             raise DeclarationError(f"{resource.tool.source}: the resource {resource.uri!r} is there already")
         home[resource.uri] = resource
+        self._index = None
         self._changed()
 
     def arrange(self, resources: Iterable[Resource]) -> None:
         """Have these and no others, in this order; of two with one URI the first."""
         before = [one.definition() for one in (*self.fixed, *self.templates)]
-        self._fixed, self._templates = {}, {}
+        self._fixed, self._templates, self._index = {}, {}, None
         for resource in resources:
             (self._fixed if resource.template is None else self._templates).setdefault(resource.uri, resource)
         if [one.definition() for one in (*self.fixed, *self.templates)] != before:
@@ -200,6 +201,7 @@ class ResourceCatalog:
         if uri not in home:
             raise ResourceNotFound(uri)
         resource = home.pop(uri)
+        self._index = None
         self.folders = [folder for folder in self.folders if folder.template != uri]
         self._changed()
         return resource
@@ -209,10 +211,11 @@ class ResourceCatalog:
         fixed = self._fixed.get(uri)
         if fixed is not None:
             return fixed, {}
-        for resource in self.templates:
-            variables = resource.match(uri)
-            if variables is not None:
-                return resource, variables
+        if self._index is None:
+            self._index = TemplateIndex(self.templates)
+        found = self._index.find(uri)
+        if found is not None:
+            return found
         stranger = None if self.elsewhere is None else self.elsewhere(uri)
         if stranger is not None:
             return stranger, {}

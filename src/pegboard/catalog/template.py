@@ -1,7 +1,7 @@
 """URI templates (RFC 6570): which variables a URI fills in, and the URI that values make.
 
 Matching reads the URI once from left to right: each variable takes the characters it may have up to the next literal.
-There is no backtracking, so no URI can make it slow.
+There is no backtracking and no second look at a character, so the time is proportional to template and URI.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ class _Operator(Struct, frozen=True):
     named: bool
     stops: str
     safe: str
+    span: str = ""
+    """Where the whole expression ends, if elsewhere than one value of it."""
 
 
 # What each operator puts first and between, whether names are written, and where a value ends when matching.
@@ -35,9 +37,9 @@ _OPERATORS: Final[Mapping[str, _Operator]] = {
     "#": _Operator("#", ",", named=False, stops="", safe=_RESERVED),
     ".": _Operator(".", ".", named=False, stops="/?#.", safe=""),
     "/": _Operator("/", "/", named=False, stops="/?#", safe=""),
-    ";": _Operator(";", ";", named=True, stops="/?#;", safe=""),
-    "?": _Operator("?", "&", named=True, stops="#&", safe=""),
-    "&": _Operator("&", "&", named=True, stops="#&", safe=""),
+    ";": _Operator(";", ";", named=True, stops="/?#;", safe="", span="/?#"),
+    "?": _Operator("?", "&", named=True, stops="#&", safe="", span="#"),
+    "&": _Operator("&", "&", named=True, stops="#&", safe="", span="#"),
 }
 
 
@@ -56,8 +58,60 @@ class Expression(Struct, frozen=True):
     variables: tuple[Variable, ...]
 
 
+class _Step:
+    """An expression, made ready to be matched; `after` is the next literal behind it."""
+
+    __slots__ = ("_names", "_operator", "_ordered", "_required", "_stop", "after")
+
+    def __init__(self, expression: Expression, after: str) -> None:
+        self._operator = operator = _OPERATORS[expression.operator]
+        self.after = after
+        self._ordered = [variable.name for variable in expression.variables]
+        self._names = frozenset(self._ordered)
+        self._required = not operator.first and expression.operator != "+"
+        stops = operator.span or operator.stops
+        if len(self._ordered) > 1:
+            stops = stops.replace(operator.separator, "")
+        # One search for all of them, so that no character is looked at twice.
+        self._stop = re.compile(f"[{re.escape(stops)}]") if stops else None
+
+    def begin(self, uri: str, at: int) -> int | None:
+        """Where the values begin; None if there are none.
+
+        An operator that writes its own first character writes nothing at all without values.
+        """
+        first = self._operator.first
+        return at + len(first) if uri.startswith(first, at) else None
+
+    def match(self, uri: str, at: int, limit: int, found: dict[str, str]) -> int | None:
+        """Where the values end that begin here, each added to `found`; None if they are not such values.
+
+        They end at the limit, where the next literal begins, or before a character that they cannot have.
+        """
+        operator = self._operator
+        stop = None if self._stop is None else self._stop.search(uri, at, limit)
+        end = limit if stop is None else stop.start()
+        text = uri[at:end]
+        if operator.named:
+            for pair in text.split(operator.separator):
+                name, _, value = pair.partition("=")
+                if name in self._names:
+                    found[name] = unquote(value)
+            return end
+        if len(self._ordered) == 1:
+            if not text and self._required:
+                return None
+            found[self._ordered[0]] = unquote(text)
+            return end
+        values = text.split(operator.separator)
+        if len(values) > len(self._ordered):
+            return None
+        found.update((name, unquote(value)) for name, value in zip(self._ordered, values, strict=False))
+        return end
+
+
 class Template:
-    """A parsed template."""
+    """A parsed template; `prefix` and `suffix` are the literals that all its URIs begin and end with."""
 
     def __init__(self, text: str, where: str = "") -> None:
         self.text = text
@@ -67,19 +121,32 @@ class Template:
         ]
         if len(set(self.names)) != len(self.names):
             raise DeclarationError(f"{where}: the template {text!r} uses a variable twice")
+        first, last = self.parts[0], self.parts[-1]
+        self.prefix = first if isinstance(first, str) else ""
+        self.suffix = last if isinstance(last, str) else ""
+        self._steps = _compile(self.parts)
 
     def match(self, uri: str) -> dict[str, str] | None:
         """The variables that this URI fills in; None if it is not one of the template's."""
         found: dict[str, str] = {}
         at = 0
-        for index, part in enumerate(self.parts):
-            if isinstance(part, str):
-                if not uri.startswith(part, at):
+        limit = -1
+        for step in self._steps:
+            if isinstance(step, str):
+                if not uri.startswith(step, at):
                     return None
-                at += len(part)
+                at += len(step)
+                limit = -1
                 continue
-            after = next((later for later in self.parts[index + 1 :] if isinstance(later, str)), "")
-            end = _match(part, uri, at, after, found)
+            begin = step.begin(uri, at)
+            if begin is None:
+                continue
+            # Several expressions before one literal: it is looked for once.
+            if limit < begin:
+                limit = uri.find(step.after, begin) if step.after else len(uri)
+                if limit < 0:
+                    return None
+            end = step.match(uri, begin, limit, found)
             if end is None:
                 return None
             at = end
@@ -121,46 +188,16 @@ def _variable(text: str, template: str, where: str) -> Variable:
     return Variable(found[1], explode=True) if modifier == "*" else Variable(found[1], prefix=int(modifier[1:]))
 
 
-def _match(part: Expression, uri: str, at: int, after: str, found: dict[str, str]) -> int | None:
-    operator = _OPERATORS[part.operator]
-    if operator.first and not uri.startswith(operator.first, at):
-        # An operator that writes its own first character writes nothing at all without values.
-        return at
-    at += len(operator.first)
-    end = _reach(uri, at, operator.stops if len(part.variables) == 1 else operator.stops.replace(",", ""), after)
-    if operator.named:
-        # In a query the separators end a value, not the expression.
-        end = _reach(uri, at, "#" if operator.separator == "&" else "/?#", after)
-        for pair in uri[at:end].split(operator.separator):
-            name, _, value = pair.partition("=")
-            if name in {variable.name for variable in part.variables}:
-                found[name] = unquote(value)
-        return end
-    text = uri[at:end]
-    if len(part.variables) == 1:
-        if not text and not operator.first and part.operator != "+":
-            return None
-        found[part.variables[0].name] = unquote(text)
-        return end
-    values = text.split(operator.separator)
-    if len(values) > len(part.variables):
-        return None
-    found.update((variable.name, unquote(value)) for variable, value in zip(part.variables, values, strict=False))
-    return end
-
-
-def _reach(uri: str, at: int, stops: str, after: str) -> int:
-    """Where a value ends: before a character it cannot have, and before the next literal."""
-    end = len(uri)
-    for stop in stops:
-        where = uri.find(stop, at, end)
-        if where >= 0:
-            end = where
-    if after:
-        where = uri.find(after, at)
-        if 0 <= where < end:
-            end = where
-    return end
+def _compile(parts: Sequence[str | Expression]) -> list[str | _Step]:
+    steps: list[str | _Step] = []
+    after = ""
+    for part in reversed(parts):
+        if isinstance(part, str):
+            after = part
+            steps.append(part)
+        else:
+            steps.append(_Step(part, after))
+    return steps[::-1]
 
 
 def _expand(part: Expression, values: Mapping[str, object]) -> str:

@@ -188,10 +188,8 @@ class Reading:
         return Done(complete(values, argument.value))
 
     def _template(self, uri: str) -> Resource:
-        for resource in self._resources.templates:
-            if resource.uri == uri:
-                return resource
-        return self._resources.find(uri)[0]
+        template = self._resources.template(uri)
+        return self._resources.find(uri)[0] if template is None else template
 
 
 def _lister(listing: Listing) -> Handler:
