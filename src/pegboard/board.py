@@ -241,9 +241,10 @@ class Board(Hanger, Hosted):
         """Let clients read the files below a folder, and nothing outside it: `board.files("docs://", "docs")`.
 
         They are listed as they are when a client asks for the list, which tells those who follow it of files that came
-        or went since it was last asked for. What begins with a dot is neither listed nor read.
+        or went since it was last asked for. What begins with a dot is neither listed nor read. A file that is larger than
+        `Limits(result_bytes=…)` is refused, without being read.
         """
-        found = Folder(uri, Path(folder), self.limits.listed_files)
+        found = Folder(uri, Path(folder), self.limits.listed_files, self.limits.result_bytes)
         self.resource(found.template, name="files")(found.read)
         self.resources.folders.append(found)
 

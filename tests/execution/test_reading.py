@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import os
 import shutil
+import threading
+import tracemalloc
 import weakref
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,10 +18,12 @@ from msgspec import Raw
 
 from pegboard import Board, Context, File, Image, Limits, ToolError
 from pegboard.call import Call, Caller, Change, Done, Json, Kept, Notice
+from pegboard.catalog.folder import READS
 from pegboard.catalog.prompt import PromptMessage
 from pegboard.errors import DeclarationError, InternalFailure, InvalidParams, ResourceNotFound
 from pegboard.protocol.legacy import Legacy
 from pegboard.protocol.versions import MODERN
+from pegboard.tools.files import read_file
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 
@@ -251,6 +257,78 @@ async def test_no_more_files_are_listed_than_a_list_should_have(tmp_path: Path) 
         page = await ask(board, "resources/list", cursor=page["nextCursor"])
         uris += [one["uri"] for one in page["resources"]]
     assert uris == [f"docs://all/0/{number:02}" for number in range(0, 30, 3)] + ["docs://all/1/01", "docs://all/1/04"]
+
+
+async def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "huge.bin").open("wb") as file:
+        file.truncate(600 * 1024 * 1024)
+    board = Board()
+    board.files("docs://", tmp_path)
+    board.resource("x://huge")(lambda: tmp_path / "huge.bin")
+    tracemalloc.start()
+    try:
+        for uri in ("docs://huge.bin", "x://huge"):
+            with pytest.raises(InternalFailure, match=r"huge\.bin is larger than 16777216 bytes"):
+                await ask(board, "resources/read", uri)
+        assert tracemalloc.get_traced_memory()[1] < 4 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+
+
+async def test_a_file_is_read_up_to_the_limit_and_not_beyond(tmp_path: Path) -> None:
+    board = Board(limits=Limits(result_bytes=8))
+    board.files("docs://", tmp_path)
+    for size in (0, 1, 8):
+        (tmp_path / "a.txt").write_text("a" * size)
+        assert (await ask(board, "resources/read", "docs://a.txt"))["contents"][0]["text"] == "a" * size
+    (tmp_path / "a.txt").write_text("a" * 9)
+    with pytest.raises(InternalFailure, match="larger than 8 bytes"):
+        await ask(board, "resources/read", "docs://a.txt")
+
+
+def test_a_file_that_does_not_tell_its_size_is_read_up_to_the_limit() -> None:
+    # Linux says that they are empty; other systems have none.
+    for told_empty in filter(Path.exists, [Path("/proc/self/status").resolve()]):
+        assert read_file(told_empty, 100_000).startswith(b"Name:")
+        with pytest.raises(ToolError, match="larger than 10 bytes"):
+            read_file(told_empty, 10)
+
+
+async def test_what_is_no_regular_file_is_not_opened_for_reading(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    board = Board()
+    board.files("docs://", tmp_path)
+    board.resource("x://pipe")(lambda: tmp_path / "pipe")
+    with pytest.raises(ResourceNotFound):
+        await ask(board, "resources/read", "docs://pipe")
+    with pytest.raises(ResourceNotFound):
+        await ask(board, "resources/read", "x://pipe")
+    with pytest.raises(FileNotFoundError):
+        read_file(tmp_path / "pipe", 10)
+
+
+async def test_a_file_is_read_in_a_thread_and_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    threads, reading, most = set[int](), set[object](), 0
+    together = threading.Barrier(READS)
+
+    def watched(path: Path, limit: int) -> bytes:
+        nonlocal most
+        me = object()
+        reading.add(me)
+        most = max(most, len(reading))
+        threads.add(threading.get_ident())
+        together.wait(30)
+        data = read_file(path, limit)
+        reading.discard(me)
+        return data
+
+    monkeypatch.setattr("pegboard.catalog.folder.read_file", watched)
+    board = Board()
+    board.files("docs://", tmp_path)
+    await asyncio.gather(*(ask(board, "resources/read", "docs://a.txt") for _ in range(5 * READS)))
+    assert most == READS
+    assert threading.get_ident() not in threads
 
 
 async def test_a_file_has_the_uri_that_was_read_unless_it_has_its_own() -> None:

@@ -13,7 +13,11 @@ from urllib.parse import quote
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
 from pegboard.protocol.content import guess_by_suffix, name_of
+from pegboard.tools.files import read_file
 from pegboard.tools.media import File
+
+READS: Final = 4
+"""How many files of a folder are read at a time: each takes memory of its own."""
 
 # For each file that may be listed: so many names are looked at before a folder counts as too large to be listed whole.
 _LOOKS: Final = 10
@@ -22,12 +26,14 @@ _LOOKS: Final = 10
 class Folder:
     """The files below a folder and none outside it, under URIs that begin with `uri`; what begins with a dot is hidden."""
 
-    def __init__(self, uri: str, folder: Path, limit: int) -> None:
+    def __init__(self, uri: str, folder: Path, limit: int, file_bytes: int) -> None:
         self.root = folder.resolve()
         if not self.root.is_dir():
             raise DeclarationError(f"{folder} is not a folder")
         self.uri = uri if uri.endswith("://") else uri.rstrip("/") + "/"
         self._limit = limit
+        self._file_bytes = file_bytes
+        self._reading = threading.BoundedSemaphore(READS)
         self._listed: tuple[str, ...] | None = None
         self._looking = threading.Lock()
 
@@ -40,13 +46,14 @@ class Folder:
         try:
             # Resolved before it is compared: neither `..` nor a link leads out.
             found = (self.root / path).resolve()
-            if "\0" in path or not found.is_relative_to(self.root) or not found.is_file():
+            if "\0" in path or not found.is_relative_to(self.root):
                 return None
+            if any(part.startswith(".") for part in found.relative_to(self.root).parts):
+                return None
+            with self._reading:
+                return File(read_file(found, self._file_bytes), name=name_of(path))
         except (OSError, ValueError):
             return None
-        if any(part.startswith(".") for part in found.relative_to(self.root).parts):
-            return None
-        return File(found, name=name_of(path))
 
     @property
     def seen(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -83,8 +82,6 @@ class Resource:
         if isinstance(value, File):
             content: dict[str, Json] = value.to_block()["resource"]
             return content if value.has_uri else {**content, "uri": uri}
-        if isinstance(value, Path):
-            return self._content(uri, File(value, uri=uri, mime_type=self.mime_type))
         guessed = self.mime_type or guess_by_suffix(uri)
         written: str | bytes
         if isinstance(value, str):

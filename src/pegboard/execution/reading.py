@@ -7,6 +7,7 @@ import inspect
 import logging
 import secrets
 from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -18,12 +19,14 @@ from pegboard.catalog.completion import Suggest, complete, known_values
 from pegboard.catalog.page import Listing
 from pegboard.catalog.prompt import PromptCatalog
 from pegboard.catalog.resource import Resource, ResourceCatalog
-from pegboard.errors import InternalFailure, InvalidArguments, InvalidParams, Refusal, ToolError
+from pegboard.errors import InternalFailure, InvalidArguments, InvalidParams, Refusal, ResourceNotFound, ToolError
 from pegboard.execution.pace import Pace
 from pegboard.execution.rounds import asking
 from pegboard.execution.run import Runner
 from pegboard.limits import Limits
 from pegboard.seal import Seal
+from pegboard.tools.files import read_file
+from pegboard.tools.media import File
 from pegboard.tools.tool import Tool
 
 _log = logging.getLogger("pegboard.resources")
@@ -127,6 +130,8 @@ class Reading:
             return await resource.relay(call)
         call.raw = Raw(msgspec.json.encode(variables))
         value = await self._value(resource.tool, call)
+        if isinstance(value, Path):
+            value = await self._file(resource, call.name, value)
         contents = resource.contents(call.name, value)
         size = sum(len(part.get("text") or part.get("blob") or "") for part in contents)
         if size > self._result_bytes:
@@ -135,6 +140,20 @@ class Reading:
         # What a user's answer went into is nobody else's, and not the same the next time.
         caching = resource.caching if call.answers is None and call.ticket is None else _NOT_KEPT
         return Done({"contents": contents, **caching.hints()})
+
+    async def _file(self, resource: Resource, uri: str, path: Path) -> File:
+        def read() -> File:
+            return File(
+                read_file(path.resolve(), self._result_bytes), name=path.name, uri=uri, mime_type=resource.mime_type
+            )
+
+        try:
+            return await asyncio.to_thread(read)
+        except ToolError as refused:
+            raise InternalFailure(refused.message) from None
+        except OSError as problem:
+            _log.warning("the file of the resource %s cannot be read: %s", uri, problem)
+            raise ResourceNotFound(uri) from None
 
     async def _subscribe(self, call: Call) -> Reply:
         """Say that there is such a resource; whom to tell of its changes, the session remembers."""

@@ -1,0 +1,33 @@
+"""Reads files that a client asked for: regular ones, and never more of them than can be sent."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from pegboard.errors import ToolError
+
+_PIECE: Final = 256 * 1024
+# Opening a FIFO would wait for its writer; what was resolved before has no link left to follow.
+_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+
+def read_file(path: Path, limit: int) -> bytes:
+    """The bytes of a resolved path; OSError where there is no regular file, ToolError where it is over the limit."""
+    with os.fdopen(os.open(path, _FLAGS), "rb", buffering=0) as file:
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode):
+            raise FileNotFoundError(path)
+        pieces: list[bytes] = []
+        # One byte more than there should be, for a file that grows meanwhile or does not tell its size.
+        left = limit + 1 if about.st_size <= limit else 0
+        wanted = about.st_size + 1
+        while left > 0 and (piece := file.read(min(left, wanted))):
+            pieces.append(piece)
+            left -= len(piece)
+            wanted = _PIECE
+    if left == 0:
+        raise ToolError(f"{path.name} is larger than {limit} bytes, which is the most that is sent")
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
