@@ -86,6 +86,21 @@ def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
     assert load_board(written(tmp_path, text)).name == "from next door"
 
 
+def test_a_neighbour_does_not_take_the_place_of_a_library(tmp_path: Path) -> None:
+    # One of the standard library and one that is installed, as if neither were in use yet.
+    for name in ("wave", "iniconfig"):
+        sys.modules.pop(name, None)
+        written(tmp_path, "raise RuntimeError('not the library')\n", f"{name}.py")
+    text = "import iniconfig, wave\nfrom pegboard import Board\nboard = Board(wave.__name__ + iniconfig.__name__)\n"
+    assert load_board(written(tmp_path, text)).name == "waveiniconfig"
+
+
+def test_a_folder_is_put_on_the_path_once(tmp_path: Path) -> None:
+    for name in ("one.py", "two.py"):
+        load_board(written(tmp_path, ONE, name))
+    assert sys.path.count(str(tmp_path.resolve())) == 1
+
+
 @pytest.mark.parametrize("name", ["pegboard.py", "json.py", "asyncio.py"])
 def test_a_file_called_like_a_module_does_not_take_its_place(tmp_path: Path, name: str) -> None:
     before = sys.modules.get(Path(name).stem)

@@ -52,7 +52,10 @@ def _load(path: Path) -> ModuleType:
         raise SetupError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    sys.path.insert(0, str(path.resolve().parent))
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        # At the end: a file beside the board must not take the place of a library.
+        sys.path.append(folder)
     try:
         spec.loader.exec_module(module)
     except PegboardError:

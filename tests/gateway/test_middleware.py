@@ -5,13 +5,16 @@ All else that middleware does is tried behind a gateway by its own tests: see te
 
 from __future__ import annotations
 
+import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from pegboard import Board, Client, Gateway
 from pegboard.errors import DelegationFailed
-from pegboard.gateway.configuration.config import ServerConfig, ToolOverride
+from pegboard.gateway.attaching import Made
+from pegboard.gateway.configuration.config import ServerConfig, ToolOverride, read_config
 from pegboard.middleware import Cache, Retry, Tracing
 from pegboard.testing import Recorder
 from tests.gateway.behind import bad
@@ -118,3 +121,20 @@ async def test_the_span_of_a_server_is_a_child_of_the_gateways() -> None:
     assert below.context.trace_id == first.context.trace_id
     assert below.context.trace_state.get("vendor") == "1"
     assert alone.parent.span_id == second.context.span_id
+
+
+def test_middleware_beside_the_configuration_is_found_and_takes_no_librarys_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("wave", "house_rules_of_test"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    (tmp_path / "wave.py").write_text("raise RuntimeError('not the library')\n")
+    (tmp_path / "house_rules_of_test.py").write_text(
+        "import wave\nfrom pegboard.middleware import Middleware\nclass Quiet(Middleware): ...\n"
+    )
+    (tmp_path / "config.json").write_text('{"toolboxes": {}, "middleware": ["house_rules_of_test:Quiet"]}')
+    before = list(sys.path)
+    (quiet, _), *_ = Made(read_config(tmp_path / "config.json")).shared
+    assert type(quiet).__name__ == "Quiet"
+    assert sys.path == before
+    assert str(tmp_path) not in str(sys.modules["wave"].__file__)

@@ -37,12 +37,12 @@ class Made:
 
 @contextmanager
 def _beside(path: str) -> Iterator[None]:
-    """Modules that lie beside the configuration can be named, as boards can."""
-    if not path:
+    """Modules that lie beside the configuration can be named, as boards can; libraries of the same name come first."""
+    folder = str(Path(path).resolve().parent) if path else ""
+    if not folder or folder in sys.path:
         yield
         return
-    folder = str(Path(path).parent)
-    sys.path.insert(0, folder)
+    sys.path.append(folder)
     try:
         yield
     finally:
