@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -290,6 +291,35 @@ async def test_a_request_cancelled_while_it_waits_leaves_its_place_to_others() -
                 with suppress(asyncio.CancelledError):
                     await task
             assert (await browser.send(get(fake, "/fast"))).status == 200
+
+
+async def test_a_body_that_comes_a_few_bytes_at_a_time_weighs_about_what_it_is_long() -> None:
+    count = 60_000
+
+    def drip(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"2\r\nab\r\n" * count + b"0\r\n\r\n")
+
+    async with nothing_left(), faking(drip) as fake, web() as browser:
+        response = await browser.send(get(fake))
+        tracemalloc.start()
+        try:
+            await until(lambda: response.ended)
+            held = tracemalloc.get_traced_memory()[0]
+            assert await response.whole(2 * count) == b"ab" * count
+        finally:
+            tracemalloc.stop()
+        assert held < 2 * (2 * count) + 600_000
+
+
+@pytest.mark.parametrize("endless", [b"0\r\nX: ", b"5;"], ids=["trailer", "extension"])
+async def test_what_follows_a_body_is_bounded_as_its_head_is(endless: bytes) -> None:
+    def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n" + endless + b"a" * 1_000_000)
+
+    async with nothing_left(), faking(answer) as fake, web() as browser:
+        response = await browser.send(get(fake))
+        with pytest.raises(Garbled, match="the trailer of an answer of more than 65536 bytes"):
+            await response.whole(1_000)
 
 
 async def test_a_reader_that_is_slow_holds_the_server_back() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pegboard.protocol.sse import KEEP_ALIVE, Event, EventReader, event, retry
+from tests.work import grows_linearly
 
 LINE = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=20)
 NAME = st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -61,10 +64,56 @@ def test_an_id_with_a_null_is_ignored() -> None:
     assert read(b"id: a\0b\ndata: x\n\n") == [Event("x")]
 
 
-@pytest.mark.parametrize("chunks", [[b"data: " + b"x" * 200], [b"data: x\n" * 30, b"data"], [b"x"] * 200])
+@pytest.mark.parametrize("chunks", [[b"data: " + b"x" * 200], [b"data: x\n" * 60, b"data"], [b"x"] * 200])
 def test_an_event_over_the_limit_is_refused(chunks: list[bytes]) -> None:
     with pytest.raises(ValueError, match="more than 100 bytes"):
         read(*chunks, limit=100)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [b"data:x\n", b"data:\n", b":\n", b"x\n", b"\n", b"id:a\n", b"xy", b"data: 0123456789\r\n"],
+    ids=repr,
+)
+@pytest.mark.parametrize("size", [2, 64 * 1024])
+def test_what_is_held_weighs_about_what_was_fed(piece: bytes, size: int) -> None:
+    stream = (piece * 50_000)[:100_000]
+    reader = EventReader(1_000_000)
+    tracemalloc.start()
+    try:
+        for at in range(0, len(stream), size):
+            assert list(reader.feed(stream[at : at + size])) == []
+        held, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1.25 * len(stream) + 10_000
+    assert most < 2.5 * len(stream) + 4 * size + 10_000
+
+
+@pytest.mark.parametrize("piece", [b"data:x\n", b"data:x\n\n", b":\n", b"\n", b"xy", b"id:a\r\n"], ids=repr)
+@pytest.mark.parametrize("size", [2, 4096])
+def test_reading_costs_in_proportion_to_what_is_fed(piece: bytes, size: int) -> None:
+    def feed(count: int) -> Callable[[], object]:
+        stream = piece * count
+
+        def run() -> None:
+            reader = EventReader()
+            for at in range(0, len(stream), size):
+                for _ in reader.feed(stream[at : at + size]):
+                    pass
+
+        return run
+
+    assert grows_linearly(feed, 2_000)
+
+
+def test_a_wait_that_nobody_has_is_ignored() -> None:
+    assert read(b"retry: " + b"9" * 900 + b"\ndata: a\n\n") == [Event("a")]
+
+
+def test_an_event_is_there_as_soon_as_its_last_line_has_ended() -> None:
+    assert read(b"data: a\r\r") == [Event("a")]
+    assert read(b"data: a\r\n\r", b"\ndata: b\r", b"\n\r\n") == [Event("a"), Event("b")]
 
 
 def test_an_event_is_one_line_of_data() -> None:

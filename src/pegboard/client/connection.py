@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -27,15 +26,15 @@ _CODINGS: Final = {b"gzip": 47, b"x-gzip": 47, b"deflate": 47}
 class Response:
     """An answer whose head has come; its body comes piece by piece."""
 
-    __slots__ = ("_chunks", "_connection", "_fault", "_held", "_unpack", "_waiter", "ended", "headers", "status")
+    __slots__ = ("_connection", "_fault", "_unpack", "_unread", "_waiter", "ended", "headers", "status")
 
     def __init__(self, connection: Connection, status: int, headers: dict[bytes, bytes]) -> None:
         self.status = status
         self.headers = headers
         self.ended = False
         self._connection = connection
-        self._chunks: deque[bytes] = deque()
-        self._held = 0
+        # In one piece: a body may come a few bytes at a time, and each piece would weigh ten times as much.
+        self._unread = bytearray()
         self._fault: ServerFault | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._unpack = None
@@ -60,7 +59,7 @@ class Response:
     async def read(self) -> bytes:
         """The next piece of the body; empty at its end."""
         while True:
-            if self._chunks:
+            if self._unread:
                 chunk = self._take()
                 if chunk:
                     return chunk
@@ -77,17 +76,15 @@ class Response:
 
     async def whole(self, limit: int) -> bytes:
         """The whole body; refused once it is longer than the limit."""
-        if self.ended and self._unpack is None and len(self._chunks) == 1 and self._held <= limit:
-            return self._chunks.popleft()
-        parts: list[bytes] = []
-        size = 0
+        body = bytearray()
         while chunk := await self.read():
-            parts.append(chunk)
-            size += len(chunk)
-            if size > limit:
+            if len(body) + len(chunk) > limit:
                 self.close()
                 raise TooLong(f"an answer of more than {limit} bytes")
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+            if self.ended and not body and not self._unread:
+                return chunk
+            body += chunk
+        return bytes(body)
 
     def close(self) -> None:
         """Read no further: the connection can serve nobody else where the body is not at its end."""
@@ -95,29 +92,23 @@ class Response:
             self._connection.abort()
 
     def _take(self) -> bytes:
-        chunk = self._chunks.popleft()
-        if self._unpack is None:
-            self._held -= len(chunk)
-        else:
+        chunk = bytes(self._unread)
+        self._unread.clear()
+        if self._unpack is not None:
             try:
-                unpacked = self._unpack.decompress(chunk, PIECE)
+                chunk = self._unpack.decompress(chunk, PIECE)
             except zlib.error:
                 raise Garbled("an answer whose compression is broken") from None
-            rest = self._unpack.unconsumed_tail
-            self._held -= len(chunk) - len(rest)
-            if rest:
-                self._chunks.appendleft(rest)
-            chunk = unpacked
-        if self._held < BUFFER:
+            self._unread += self._unpack.unconsumed_tail
+        if len(self._unread) < BUFFER:
             self._connection.resume()
         return chunk
 
     # What the connection tells.
 
     def feed(self, chunk: bytes) -> None:
-        self._chunks.append(chunk)
-        self._held += len(chunk)
-        if self._held >= BUFFER:
+        self._unread += chunk
+        if len(self._unread) >= BUFFER:
             self._connection.pause()
         self._wake()
 
@@ -189,16 +180,17 @@ class Connection(Traveller):
     # What the loop tells.
 
     def data_received(self, data: bytes) -> None:
-        if self._response is None:
-            self._unread += len(data)
+        self._unread += len(data)
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
             cause = error.__context__
             self._break(cause if isinstance(cause, ServerFault) else Garbled("no HTTP/1.1 answer"))
             return
-        if self._unread > HEAD_BYTES and self._response is None and self._waiter is not None:
-            self._break(Garbled(f"the head of an answer of more than {HEAD_BYTES} bytes"))
+        if self._unread > HEAD_BYTES and self._waiter is not None:
+            # The parser holds what it has not told yet: a head, the extension of a chunk, a trailer.
+            part = "head" if self._response is None else "trailer"
+            self._break(Garbled(f"the {part} of an answer of more than {HEAD_BYTES} bytes"))
 
     def eof_received(self) -> bool:
         response = self._response
@@ -242,6 +234,7 @@ class Connection(Traveller):
         self._waiter.set_result(self._response)
 
     def on_body(self, chunk: bytes) -> None:
+        self._unread = 0
         if self._response is not None:
             self._response.feed(chunk)
 

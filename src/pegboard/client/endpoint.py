@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -17,7 +17,7 @@ from pegboard.client.incoming import Incoming, WireError, read_incoming, refusal
 from pegboard.client.web import Request, Web, header_lines
 from pegboard.errors import Garbled, NotAdmitted, PegboardError, Unreachable
 from pegboard.protocol.jsonrpc import is_batch
-from pegboard.protocol.sse import EventReader
+from pegboard.protocol.sse import Event, EventReader
 
 ANSWER_BYTES: Final = 16 * 1024 * 1024
 WANTS_CREDENTIALS: Final = "It wants credentials: send them as a header, or let somebody log in with auth=OAuth()."
@@ -130,11 +130,7 @@ class Stream:
         """Hand on what comes until the answer does; None where the stream ends without."""
         reader = EventReader(ANSWER_BYTES)
         while chunk := await response.read():
-            try:
-                events = list(reader.feed(chunk))
-            except ValueError as problem:
-                raise Garbled(str(problem)) from None
-            for event in events:
+            for event in _events(reader, chunk):
                 self.heard += 1
                 if event.id is not None:
                     self.last_id = event.id
@@ -147,6 +143,14 @@ class Stream:
                         return message
                     await handle(message)
         return None
+
+
+def _events(reader: EventReader, chunk: bytes) -> Iterator[Event]:
+    """One event after another, so that those of a chunk are not all held at once."""
+    try:
+        yield from reader.feed(chunk)
+    except ValueError as problem:
+        raise Garbled(str(problem)) from None
 
 
 async def read_answer(response: Response, request_id: RequestId, handle: Handle, stream: Stream) -> Incoming | None:

@@ -40,62 +40,79 @@ class Event(Struct, frozen=True):
 
 
 class EventReader:
-    """Reads events from bytes in whatever pieces they come; a line longer than the limit is refused."""
+    """Reads events from bytes in whatever pieces they come; one longer than the limit is refused.
+
+    What is held of an event is its data in one piece: a list of its lines would weigh many times what they are long.
+    """
+
+    __slots__ = ("_after_cr", "_data", "_has_data", "_id", "_limit", "_name", "_retry", "_unfinished")
 
     def __init__(self, limit: int = 16 * 1024 * 1024) -> None:
         self._limit = limit
-        self._rest = b""
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._lines: list[bytes] = []
-        self._held = 0
+        self._unfinished = bytearray()
+        self._after_cr = False
+        self._begin()
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events that the chunk completes."""
-        if b"\n" not in chunk and b"\r" not in chunk and not self._rest.endswith(b"\r"):
-            # A long line comes in many pieces: joining them one by one would take time with the square of its length.
-            self._parts.append(chunk)
-            self._size += len(chunk)
-            if len(self._rest) + self._size + self._held > self._limit:
-                raise ValueError(f"an event of more than {self._limit} bytes")
-            return
-        # A CR at the very end may be half of a CRLF: wait for what follows.
-        text = b"".join((self._rest, *self._parts, chunk))
-        self._parts.clear()
-        self._size = 0
-        held_back = text.endswith(b"\r")
-        lines = (text[:-1] if held_back else text).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        self._rest = lines.pop() + (b"\r" if held_back else b"")
-        if len(self._rest) + self._held > self._limit:
-            raise ValueError(f"an event of more than {self._limit} bytes")
-        for line in lines:
+        if self._after_cr and chunk:
+            # The other half of a CRLF whose first half ended a line already.
+            self._after_cr = False
+            chunk = chunk.removeprefix(b"\n")
+        if b"\r" in chunk:
+            self._after_cr = chunk.endswith(b"\r")
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            line = chunk[start:end]
+            start = end + 1
+            if self._unfinished:
+                self._unfinished += line
+                line = bytes(self._unfinished)
+                self._unfinished = bytearray()
             if line:
-                self._lines.append(line)
-                self._held += len(line)
-                continue
-            found, self._lines, self._held = self._lines, [], 0
-            made = _event(found)
-            if made is not None:
-                yield made
+                self._take(line)
+            else:
+                made = self._finish()
+                if made is not None:
+                    yield made
+        self._unfinished += chunk[start:] if start else chunk
+        self._check()
 
+    def _begin(self) -> None:
+        self._data = bytearray()
+        self._has_data = False
+        self._name = "message"
+        self._id: str | None = None
+        self._retry: int | None = None
 
-def _event(lines: list[bytes]) -> Event | None:
-    data: list[str] = []
-    name, event_id, wait = "message", None, None
-    for line in lines:
+    def _take(self, line: bytes) -> None:
         field, _, raw = line.partition(b":")
-        value = raw.removeprefix(b" ").decode("utf-8", "replace")
+        value = raw.removeprefix(b" ")
         match field:
             case b"data":
-                data.append(value)
+                if self._has_data:
+                    self._data += b"\n"
+                self._has_data = True
+                self._data += value
+                self._check()
             case b"event":
-                name = value
-            case b"id" if "\0" not in value:
-                event_id = value
-            case b"retry" if value.isdecimal():
-                wait = int(value)
+                self._name = value.decode("utf-8", "replace")
+            case b"id" if b"\0" not in value:
+                self._id = value.decode("utf-8", "replace")
+            case b"retry" if value.isdigit() and len(value) < 10:
+                self._retry = int(value)
             case _:
                 pass
-    if not data and wait is None and event_id is None:
-        return None
-    return Event("\n".join(data), name, event_id, wait)
+
+    def _finish(self) -> Event | None:
+        if not self._has_data and self._retry is None and self._id is None:
+            self._name = "message"
+            return None
+        made = Event(self._data.decode("utf-8", "replace"), self._name, self._id, self._retry)
+        self._begin()
+        return made
+
+    def _check(self) -> None:
+        if len(self._unfinished) + len(self._data) > self._limit:
+            raise ValueError(f"an event of more than {self._limit} bytes")
