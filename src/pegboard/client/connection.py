@@ -10,6 +10,7 @@ from typing import Final
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from pegboard.client.roads import Traveller
+from pegboard.client.zone import Zone
 from pegboard.errors import Garbled, LinkLost, ServerFault, TooLong
 
 HEAD_BYTES: Final = 64 * 1024
@@ -55,6 +56,11 @@ class Response:
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1").strip()
+
+    @property
+    def zone(self) -> Zone:
+        """Where the server is that answered."""
+        return self._connection.zone
 
     async def read(self) -> bytes:
         """The next piece of the body; empty at its end."""

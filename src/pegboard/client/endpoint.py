@@ -15,6 +15,7 @@ from pegboard.client.admission import Authorizer
 from pegboard.client.connection import Response
 from pegboard.client.incoming import Incoming, WireError, read_incoming, refusal_of
 from pegboard.client.web import Request, Web, header_lines
+from pegboard.client.zone import Zone
 from pegboard.errors import Garbled, NotAdmitted, PegboardError, Unreachable
 from pegboard.protocol.jsonrpc import is_batch
 from pegboard.protocol.sse import Event, EventReader
@@ -31,12 +32,21 @@ _split = msgspec.json.Decoder(list[Raw]).decode
 
 
 class Endpoint:
-    """Where the messages of one server go; `headers` are its user's own, and go nowhere else, as do an authorizer's."""
+    """Where the messages of one server go; `headers` are its user's own, and go nowhere else, as do an authorizer's.
+
+    `within` is the zone of the server that named the address, None where a person configured it.
+    """
 
     def __init__(
-        self, web: Web, address: Address, headers: Mapping[str, str], authorizer: Authorizer | None = None
+        self,
+        web: Web,
+        address: Address,
+        headers: Mapping[str, str],
+        authorizer: Authorizer | None = None,
+        within: Zone | None = None,
     ) -> None:
         self.address = address
+        self._within = within
         self._web = web
         self._headers = headers
         self._authorizer = authorizer
@@ -50,26 +60,29 @@ class Endpoint:
         self._post = common + (b"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n")
         self._get = common + b"Accept: text/event-stream\r\n"
 
-    def at(self, address: Address) -> Endpoint:
-        """The same server at another address of its own."""
-        return Endpoint(self._web, address, self._headers, self._authorizer)
+    def at(self, address: Address, within: Zone) -> Endpoint:
+        """The same server at another address, which it named itself from this zone."""
+        return Endpoint(self._web, address, self._headers, self._authorizer, within)
 
     async def post(
         self, message: bytes, fields: bytes = b"", secrets: bytes = b"", *, urgent: bool = False
     ) -> Response:
         """Send a message."""
         secrets += self._own if self._authorizer is None else self._own + await self._authorizer.lines()
-        return await self._web.send(Request("POST", self.address, self._post + fields, secrets, message), urgent=urgent)
+        request = Request("POST", self.address, self._post + fields, secrets, message, within=self._within)
+        return await self._web.send(request, urgent=urgent)
 
     async def get(self, fields: bytes = b"", secrets: bytes = b"") -> Response:
         """Ask for a stream; it is held open, so it takes nobody's place."""
         secrets += self._own if self._authorizer is None else self._own + await self._authorizer.lines()
-        return await self._web.send(Request("GET", self.address, self._get + fields, secrets), urgent=True)
+        request = Request("GET", self.address, self._get + fields, secrets, within=self._within)
+        return await self._web.send(request, urgent=True)
 
     async def delete(self, fields: bytes, secrets: bytes) -> None:
         """End a session; whatever the server says to it."""
         secrets += self._own if self._authorizer is None else self._own + await self._authorizer.lines()
-        response = await self._web.send(Request("DELETE", self.address, fields, secrets), urgent=True)
+        request = Request("DELETE", self.address, fields, secrets, within=self._within)
+        response = await self._web.send(request, urgent=True)
         response.close()
 
 

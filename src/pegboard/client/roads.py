@@ -11,17 +11,22 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from pegboard.client.address import Address, Proxy, find_proxy
-from pegboard.errors import SetupError, Unreachable
+from pegboard.client.zone import Zone, written_zone, zone_of
+from pegboard.errors import Garbled, SetupError, Unreachable
 
 _TUNNEL_BYTES: Final = 16 * 1024
 
 
 class Traveller(asyncio.Protocol):
-    """Who sends and receives on a connection; where TLS begins inside a tunnel it goes on over another transport."""
+    """Who sends and receives on a connection; where TLS begins inside a tunnel it goes on over another transport.
 
-    __slots__ = ("_transport",)
+    `zone` is where the other end is; behind a proxy it is what the address says of itself.
+    """
+
+    __slots__ = ("_transport", "zone")
 
     _transport: asyncio.Transport
+    zone: Zone
 
     def attach(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -48,15 +53,22 @@ class Roads:
         # The environment is read once for each address, and not with every request.
         self.proxy = lru_cache(maxsize=256)(find_proxy)
         self._tls: ssl.SSLContext | None = None
+        self._zones: dict[tuple[str, str, int], Zone] = {}
 
-    async def connect(self, address: Address, make: Callable[[], T], *, tunnels: bool) -> T:
+    def zone(self, address: Address) -> Zone:
+        """Where a configured server was when it was last connected to; before that, what its address says of itself."""
+        return self._zones.get(address.origin, written_zone(address.host))
+
+    async def connect(self, address: Address, make: Callable[[], T], *, tunnels: bool, within: Zone | None = None) -> T:
         """A new connection; Unreachable where there is none in time.
 
         A proxy is asked for a tunnel where the address is encrypted, or where whoever connects wants one (`tunnels`).
+        An address that a server named is connected to only if it is no nearer than `within`; one that a person
+        configured may be anywhere (None).
         """
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._connect(address, make, tunnels=tunnels)
+                return await self._connect(address, make, tunnels=tunnels, within=within)
         except TimeoutError:
             raise Unreachable(f"Cannot reach {address}: no connection within {self._timeout:g} s.") from None
         except ssl.SSLError as error:
@@ -65,13 +77,53 @@ class Roads:
             told = error.strerror or str(error)
             raise Unreachable(f"Cannot reach {address}: {told}. Is the server running?") from None
 
-    async def _connect(self, address: Address, make: Callable[[], T], *, tunnels: bool) -> T:
-        loop = asyncio.get_running_loop()
+    async def _connect(self, address: Address, make: Callable[[], T], *, tunnels: bool, within: Zone | None) -> T:
         proxy = self.proxy(address)
-        context = self._context() if address.secure else None
         if proxy is None:
-            _, connection = await loop.create_connection(make, address.host, address.port, ssl=context)
+            connection = await self._connect_straight(address, make, within)
+        else:
+            # It is the proxy that looks the name up.
+            zone = _check(written_zone(address.host), within, address)
+            connection = await self._connect_through(proxy, address, make, tunnels=tunnels)
+            connection.zone = zone
+        if within is None:
+            self._zones[address.origin] = connection.zone
+        return connection
+
+    async def _connect_straight(self, address: Address, make: Callable[[], T], within: Zone | None) -> T:
+        loop = asyncio.get_running_loop()
+        context = self._context() if address.secure else None
+        name = address.host if address.secure else None
+        if within is None:
+            transport, connection = await loop.create_connection(
+                make, address.host, address.port, ssl=context, server_hostname=name
+            )
+            peer = transport.get_extra_info("peername")
+            connection.zone = Zone.INTERNET if peer is None else zone_of(peer[0])
             return connection
+        # Looked up once: a second answer could be another one than was judged.
+        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        places = {str(place[0]): zone_of(str(place[0])) for *_, place in found}
+        _check(min(places.values()), within, address)
+        problem: OSError | None = None
+        for place, zone in places.items():
+            if zone > within:
+                continue
+            try:
+                _, connection = await loop.create_connection(
+                    make, place, address.port, ssl=context, server_hostname=name
+                )
+            except OSError as error:
+                problem = error
+            else:
+                connection.zone = zone
+                return connection
+        assert problem is not None  # noqa: S101 — one of them was near enough
+        raise problem
+
+    async def _connect_through(self, proxy: Proxy, address: Address, make: Callable[[], T], *, tunnels: bool) -> T:
+        loop = asyncio.get_running_loop()
+        context = self._context() if address.secure else None
         if context is None and not tunnels:
             _, connection = await loop.create_connection(make, proxy.host, proxy.port)
             return connection
@@ -134,6 +186,12 @@ class _Tunnel(asyncio.Protocol):
     def connection_lost(self, exception: Exception | None) -> None:
         if not self._answer.done():
             self._answer.set_exception(ConnectionResetError("the proxy hung up"))
+
+
+def _check(zone: Zone, within: Zone | None, address: Address) -> Zone:
+    if within is not None and zone > within:
+        raise Garbled(f"{address} is on {zone}, and was named by a server on {within}; nothing is sent there")
+    return zone
 
 
 def credentials(proxy: Proxy) -> bytes:

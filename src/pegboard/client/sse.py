@@ -41,7 +41,7 @@ class SsePipe:
             raise Garbled(f"{self.name}: answered {response.status} to GET and no stream of events")
         self._found = asyncio.get_running_loop().create_future()
         self._reader = asyncio.create_task(self._read(response, receive))
-        self._door = self._endpoint.at(await self._found)
+        self._door = self._endpoint.at(await self._found, response.zone)
 
     async def send(self, message: bytes) -> None:
         if self._door is None:

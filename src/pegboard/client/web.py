@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from pegboard.client.address import Address, Proxy, find_proxy
 from pegboard.client.connection import Connection, Response
 from pegboard.client.roads import Roads, credentials
+from pegboard.client.zone import Zone
 from pegboard.errors import Garbled, LinkLost, ServerFault, SetupError
 
 CONNECTIONS: Final = 100
@@ -28,7 +29,8 @@ _MOVED: Final = frozenset({301, 302, 303, *_KEPT})
 class Request(Struct, frozen=True):
     """A request; `fields` and `secrets` are header lines as they are sent, the secrets to its own origin alone.
 
-    Where it does not follow, a redirect is an answer like any other.
+    Where it does not follow, a redirect is an answer like any other. `within` is the zone of the server that named the
+    address: nothing nearer is connected to. None says that a person configured it.
     """
 
     method: str
@@ -37,9 +39,13 @@ class Request(Struct, frozen=True):
     secrets: bytes = b""
     body: bytes = b""
     follows: bool = True
+    within: Zone | None = None
 
     def __repr__(self) -> str:
         return f"Request({self.method} {self.address})"
+
+    def may_use(self, connection: Connection) -> bool:
+        return self.within is None or connection.zone <= self.within
 
     def written(self, *, through_proxy: bytes | None) -> bytes:
         """As the wire has it; a plain request through a proxy names its address whole."""
@@ -77,8 +83,9 @@ class Web:
         connections: int = CONNECTIONS,
         connect_timeout: float = 10.0,
         find_proxy: Callable[[Address], Proxy | None] = find_proxy,
+        roads: Roads | None = None,
     ) -> None:
-        self._roads = Roads(ca=ca, timeout=connect_timeout, find_proxy=find_proxy)
+        self._roads = roads or Roads(ca=ca, timeout=connect_timeout, find_proxy=find_proxy)
         self._room = asyncio.Semaphore(connections)
         self._idle: defaultdict[tuple[str, str, int], list[Connection]] = defaultdict(list)
         self._busy: dict[Connection, bool] = {}
@@ -96,9 +103,13 @@ class Web:
             redirects += 1
             if redirects > REDIRECTS:
                 raise Garbled(f"{request.address}: redirected more than {REDIRECTS} times")
-            request = _redirected(request, response.status, location)
+            request = _redirected(request, response, location)
             response = await self._send_once(request, urgent)
         return response
+
+    def zone(self, server: Address) -> Zone:
+        """Where a configured server is, and so the nearest that it may name."""
+        return self._roads.zone(server)
 
     def open(self) -> None:
         """Let requests through again after a close."""
@@ -121,7 +132,7 @@ class Web:
         if not urgent:
             await self._room.acquire()
         try:
-            connection = self._fresh(request.address) or await self._take(request.address)
+            connection = self._fresh(request) or await self._take(request)
         except BaseException:
             if not urgent:
                 self._room.release()
@@ -133,18 +144,19 @@ class Web:
         except ServerFault as fault:
             raise type(fault)(f"{request.address}: {fault}") from None
 
-    def _fresh(self, address: Address) -> Connection | None:
+    def _fresh(self, request: Request) -> Connection | None:
         """A connection that was used a moment ago."""
-        kept = self._idle.get(address.origin)
-        if not kept or kept[-1].closed:
+        kept = self._idle.get(request.address.origin)
+        if not kept or kept[-1].closed or not request.may_use(kept[-1]):
             return None
         last, now = kept[-1], asyncio.get_running_loop().time()
         return kept.pop() if now < last.good_until and now <= last.idle_since + _FRESH_SECONDS else None
 
-    async def _take(self, address: Address) -> Connection:
+    async def _take(self, request: Request) -> Connection:
         loop = asyncio.get_running_loop()
+        address = request.address
         kept = self._idle[address.origin]
-        while kept:
+        while kept and request.may_use(kept[-1]):
             connection = kept.pop()
             now = loop.time()
             if now > connection.idle_since + _FRESH_SECONDS:
@@ -154,7 +166,9 @@ class Web:
                 return connection
             if not connection.closed:
                 connection.abort()
-        return await self._roads.connect(address, lambda: Connection(address.origin, loop, self._free), tunnels=False)
+        return await self._roads.connect(
+            address, lambda: Connection(address.origin, loop, self._free), tunnels=False, within=request.within
+        )
 
     def _free(self, connection: Connection) -> None:
         counted = self._busy.pop(connection, None)
@@ -170,8 +184,8 @@ class Web:
             self._idle[connection.origin].append(connection)
 
 
-def _redirected(request: Request, status: int, location: str) -> Request:
-    here = request.address
+def _redirected(request: Request, response: Response, location: str) -> Request:
+    here, status = request.address, response.status
     try:
         there = here.join(location)
     except SetupError:
@@ -181,8 +195,6 @@ def _redirected(request: Request, status: int, location: str) -> Request:
         raise Garbled(f"{here}: has moved to {there} (status {status}); use that address")
     if here.secure and not there.secure:
         raise Garbled(f"{here}: redirected to {there}, which is not encrypted; nothing is sent there")
-    if there.is_loopback and not here.is_loopback:
-        raise Garbled(f"{here}: redirected to {there}, which is this machine; nothing is sent there")
     # What identifies its user belongs to the origin it was given for.
     secrets = request.secrets if here.origin == there.origin else b""
-    return replace(request, address=there, secrets=secrets)
+    return replace(request, address=there, secrets=secrets, within=response.zone)

@@ -268,7 +268,8 @@ class SocketLink(Renewed):
         self._roads = Roads(ca=ca, timeout=connect_timeout)
         self._web: Web | None = None
         if auth is not None:
-            self._web = Web(ca=ca, connect_timeout=connect_timeout)
+            # With the same ways, so that a login knows where the server is.
+            self._web = Web(roads=self._roads)
             self.authorizer = auth.authorizer(self._address, self._web)
 
     async def open(self) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pegboard import __version__
 from pegboard.client.address import Address, read_address
 from pegboard.client.connection import Response
 from pegboard.client.sayings import plain
 from pegboard.client.web import Request, Web
+from pegboard.client.zone import written_zone
 from pegboard.errors import Garbled, NoAnswer, SetupError, Unreachable
 
 SECONDS: Final = 15.0
@@ -24,8 +24,6 @@ DOCUMENT_BYTES: Final = 256 * 1024
 REDIRECTS: Final = 3
 _MOVED: Final = frozenset({301, 302, 303, 307, 308})
 _FIELDS: Final = f"User-Agent: pegboard/{__version__}\r\nAccept: application/json\r\n".encode()
-
-_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
@@ -63,19 +61,23 @@ class Inquiry:
 
     def __init__(self, web: Web, server: Address, seconds: float = SECONDS) -> None:
         self._web = web
-        self._inside = _is_inside(server)
+        self._server = server
         self._seconds = seconds
 
     def permit(self, url: str) -> Address:
-        """The address, if it may be asked: encrypted, and none of this machine or network unless the server is."""
+        """The address, if it may be asked: encrypted, and as it is written no nearer than the server.
+
+        Where a name leads is judged when it is connected to.
+        """
         try:
             address = read_address(url)
         except SetupError:
             raise Garbled(f"{url[:200]!r} is named for a login, and is no address") from None
         if not address.secure and not address.is_loopback:
             raise Garbled(f"{address} is named for a login, and is not encrypted; only https is used")
-        if not self._inside and _is_inside(address):
-            raise Garbled(f"{address} is named for a login, and is inside this machine or network; it is not asked")
+        zone = written_zone(address.host)
+        if zone > self._web.zone(self._server):
+            raise Garbled(f"{address} is named for a login, and is on {zone}, which its server is not; it is not asked")
         return address
 
     async def get(self, url: str) -> Reply:
@@ -109,7 +111,8 @@ class Inquiry:
     async def _send(self, request: Request) -> tuple[Reply, str]:
         try:
             async with asyncio.timeout(self._seconds):
-                response = await self._web.send(request, urgent=True)
+                within = self._web.zone(self._server)
+                response = await self._web.send(replace(request, within=within), urgent=True)
                 try:
                     return await _read(response, request.address)
                 finally:
@@ -131,28 +134,3 @@ async def _read(response: Response, address: Address) -> tuple[Reply, str]:
         return Reply(response.status, _decode(body)), ""
     except msgspec.DecodeError:
         return Reply(response.status, None), ""
-
-
-def _is_inside(address: Address) -> bool:
-    """Whether an address is, as it is written, one of this machine or a private network; names are not looked up."""
-    if address.is_loopback:
-        return True
-    try:
-        found = ipaddress.ip_address(address.host)
-    except ValueError:
-        try:
-            # The short forms that connecting understands, such as 127.1.
-            found = ipaddress.ip_address(socket.inet_aton(address.host))
-        except (OSError, ValueError):
-            return False
-    return not all(one.is_global for one in [found, *_carried(found)])
-
-
-def _carried(found: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
-    """The addresses of the older kind that one of the newer stands for."""
-    if isinstance(found, ipaddress.IPv4Address):
-        return []
-    behind = [found.ipv4_mapped, found.sixtofour, *(found.teredo or ())]
-    if found in _NAT64:
-        behind.append(ipaddress.IPv4Address(found.packed[-4:]))
-    return [one for one in behind if one is not None]

@@ -1,0 +1,66 @@
+"""How near an IP address is: what a server names may be as near as the server itself, and no nearer.
+
+A server on the internet could otherwise have us ask this machine, or machines that only we can reach. Addresses are
+judged as numbers, after they were resolved: there are many spellings of one (`127.1`, `2130706433`, `0x7f000001`), and
+any name can lead to it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+
+_IP: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class Zone(IntEnum):
+    """Where an address is, the nearest last."""
+
+    INTERNET = 0
+    NETWORK = 1
+    MACHINE = 2
+
+    def __str__(self) -> str:
+        return ("the internet", "a private network", "this machine")[self]
+
+
+def zone_of(number: str) -> Zone:
+    """The zone of an address in numbers, as the system tells it."""
+    address = ipaddress.ip_address(number)
+    return max(map(_judge, [address, *_carried(address)]))
+
+
+def written_zone(host: str) -> Zone:
+    """The zone of a host as far as it can be told without a lookup: a name counts as one of the internet."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return Zone.MACHINE
+    try:
+        return zone_of(host)
+    except ValueError:
+        pass
+    try:
+        # The short forms that connecting understands.
+        return zone_of(socket.inet_ntoa(socket.inet_aton(host)))
+    except (OSError, ValueError):
+        return Zone.INTERNET
+
+
+def _judge(address: _IP) -> Zone:
+    # What is sent to the unspecified address arrives at this machine.
+    if address.is_loopback or address.is_unspecified:
+        return Zone.MACHINE
+    return Zone.INTERNET if address.is_global and not address.is_multicast else Zone.NETWORK
+
+
+def _carried(address: _IP) -> list[_IP]:
+    """The addresses of the older kind that one of the newer stands for."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return []
+    behind = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if address in _NAT64 or (not any(address.packed[:12]) and int(address) > 1):
+        behind.append(ipaddress.IPv4Address(address.packed[-4:]))
+    return [one for one in behind if one is not None]
