@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pegboard import Board, Client, Gateway
 from pegboard.errors import SetupError
 from pegboard.gateway.names import ToolName
 from pegboard.gateway.showing import search
 from pegboard.gateway.showing.directory import Directory, Entry, arguments_text
-from pegboard.gateway.showing.search import MOST_KEPT, Index, Page
-from pegboard.gateway.showing.words import Spelling, split_words, telling_words
+from pegboard.gateway.showing.search import LONGEST_FIELD, MOST_KEPT, Index, Page
+from pegboard.gateway.showing.words import SYNONYMS, Spelling, split_words, telling_words
 from tests.gateway.questions import LATER, QUESTIONS
+from tests.gateway.test_gateway import configured, server
 from tests.gateway.toolshed import SHED, directory
+from tests.waiting import until
+from tests.work import count_instructions, grows_linearly
 
 SHOWN = 5
 
@@ -249,3 +255,53 @@ def test_a_tool_is_found_by_served_qualified_and_structured_name() -> None:
 
     assert tools.find("read") is tools.find("dev__files__read") is tools.find_at(place)
     assert tools.find("dev__files__write") is None
+
+
+@pytest.mark.parametrize(
+    "piece", ["a", "delete ", "readFile", "x1 ", "ABc", "é́", "_", "zzzz9 ", "a b ", '"* NEAR('], ids=repr
+)
+def test_a_query_costs_in_proportion_to_its_length_and_no_more_beyond_the_longest(piece: str) -> None:
+    index = Index([Page(name=f"delete_file_{number}", description="Removes zzzz8 files") for number in range(50)])
+    index.prepare()
+
+    def ask(size: int) -> Callable[[], object]:
+        query = (piece * size)[:size]
+
+        def search() -> None:
+            index._kept.clear()
+            index.search(query)
+
+        return search
+
+    assert grows_linearly(ask, LONGEST_FIELD // 4)
+    assert count_instructions(ask(LONGEST_FIELD * 20)) <= count_instructions(ask(LONGEST_FIELD)) * 1.1
+
+
+def test_words_that_every_tool_has_are_looked_up_once_each() -> None:
+    words = list(SYNONYMS)[:32]
+    index = Index([Page(name=f"t{number}", description=" ".join(words)) for number in range(1_000)])
+    index.prepare()
+    asked: list[str] = []
+    index._tables.set_trace_callback(asked.append)
+    assert len(index.search(" ".join(words))) == 1_000
+    assert len([one for one in asked if one.startswith("SELECT rowid, -bm25")]) == len(words)
+
+
+async def test_a_search_among_very_many_tools_runs_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+    search = Directory.search
+
+    def watched(self: Directory, *asked: Any) -> list[Entry]:
+        threads.append(threading.get_ident())
+        return search(self, *asked)
+
+    monkeypatch.setattr(Directory, "search", watched)
+    for count, on_the_loop in ((10, True), (600, False)):
+        board = Board("many")
+        for number in range(count):
+            board.add(lambda: "", name=f"tool{number}", description="Deletes files")
+        gateway = Gateway(configured(server("calc"), mode="proxy"), boards={"calc": board})
+        async with Client(gateway) as client:
+            await until(lambda: len(gateway.main.directory) == count)  # noqa: B023 — it is over before the next round
+            assert f'"found":{count}' in (await client.call("search_tools", {"query": "delete"})).text
+        assert (threads.pop() == threading.get_ident()) is on_the_loop

@@ -37,6 +37,8 @@ META_NAMES: Final = frozenset(SPELLINGS)
 """Every name that a meta-tool answers to; no other tool may go by one."""
 
 _FEW, _MANY, _MOST = 5, 20, 50
+# With more tools than these a search takes longer than others should wait for the loop.
+_QUICK: Final = 500
 _LONGEST_LINE: Final = 160
 _LONGEST_INSTRUCTIONS: Final = 2_000
 # Where a tool is from is said beside its definition, in words; pictures are not for models.
@@ -211,7 +213,10 @@ class MetaTools:
         def admits(entry: Entry) -> bool:
             return (within is None or entry.place.toolbox == within) and access.admits(entry)
 
-        found = directory.search(asked["query"], admits)
+        if len(directory) > _QUICK:
+            found = await asyncio.to_thread(directory.search, asked["query"], admits)
+        else:
+            found = directory.search(asked["query"], admits)
         detail: Detail = asked.get("detail", "full")
         limit = min(asked.get("limit", _FEW if detail == "full" else _MANY), _MOST)
         told: dict[str, Json] = {"found": len(found), "servers": _group(found[:limit], detail)}

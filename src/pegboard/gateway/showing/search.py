@@ -11,6 +11,7 @@ becomes syntax: words are letters and digits, and go in quoted.
 from __future__ import annotations
 
 import sqlite3
+import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -44,6 +45,8 @@ _BEGINNING, _SYNONYM, _SLIP, _PART = 0.7, 0.4, 0.8, 0.5
 _MOST_WORDS: Final = 32
 _MOST_NEAR: Final = 8
 _MOST_PARTS: Final = 16
+# A word that so many pages have says little: no other words are looked up for it.
+_COMMON: Final = 1_000
 # What servers say of their tools is theirs: a catalogue of books, or of words that nobody has, must not fill our memory.
 LONGEST_FIELD: Final = 4_000
 MOST_TEXT: Final = 3_000_000
@@ -66,14 +69,16 @@ class Index:
         self._pages = pages
         self._kept: dict[str, Found] = {}
         self._kept_rows = 0
+        self._searching = threading.Lock()
 
     def search(self, query: str) -> list[int]:
-        """The pages that have to do with the query; any text is a query."""
+        """The pages that have to do with the query; any text is a query. From any thread."""
         words = telling_words(query[:LONGEST_FIELD], _MOST_WORDS)
         scores: Found = {}
-        for place, word in enumerate(words):
-            for page, score in self._find(word, last=place == len(words) - 1).items():
-                scores[page] = scores.get(page, 0.0) + score
+        with self._searching:
+            for place, word in enumerate(words):
+                for page, score in self._find(word, last=place == len(words) - 1).items():
+                    scores[page] = scores.get(page, 0.0) + score
         return sorted(scores, key=lambda page: (-scores[page], page))
 
     @property
@@ -91,7 +96,7 @@ class Index:
         if kept is not None:
             return kept
         found = dict(self._look_up(f'"{word}"'))
-        if last and len(word) > 1:
+        if last and len(word) > 1 and len(found) < _COMMON:
             _merge(found, self._look_up(f'"{word}" *'), _BEGINNING)
         if not found:
             for near in self._spelling.near(word, _MOST_NEAR):
@@ -100,6 +105,8 @@ class Index:
             for longer in self._words_with(word):
                 _merge(found, self._look_up(f'"{longer}"'), _PART)
         for other in SYNONYMS.get(word) or SYNONYMS.get(singular(word), ()):
+            if len(found) >= _COMMON:
+                break
             _merge(found, self._look_up(f'"{other}"'), _SYNONYM)
         self._kept_rows += len(found) + 1
         if self._kept_rows > MOST_KEPT:
@@ -119,7 +126,7 @@ class Index:
 
     @cached_property
     def _tables(self) -> sqlite3.Connection:
-        # Whoever holds the endpoint may search from any one thread at a time.
+        # It is used from one thread at a time: first by whoever prepares it, then by whoever searches.
         tables = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         weakref.finalize(self, tables.close)
         try:
