@@ -387,4 +387,4 @@ def test_the_first_lines_tell_a_newcomer_what_to_do() -> None:
         assert "hello: 2 tools" in said
         assert f"http://127.0.0.1:{child.port}/mcp" in said
         assert "pegboard call" in said
-        assert json.loads(child.get("/health")[1]) == {"status": "ok"}
+        assert json.loads(child.get("/health")[1])["status"] == "ok"

@@ -80,3 +80,4 @@ class Limits(Struct, frozen=True, kw_only=True):
     ping_seconds: float = 20.0
 
     drain_seconds: float = 10.0
+    stall_seconds: float = 0.25

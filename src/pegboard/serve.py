@@ -33,6 +33,7 @@ from pegboard.transports.listener import Http1Server
 from pegboard.transports.places import Places
 from pegboard.transports.stdio import claim_pipes, open_door
 from pegboard.transports.switchboard import Switchboard
+from pegboard.watchdog import Watchdog
 
 _log = logging.getLogger("pegboard")
 
@@ -80,18 +81,18 @@ def run(served: Served, settings: Settings | None = None) -> None:
         if settings.workers > 1 and settings.transport == "stdio":
             raise SetupError("--workers is for HTTP: one process serves the one client of --stdio")
         source, target = claim_pipes()
-        _run_watched(served, lambda watchdog: _serve_stdio(served, settings, source, target, watchdog))
+        _run_watched(served, lambda timer: _serve_stdio(served, settings, source, target, timer))
     else:
         _check(settings)
         _run_http(served, settings)
 
 
-def _run_watched(served: Served, main: Callable[[Watchdog], Coroutine[Any, Any, None]]) -> None:
-    watchdog = Watchdog(served.limits.drain_seconds + _GRACE_SECONDS)
+def _run_watched(served: Served, main: Callable[[ExitTimer], Coroutine[Any, Any, None]]) -> None:
+    timer = ExitTimer(served.limits.drain_seconds + _GRACE_SECONDS)
     try:
-        _run(main(watchdog))
+        _run(main(timer), served.limits.stall_seconds)
     finally:
-        watchdog.returned = True
+        timer.returned = True
 
 
 def _tell(line: str) -> None:
@@ -155,12 +156,12 @@ def _run_http(served: Served, settings: Settings) -> None:
 
     def work(place: int, leash: Leash) -> None:
         sockets = places.take(place)
-        _run_watched(served, lambda watchdog: _serve_http(served, settings, watchdog, sockets, leash.ready, leash))
+        _run_watched(served, lambda timer: _serve_http(served, settings, timer, sockets, leash.ready, leash))
 
     try:
         if settings.workers == 1:
             sockets = places.take(0)
-            _run_watched(served, lambda watchdog: _serve_http(served, settings, watchdog, sockets, announce))
+            _run_watched(served, lambda timer: _serve_http(served, settings, timer, sockets, announce))
         else:
             end_seconds = served.limits.drain_seconds + _GRACE_SECONDS + _LAST_WORDS_SECONDS
             Overseer(settings.workers, work, places, end_seconds=end_seconds, on_ready=announce).run()
@@ -171,7 +172,7 @@ def _run_http(served: Served, settings: Settings) -> None:
 async def _serve_http(
     served: Served,
     settings: Settings,
-    watchdog: Watchdog,
+    timer: ExitTimer,
     sockets: Sequence[socket.socket],
     announce: Callable[[], object],
     leash: Leash | None = None,
@@ -209,7 +210,7 @@ async def _serve_http(
         endpoint = Switchboard(main, served.places, make, prefix) if served.places is not None else main
         server = Http1Server(endpoint, served.limits, sockets, ssl=_tls(settings), shared=leash is not None)
         await server.start()
-        with Stop(watchdog, leash) as stop:
+        with Stop(timer, leash) as stop:
             announce()
             await stop.asked.wait()
             # The listener stays open meanwhile: cancels come on new connections, and new calls are refused with a reason.
@@ -241,13 +242,13 @@ def address(settings: Settings, port: int) -> str:
 # -- stdio -----------------------------------------------------------------------------------------------------------
 
 
-async def _serve_stdio(served: Served, settings: Settings, source: int, target: int, watchdog: Watchdog) -> None:
+async def _serve_stdio(served: Served, settings: Settings, source: int, target: int, timer: ExitTimer) -> None:
     async with keeping(settings.store, served):
-        await _serve_pipes(served, source, target, watchdog)
+        await _serve_pipes(served, source, target, timer)
 
 
-async def _serve_pipes(served: Served, source: int, target: int, watchdog: Watchdog) -> None:
-    with Stop(watchdog) as stop:
+async def _serve_pipes(served: Served, source: int, target: int, timer: ExitTimer) -> None:
+    with Stop(timer) as stop:
         door = await open_door(served.handler, served.info, served.limits, source, target)
         door.closed.add_done_callback(lambda _: stop.ask())
         await stop.asked.wait()
@@ -259,7 +260,7 @@ async def _serve_pipes(served: Served, source: int, target: int, watchdog: Watch
 # -- the end ---------------------------------------------------------------------------------------------------------
 
 
-class Watchdog:
+class ExitTimer:
     """Ends the process if it has not ended by itself some time after it was told to.
 
     A function that blocks the loop, a thread that an author started and that never returns: nothing of that kind may
@@ -275,7 +276,7 @@ class Watchdog:
         """Start to count; a second time changes nothing."""
         if not self._armed:
             self._armed = True
-            threading.Thread(target=self._watch, name="pegboard-watchdog", daemon=True).start()
+            threading.Thread(target=self._watch, name="pegboard-exit-timer", daemon=True).start()
 
     def _watch(self) -> None:
         time.sleep(self._seconds)
@@ -290,10 +291,10 @@ class Stop:
     A worker leaves it to its overseer to count.
     """
 
-    def __init__(self, watchdog: Watchdog, leash: Leash | None = None) -> None:
+    def __init__(self, timer: ExitTimer, leash: Leash | None = None) -> None:
         self.asked = asyncio.Event()
         self.hurried = asyncio.Event()
-        self._watchdog = watchdog
+        self._timer = timer
         self._leash = leash
         self._loop = asyncio.get_running_loop()
         self._before: dict[int, Any] = {}
@@ -318,12 +319,12 @@ class Stop:
         self._end()
 
     def _end(self) -> None:
-        self._watchdog.arm()
+        self._timer.arm()
         self.asked.set()
 
     def _signal(self, _number: int, _frame: object) -> None:
         # Not left to the loop: a tool may be blocking it, and the time we have starts now.
-        self._watchdog.arm()
+        self._timer.arm()
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.ask)
 
@@ -331,13 +332,13 @@ class Stop:
 # -- the loop --------------------------------------------------------------------------------------------------------
 
 
-def _run(main: Coroutine[Any, Any, None]) -> None:
-    """Run to the end on the fastest loop there is, whatever strays out of a tool's tasks."""
+def _run(main: Coroutine[Any, Any, None], stall_seconds: float) -> None:
+    """Run to the end on the fastest loop there is, whatever strays out of a tool's tasks; report what holds the loop."""
     loop = new_loop()
     asyncio.set_event_loop(loop)
     task = loop.create_task(main)
     try:
-        with _rare_collections():
+        with _rare_collections(), Watchdog(loop, stall_seconds):
             while not task.done():
                 try:
                     loop.run_until_complete(task)

@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import count
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, ClassVar, Final, NoReturn, Protocol
 
 from pegboard.call import NOBODY, Channel, Json, Notice, RequestId
 from pegboard.client.abandoned import Abandoned
@@ -106,6 +106,7 @@ class _Open:
 class Duplex:
     """A link over a pipe, in the era the server is of."""
 
+    names_server: ClassVar[bool] = True
     mirrors = False
 
     def __init__(

@@ -11,6 +11,7 @@ from pegboard.call import Call, Json
 from pegboard.errors import Refusal
 from pegboard.execution.hooks import Middleware
 from pegboard.middleware.keys import OTHERS, tool_of
+from pegboard.watchdog import TALLY
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -45,7 +46,8 @@ class Metrics(Middleware):
 
     `mcp_server_operation_duration_seconds` by method, tool and kind of error; `pegboard_calls_in_progress`;
     `pegboard_args_repaired_total` by tool and kind of repair; `pegboard_tool_tokens_total` by direction, where
-    TokenCount is in use. After `tools` different tools, and for `kinds` of repairs likewise, further ones are counted
+    TokenCount is in use; `pegboard_loop_stalls_total` and `pegboard_loop_stall_seconds_total`, where the loop is watched,
+    for the whole process. After `tools` different tools, and for `kinds` of repairs likewise, further ones are counted
     under one name: no caller can make the number of series grow.
     """
 
@@ -107,6 +109,11 @@ class Metrics(Middleware):
             lines, "pegboard_args_repaired_total", "Arguments that were repaired.", ("tool", "kind"), self._repaired
         )
         _counters(lines, "pegboard_tool_tokens_total", "Tokens of arguments and results.", ("direction",), self._tokens)
+        if TALLY.watchers:
+            _head(lines, "pegboard_loop_stalls_total", "counter", "Times when something held the event loop.")
+            lines.append(f"pegboard_loop_stalls_total {TALLY.count}")
+            _head(lines, "pegboard_loop_stall_seconds_total", "counter", "For how long the event loop was held.")
+            lines.append(f"pegboard_loop_stall_seconds_total {_number(TALLY.seconds)}")
         return "\n".join(lines) + "\n"
 
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, Literal, TypeAlias
 
+import msgspec
 from msgspec import UNSET
 
 from pegboard.call import Call, Handler, Json
@@ -41,6 +42,7 @@ from pegboard.transports.sessionless import LegacyHalf, Refused, Sessionless
 from pegboard.transports.shortcut import CALL, PlainCall, Shortcut
 from pegboard.transports.sockets import SocketDoor
 from pegboard.transports.stateless import Stateless
+from pegboard.watchdog import TALLY
 
 # What holds now may not hold a moment later.
 _FRESH: Final[Headers] = ((b"cache-control", b"no-store"),)
@@ -127,7 +129,12 @@ class HttpEndpoint:
         return route(head, body, sink)
 
     def _health(self, head: Head, body: bytes, sink: Sink) -> Answer:
-        return Answer(200, b'{"status":"ok"}', headers=_FRESH) if head.method == b"GET" else not_allowed(b"GET")
+        if head.method != b"GET":
+            return not_allowed(b"GET")
+        told: dict[str, Json] = {"status": "ok"}
+        if TALLY.watchers:
+            told["stalls"] = {"count": TALLY.count, "longest_seconds": round(TALLY.longest, 3)}
+        return Answer(200, msgspec.json.encode(told), headers=_FRESH)
 
     def _ready(self, head: Head, body: bytes, sink: Sink) -> Answer:
         if head.method != b"GET":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -61,6 +61,8 @@ class Downstream:
 
     `on_change` is told of another catalogue or state.
     """
+
+    names_server: ClassVar[bool] = True
 
     def __init__(
         self,

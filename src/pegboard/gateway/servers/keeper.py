@@ -14,7 +14,7 @@ import logging
 import math
 import random
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from pegboard.client.known_tools import KnownTools
 from pegboard.client.renewed import Renewed
@@ -55,6 +55,8 @@ class Keeper:
     as long as it says the same. `connect_timeout` doubles with each attempt to begin that had too little of it, and stays so:
     who needed long may need as long again.
     """
+
+    names_server: ClassVar[bool] = True
 
     def __init__(
         self,

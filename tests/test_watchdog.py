@@ -1,0 +1,173 @@
+"""The watchdog of the event loop: it reports what held the loop, and leaves out what this process did not cause."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from pegboard import Board, Client, Gateway
+from pegboard.watchdog import Delay, Tally, Watchdog, judge
+from tests.child import PEGBOARD, PLAIN_PEGBOARD, ROOT, HttpChild
+from tests.gateway.test_gateway import configured, server
+from tests.waiting import until, wait_until
+
+STALLING = ROOT / "tests" / "stalling_board.py"
+HELD = re.compile(r"the event loop was held for (\S+) s .*")
+
+
+def stalls(child: HttpChild) -> int:
+    count: int = json.loads(child.get("/health")[1])["stalls"]["count"]
+    return count
+
+
+@pytest.fixture(scope="module", params=[PEGBOARD, PLAIN_PEGBOARD], ids=["uvloop", "asyncio"])
+def command(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    chosen: tuple[str, ...] = request.param
+    return chosen
+
+
+def held(child: HttpChild, tool: str, seconds: float = 0.6) -> str:
+    """What is logged when a tool holds the loop."""
+    child.text(tool, seconds=seconds)
+    wait_until(lambda: HELD.search(child.said()) is not None)
+    found = HELD.search(child.said())
+    assert found is not None
+    return found[0]
+
+
+def test_a_tool_that_computes_on_the_loop_is_logged_counted_and_shown(command: tuple[str, ...]) -> None:
+    with HttpChild(target=STALLING, command=command) as child:
+        assert stalls(child) == 0
+        line = held(child, "compute")
+        assert "(busy; 0.6" in line
+        assert "by tool compute" in line
+        assert re.search(r"tests/stalling_board\.py:\d+ compute", line)
+        assert re.search(r"pegboard/execution/run\.py:\d+ Runner\.handler", line)
+        assert "\n" not in line
+        assert stalls(child) == 1
+        shown = json.loads(child.get("/health")[1])["stalls"]
+        assert shown["longest_seconds"] >= 0.6
+        assert "\npegboard_loop_stalls_total 1\n" in child.text("scrape")
+
+
+def test_a_tool_that_blocks_the_loop_is_said_to_wait() -> None:
+    with HttpChild(target=STALLING) as child:
+        line = held(child, "wait")
+        assert "(waiting in a blocking call; 0.0" in line
+        assert re.search(r"tests/stalling_board\.py:\d+ wait", line)
+
+
+def test_a_tool_that_keeps_the_interpreter_lock_is_reported_too() -> None:
+    with HttpChild(target=STALLING) as child:
+        line = held(child, "match")
+        assert "(busy; " in line
+        assert "by tool match" in line
+        assert re.search(r"tests/stalling_board\.py:\d+ backtrack", line)
+
+
+def test_a_thread_that_keeps_the_interpreter_lock_is_told_from_the_loop() -> None:
+    with HttpChild(target=STALLING) as child:
+        line = held(child, "match_in_thread")
+        assert "(waiting for another thread, which kept the interpreter lock" in line
+
+
+def test_a_process_that_was_stopped_did_not_stall() -> None:
+    with HttpChild(target=STALLING) as child:
+        child.signal(signal.SIGSTOP)
+        resumed = time.monotonic() + 1.0
+        wait_until(lambda: time.monotonic() > resumed)
+        child.signal(signal.SIGCONT)
+        # The watchdog judges in order: when this is counted, the time before was judged.
+        held(child, "wait")
+        assert stalls(child) == 1
+        assert len(HELD.findall(child.said())) == 1
+
+
+def test_reports_are_few_and_every_stall_is_counted() -> None:
+    with HttpChild(target=STALLING) as child:
+        for count in range(1, 4):
+            child.text("wait", seconds=0.5)
+            wait_until(lambda: stalls(child) == count)  # noqa: B023 — it is called at once
+        assert len(HELD.findall(child.said())) == 1
+
+
+def test_each_worker_watches_its_own_loop() -> None:
+    with HttpChild("--workers", "2", target=STALLING) as child:
+        assert "by tool wait" in held(child, "wait")
+
+
+@pytest.mark.parametrize(
+    ("delay", "overslept", "kind", "seconds"),
+    [
+        (Delay(1.0, 0.9, 0.9, 0.0), 0.0, "busy", 1.0),
+        (Delay(1.0, 0.9, 0.9, 0.0), 0.9, "busy", 0.9),
+        (Delay(1.0, 0.0, 0.0, 0.0), 0.0, "blocked", 1.0),
+        (Delay(1.0, 0.0, 1.0, 0.0), 0.9, "locked", 1.0),
+        # Stopped, suspended, or without a CPU.
+        (Delay(9.0, 0.0, 0.0, 0.0), 8.9, None, 0),
+        (Delay(1.0, 0.1, 0.1, 0.9), 0.1, None, 0),
+        # Half of it is the machine's, and the rest is long enough.
+        (Delay(1.0, 0.5, 0.5, 0.5), 0.1, "busy", 0.5),
+    ],
+)
+def test_what_the_process_could_not_help_is_subtracted(
+    delay: Delay, overslept: float, kind: str | None, seconds: float
+) -> None:
+    stall = judge(delay, None, overslept, 0.25)
+    if kind is None:
+        assert stall is None
+    else:
+        assert stall is not None
+        assert (stall.kind, round(stall.seconds, 3)) == (kind, pytest.approx(seconds, abs=0.11))
+
+
+async def test_the_server_behind_a_gateway_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    board, tally = Board("slow"), Tally()
+
+    @board.tool
+    async def block() -> str:
+        """Blocks the loop."""
+        time.sleep(0.5)  # noqa: ASYNC251 — this is what is reported
+        return "blocked"
+
+    gateway = Gateway(configured(server("calc")), boards={"calc": board})
+    await gateway.start()
+    try:
+        with Watchdog(asyncio.get_running_loop(), 0.1, tally):
+            async with Client(gateway) as client:
+                assert (await client.call("dev__calc__block", {})).text == "blocked"
+            await until(lambda: tally.count > 0 and len(caplog.messages) > 0)
+    finally:
+        await gateway.stop()
+    assert "server calc" in caplog.messages[0]
+
+
+async def test_a_stall_that_does_not_end_is_reported_while_it_lasts(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pegboard.watchdog.STILL_SECONDS", 0.3)
+    with Watchdog(asyncio.get_running_loop(), 0.1, Tally()):
+        # Holds the loop until the report is there.
+        wait_until(lambda: len(caplog.messages) > 0)
+    assert re.match(
+        r"the event loop has been held for \d+ s by task .*: .*waiting\.py:\d+ wait_until", caplog.messages[0]
+    )
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_nothing_is_left_when_it_stops() -> None:
+    files = open_descriptors()
+    with Watchdog(asyncio.get_running_loop(), 0.25, Tally()):
+        assert "pegboard-watchdog" in {thread.name for thread in threading.enumerate()}
+    assert "pegboard-watchdog" not in {thread.name for thread in threading.enumerate()}
+    assert open_descriptors() == files
