@@ -420,10 +420,11 @@ def others(port: int) -> Iterator[Others]:
 
 
 def _drain(server: Server) -> None:
-    """A server that logs must not wait for us."""
+    """A server that logs must not wait for us; what held its event loop is passed on."""
     if server.process.stderr is not None:
-        for _ in server.process.stderr:
-            pass
+        for line in server.process.stderr:
+            if "the event loop" in line:
+                print(line, end="", file=sys.stderr)
 
 
 def _highest(server: Server) -> int:

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from websockets.sync.client import ClientConnection, connect
 
+from tests.stalls import reported_stalls
 from tests.waiting import SOON, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,7 +45,12 @@ def modern(params: dict[str, Any] | None = None, **meta: Any) -> dict[str, Any]:
 
 
 class Child:
-    """A server process, killed at the latest when its block ends."""
+    """A server process, killed at the latest when its block ends.
+
+    The test fails if the server reported that its code held the event loop, unless it `may_stall`.
+    """
+
+    may_stall = False
 
     def __init__(self, *command: str | Path, stdin: Any = subprocess.PIPE, stdout: Any = subprocess.PIPE, **env: str):
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 — it lives as long as the process
@@ -61,14 +67,16 @@ class Child:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object = None, *_: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()
+        stalls = [] if self.may_stall else reported_stalls(self.said())
         self._log.close()
+        assert kind is not None or not stalls, stalls
 
     def said(self) -> str:
         """What it wrote to stderr so far."""

@@ -18,8 +18,14 @@ from tests.child import PEGBOARD, PLAIN_PEGBOARD, ROOT, HttpChild
 from tests.gateway.test_gateway import configured, server
 from tests.waiting import until, wait_until
 
-STALLING = ROOT / "tests" / "stalling_board.py"
 HELD = re.compile(r"the event loop was held for (\S+) s .*")
+
+
+class StallingChild(HttpChild):
+    may_stall = True
+
+    def __init__(self, *more: str, command: tuple[str, ...] = PEGBOARD) -> None:
+        super().__init__(*more, target=ROOT / "tests" / "stalling_board.py", command=command)
 
 
 def stalls(child: HttpChild) -> int:
@@ -43,7 +49,7 @@ def held(child: HttpChild, tool: str, seconds: float = 0.6) -> str:
 
 
 def test_a_tool_that_computes_on_the_loop_is_logged_counted_and_shown(command: tuple[str, ...]) -> None:
-    with HttpChild(target=STALLING, command=command) as child:
+    with StallingChild(command=command) as child:
         assert stalls(child) == 0
         line = held(child, "compute")
         assert "(busy; 0.6" in line
@@ -58,14 +64,14 @@ def test_a_tool_that_computes_on_the_loop_is_logged_counted_and_shown(command: t
 
 
 def test_a_tool_that_blocks_the_loop_is_said_to_wait() -> None:
-    with HttpChild(target=STALLING) as child:
+    with StallingChild() as child:
         line = held(child, "wait")
         assert "(waiting in a blocking call; 0.0" in line
         assert re.search(r"tests/stalling_board\.py:\d+ wait", line)
 
 
 def test_a_tool_that_keeps_the_interpreter_lock_is_reported_too() -> None:
-    with HttpChild(target=STALLING) as child:
+    with StallingChild() as child:
         line = held(child, "match")
         assert "(busy; " in line
         assert "by tool match" in line
@@ -73,13 +79,13 @@ def test_a_tool_that_keeps_the_interpreter_lock_is_reported_too() -> None:
 
 
 def test_a_thread_that_keeps_the_interpreter_lock_is_told_from_the_loop() -> None:
-    with HttpChild(target=STALLING) as child:
+    with StallingChild() as child:
         line = held(child, "match_in_thread")
         assert "(waiting for another thread, which kept the interpreter lock" in line
 
 
 def test_a_process_that_was_stopped_did_not_stall() -> None:
-    with HttpChild(target=STALLING) as child:
+    with StallingChild() as child:
         child.signal(signal.SIGSTOP)
         resumed = time.monotonic() + 1.0
         wait_until(lambda: time.monotonic() > resumed)
@@ -91,7 +97,7 @@ def test_a_process_that_was_stopped_did_not_stall() -> None:
 
 
 def test_reports_are_few_and_every_stall_is_counted() -> None:
-    with HttpChild(target=STALLING) as child:
+    with StallingChild() as child:
         for count in range(1, 4):
             child.text("wait", seconds=0.5)
             wait_until(lambda: stalls(child) == count)  # noqa: B023 — it is called at once
@@ -99,7 +105,7 @@ def test_reports_are_few_and_every_stall_is_counted() -> None:
 
 
 def test_each_worker_watches_its_own_loop() -> None:
-    with HttpChild("--workers", "2", target=STALLING) as child:
+    with StallingChild("--workers", "2") as child:
         assert "by tool wait" in held(child, "wait")
 
 

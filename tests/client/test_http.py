@@ -44,6 +44,7 @@ from tests.client.fakes import (
     text,
 )
 from tests.client.leftovers import nothing_left
+from tests.stalls import no_stalls  # noqa: F401 — it is on for every test here
 
 
 def calling(told: Answer) -> Answer:

@@ -15,6 +15,7 @@ from pegboard.client import sse
 from pegboard.errors import Garbled, LinkLost, NoAnswer, PegboardError
 from tests.client.fakes import Asked, data, faking, initialized, reply, stream, text
 from tests.client.leftovers import nothing_left
+from tests.stalls import no_stalls  # noqa: F401 — it is on for every test here
 from tests.waiting import until
 
 

@@ -21,6 +21,7 @@ from pegboard.client.stdio import StdioLink
 from pegboard.errors import Garbled, LinkLost, NoAnswer, Refusal, ServerFault, SetupError, TooLong, Unreachable
 from tests.client.fakes import script
 from tests.client.leftovers import nothing_left
+from tests.stalls import no_stalls, sending  # noqa: F401 — it is on for every test here
 from tests.waiting import until
 
 pytestmark = pytest.mark.process
@@ -206,6 +207,7 @@ async def test_a_server_that_does_not_read_does_not_hold_the_client() -> None:
             await client.call("any", {"much": "x" * 5_000_000}, timeout=0.5)
 
 
+@sending(10_000_000)
 async def test_a_line_of_ten_megabytes_is_an_answer_and_a_longer_one_an_error() -> None:
     body = (
         SERVE_MODERN + "while True:\n    asked = read()\n    text(asked, 'x' * asked['params']['arguments']['size'])\n"

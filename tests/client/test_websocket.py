@@ -16,6 +16,7 @@ from tests.client.conftest import served
 from tests.client.fakes import MODERN, Asked, faking, reply
 from tests.client.leftovers import nothing_left
 from tests.client.sockets import Peer, serving
+from tests.stalls import no_stalls  # noqa: F401 — it is on for every test here
 from tests.waiting import until
 
 

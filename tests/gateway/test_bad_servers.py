@@ -20,6 +20,7 @@ from pegboard.gateway.configuration.config import ServerConfig
 from tests.client.leftovers import nothing_left
 from tests.gateway.behind import bad
 from tests.gateway.test_gateway import calculator, configured, server
+from tests.stalls import no_stalls  # noqa: F401 — it is on for every test here
 from tests.transports.streaming import serve
 from tests.waiting import until
 

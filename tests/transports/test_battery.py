@@ -19,6 +19,7 @@ from pegboard.protocol.versions import MODERN
 from pegboard.transports.guard import Guard
 from pegboard.transports.http import HttpEndpoint
 from pegboard.transports.listener import listen
+from tests.stalls import no_stalls  # noqa: F401 — it is on for every test here
 from tests.transports.doors import BOTH, envelope, mirror, notification, request
 from tests.transports.lines import Line, Reply
 

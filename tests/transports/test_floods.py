@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.child import ROOT
+from tests.stalls import reported_stalls
 
 pytestmark = pytest.mark.process
 
@@ -36,6 +37,7 @@ def measure(flood: str, *more: str) -> dict[str, Any]:
     words = [sys.executable, str(ROOT / "bench" / "floods.py"), flood, "--json", *more]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=280, cwd=ROOT)
     assert done.returncode == 0, done.stderr
+    assert reported_stalls(done.stderr) == []
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

@@ -16,6 +16,7 @@ from pegboard.limits import Limits
 from pegboard.protocol.versions import LEGACY, MODERN, SUPPORTED
 from pegboard.transports.door import Headers
 from pegboard.transports.guard import Guard
+from tests.stalls import no_stalls  # noqa: F401 — it is on for every test here
 from tests.transports.doors import (
     BOTH,
     PREFIX,

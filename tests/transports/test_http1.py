@@ -12,6 +12,7 @@ import pytest
 from pegboard.limits import Limits
 from pegboard.transports.door import Answer, Head, Headers, Sink
 from pegboard.transports.http1 import FLUSH_BYTES
+from tests.stalls import no_stalls  # noqa: F401 — it is on for every test here
 from tests.transports.wire import Wire, echo, get, post
 from tests.waiting import until
 

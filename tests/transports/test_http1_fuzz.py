@@ -20,6 +20,7 @@ import pytest
 
 from pegboard.limits import Limits
 from pegboard.transports.requests import ENDED, LISTS, Reader
+from tests.stalls import no_stalls  # noqa: F401 — it is on for every test here
 
 HERE = Path(__file__).parent
 NODE = HERE.parents[1] / ".peers" / "bin" / "node"

@@ -13,6 +13,7 @@ from pegboard import Board, Context, Limits
 from pegboard.call import Call, Notice, Reply
 from pegboard.protocol.sse import EventReader
 from pegboard.protocol.versions import LEGACY, MODERN
+from tests.stalls import no_stalls  # noqa: F401 — it is on for every test here
 from tests.transports.doors import Door, RecordedSink, Response, Visit, envelope, notification, request, said
 from tests.transports.test_http import Ticking
 from tests.waiting import until

@@ -12,6 +12,7 @@ from pegboard import Board, Context, Limits
 from pegboard.call import Call, Notice, Question, Reply
 from pegboard.errors import AskFailed
 from pegboard.protocol.versions import LEGACY, MODERN
+from tests.stalls import no_stalls  # noqa: F401 — it is on for every test here
 from tests.transports.doors import Door, Response, Visit, envelope, mirror, notification, request, said
 
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}

@@ -21,6 +21,7 @@ from pegboard.transports.calls import Calls
 from pegboard.transports.conversation import LineService
 from pegboard.transports.followers import Followers
 from pegboard.transports.sockets import SocketConversation
+from tests.stalls import no_stalls  # noqa: F401 — it is on for every test here
 from tests.transports.streaming import Held, serve, streaming
 from tests.waiting import until
 

@@ -19,6 +19,7 @@ from pegboard.transports.guard import Guard
 from pegboard.transports.http import HttpEndpoint
 from pegboard.transports.listener import listen
 from tests.child import WsChild
+from tests.stalls import no_stalls  # noqa: F401 — it is on for every test here
 from tests.transports.streaming import House, serve
 from tests.waiting import until, wait_until
 
