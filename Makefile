@@ -11,7 +11,7 @@ AT_ONCE := 3
 QUICK := not process and not peer and not browser and not slow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check fix test test-quick test-long coverage bench pin clean
+.PHONY: help setup demo check fix test test-quick test-long coverage bench fuzz pin clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ test-long: setup ## the tests that take minutes, and new cases for the property 
 bench: setup ## measure against the peers (a minute of it: make bench ARGS=--quick)
 	.venv/bin/python bench/run.py $(ARGS)
 
+fuzz: ## look for inputs that break a reader, for 10 s each (longer, one: make fuzz ARGS="--seconds 60 sse")
+	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it with `make PYTHON=…`)) scripts/run_fuzz.py $(ARGS)
+
 fix: setup ## format, and repair what ruff can
 	.venv/bin/ruff check --fix --quiet .; .venv/bin/ruff format .
 
@@ -55,5 +58,5 @@ pin: ## choose the newest versions anew (constraints.txt, tests/peers/mcp1.txt)
 	@$(PYTHON) scripts/pin.py
 
 clean: ## remove every environment and cache
-	rm -rf .venv .venv-oldest .venv-demo .uv .peers tests/peers/node/node_modules build dist \
+	rm -rf .venv .venv-oldest .venv-demo .venv-fuzz .fuzz .uv .peers tests/peers/node/node_modules build dist \
 		.mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .coverage.*

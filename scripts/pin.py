@@ -25,7 +25,11 @@ def pin(installer: Path, target: Path, what: list[str], requirements: str | None
 def main() -> None:
     newest, _ = newest_and_oldest()
     installer = uv(newest)
-    pin(installer, CONSTRAINTS, ["pyproject.toml", "--all-extras", "--group", "dev", "--group", "node"])
+    pin(
+        installer,
+        CONSTRAINTS,
+        ["pyproject.toml", "--all-extras", "--group", "dev", "--group", "node", "--group", "fuzz"],
+    )
     pin(installer, MCP1, ["-"], "mcp<2\nmcp-proxy\nmcp-server-git\nmcp-server-time\n")
 
 

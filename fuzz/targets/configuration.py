@@ -1,0 +1,25 @@
+"""Configuration files of a gateway: read, or refused with every mistake and without the values of secrets."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from pegboard.errors import SetupError
+from pegboard.gateway.configuration.config import read_config
+
+FOLDER = tempfile.TemporaryDirectory(prefix="pegboard-fuzz-")
+SECRET = "s3cr3t-of-the-environment"
+
+
+def check(data: bytes) -> None:
+    """The first byte chooses the name, and with it the format and the dialect."""
+    names = ("pegboard.json", "pegboard.toml", "mcp.json", "settings.json")
+    file = Path(FOLDER.name) / names[data[0] % len(names) if data else 0]
+    file.write_bytes(data[1:])
+    try:
+        config = read_config(file, {"TOKEN": SECRET, "HOME": "/nowhere"})
+    except SetupError as problem:
+        assert SECRET not in str(problem)
+        return
+    assert SECRET not in repr(config)
