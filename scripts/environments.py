@@ -17,6 +17,8 @@ from interpreters import ROOT, Interpreter, candidates
 Words = list[str | Path]
 
 CONSTRAINTS = ROOT / "constraints.txt"
+UV_PINS = ROOT / "scripts" / "uv.txt"
+# uv checks every file that it installs against the digests that a constraint names.
 PINS: Words = ["--constraints", CONSTRAINTS, "--build-constraints", CONSTRAINTS]
 _started = time.monotonic()
 
@@ -80,7 +82,7 @@ def uv(python: Interpreter) -> Path:
         say("installing uv")
         run([python.path, "-m", "venv", ROOT / ".uv"], fix="install the `venv` module of this Python")
         fix = "check that pip reaches a package index (pip config list), then run make again"
-        run([own.with_name("python"), "-m", "pip", "install", "--quiet", "uv"], fix=fix)
+        run([own.with_name("python"), "-m", "pip", "install", "--quiet", "--require-hashes", "-r", UV_PINS], fix=fix)
     return own
 
 

@@ -1,36 +1,37 @@
-"""Chooses the newest versions the requirements allow and writes them down, as names and versions alone."""
+"""Chooses the newest versions that the requirements allow and writes them down: names, versions and digests, no addresses."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
-from environments import CONSTRAINTS, Words, say, uv
+from environments import CONSTRAINTS, UV_PINS, Words, say, uv
 from interpreters import ROOT, newest_and_oldest
 
 MCP1 = ROOT / "tests" / "peers" / "mcp1.txt"
+GROUPS = ("dev", "node", "fuzz", "audit")
 
 
 def pin(installer: Path, target: Path, what: list[str], requirements: str | None = None) -> None:
     # Universal and for the oldest Python: one list holds for every interpreter and platform.
     style = ["--universal", "--python-version", "3.11", "--upgrade", "--quiet"]
-    plain = ["--no-annotate", "--no-header", "--no-emit-index-url"]
+    # With the digests of all files of a version: whichever of them a machine takes, it must be one of these.
+    plain = ["--no-annotate", "--no-header", "--no-emit-index-url", "--generate-hashes"]
     command: Words = [installer, "pip", "compile", *style, *plain, *what]
     done = subprocess.run(command, cwd=ROOT, input=requirements, stdout=subprocess.PIPE, text=True, check=True)
     # A constraint binds only what is installed anyway, so the markers say nothing more.
-    target.write_text("".join(line.split(" ;")[0].rstrip() + "\n" for line in done.stdout.splitlines()))
-    say(f"{target.relative_to(ROOT)}: {len(done.stdout.splitlines())} pins")
+    target.write_text(re.sub(r" ; [^\\\n]*(?= \\$)", "", done.stdout, flags=re.MULTILINE))
+    say(f"{target.relative_to(ROOT)}: {done.stdout.count('==')} pins")
 
 
 def main() -> None:
     newest, _ = newest_and_oldest()
     installer = uv(newest)
-    pin(
-        installer,
-        CONSTRAINTS,
-        ["pyproject.toml", "--all-extras", "--group", "dev", "--group", "node", "--group", "fuzz"],
-    )
+    groups = [word for group in GROUPS for word in ("--group", group)]
+    pin(installer, CONSTRAINTS, ["pyproject.toml", "--all-extras", *groups])
     pin(installer, MCP1, ["-"], "mcp<2\nmcp-proxy\nmcp-server-git\nmcp-server-time\n")
+    pin(installer, UV_PINS, ["-"], "uv\n")
 
 
 if __name__ == "__main__":

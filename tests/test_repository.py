@@ -11,11 +11,31 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
-@pytest.mark.parametrize("pins", ["constraints.txt", "tests/peers/mcp1.txt"])
-def test_pins_are_names_and_versions_alone(pins: str) -> None:
-    lines = (ROOT / pins).read_text().splitlines()
+PINS = ["constraints.txt", "tests/peers/mcp1.txt", "scripts/uv.txt"]
+# A name, a version, and the digests of its files; no marker, no option, no address.
+PIN = re.compile(r"([a-z0-9-]+)==[A-Za-z0-9.]+( \\\n    --hash=sha256:[0-9a-f]{64})+\n")
 
-    assert [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[A-Za-z0-9.]+", line)] == []
+
+@pytest.mark.parametrize("pins", PINS)
+def test_pins_are_names_versions_and_digests_alone(pins: str) -> None:
+    text = (ROOT / pins).read_text()
+
+    assert PIN.sub("", text) == ""
+    names = [found[1] for found in PIN.finditer(text)]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("folder", "pins"), [(".venv", PINS[0]), (".venv-oldest", PINS[0]), (".peers/mcp1", PINS[1])], ids=str
+)
+def test_nothing_is_installed_that_is_not_pinned(folder: str, pins: str) -> None:
+    pinned = {found[1] for found in PIN.finditer((ROOT / pins).read_text())}
+    installed = {
+        re.sub("[-_.]+", "-", found.stem.partition("-")[0]).lower()
+        for found in (ROOT / folder).glob("lib/python*/site-packages/*.dist-info")
+    }
+
+    assert installed - pinned <= {"pegboard"}
 
 
 def test_the_npm_lock_is_by_content_and_not_by_address() -> None:
