@@ -11,7 +11,7 @@ AT_ONCE := 3
 QUICK := not process and not peer and not browser and not slow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check fix test test-quick test-long coverage bench fuzz pin clean
+.PHONY: help setup demo check fix test test-quick test-long coverage bench fuzz audit sbom pin clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,9 +54,15 @@ fuzz: ## look for inputs that break a reader, for 10 s each (longer, one: make f
 fix: setup ## format, and repair what ruff can
 	.venv/bin/ruff check --fix --quiet .; .venv/bin/ruff format .
 
-pin: ## choose the newest versions anew (constraints.txt, tests/peers/mcp1.txt)
+audit: ## look the pins up among the known vulnerabilities (needs the network)
+	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it with `make PYTHON=…`)) scripts/audit.py
+
+sbom: ## write dist/pegboard-….cdx.json: what is needed at run time, as CycloneDX
+	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it with `make PYTHON=…`)) scripts/sbom.py
+
+pin: ## choose the newest versions anew (constraints.txt, tests/peers/mcp1.txt, scripts/uv.txt)
 	@$(PYTHON) scripts/pin.py
 
 clean: ## remove every environment and cache
-	rm -rf .venv .venv-oldest .venv-demo .venv-fuzz .fuzz .uv .peers tests/peers/node/node_modules build dist \
+	rm -rf .venv .venv-oldest .venv-demo .venv-fuzz .venv-audit .venv-sbom .fuzz .uv .peers tests/peers/node/node_modules build dist \
 		.mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .coverage.*
