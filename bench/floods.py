@@ -423,8 +423,8 @@ def _drain(server: Server) -> None:
     """A server that logs must not wait for us; what held its event loop is passed on."""
     if server.process.stderr is not None:
         for line in server.process.stderr:
-            if "the event loop" in line:
-                print(line, end="", file=sys.stderr)
+            if b"the event loop" in line:
+                sys.stderr.write(line.decode(errors="replace"))
 
 
 def _highest(server: Server) -> int:

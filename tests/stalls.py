@@ -89,6 +89,6 @@ def no_stalls(request: pytest.FixtureRequest) -> Iterator[None]:
     assert meter.longest < bound, f"{meter.what} held the event loop for {meter.longest:.3f} s of CPU time"
 
 
-def reported_stalls(said: str) -> list[str]:
-    """What the watchdog of a server reported of code that computed."""
-    return [found[0] for found in _REPORT.finditer(said)]
+def reported_stalls(said: str, over: float = 0.0) -> list[str]:
+    """What the watchdog of a server reported of code that computed, for longer than so many seconds of CPU time."""
+    return [found[0] for found in _REPORT.finditer(said) if float(found[1]) > over]

@@ -59,6 +59,7 @@ def serve_with_a_stall() -> None:
         wait_until(lambda: "the event loop was held" in child.said())
 
 
+@pytest.mark.process
 def test_a_child_that_reports_a_stall_fails_its_test() -> None:
     with pytest.raises(AssertionError, match=r"held for .* by tool compute"):
         serve_with_a_stall()

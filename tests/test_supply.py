@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "scripts"
 PURL = re.compile(r"pkg:pypi/[a-z0-9-]+@[A-Za-z0-9.+!-]+")

@@ -48,6 +48,7 @@ def held(child: HttpChild, tool: str, seconds: float = 0.6) -> str:
     return found[0]
 
 
+@pytest.mark.process
 def test_a_tool_that_computes_on_the_loop_is_logged_counted_and_shown(command: tuple[str, ...]) -> None:
     with StallingChild(command=command) as child:
         assert stalls(child) == 0
@@ -63,6 +64,7 @@ def test_a_tool_that_computes_on_the_loop_is_logged_counted_and_shown(command: t
         assert "\npegboard_loop_stalls_total 1\n" in child.text("scrape")
 
 
+@pytest.mark.process
 def test_a_tool_that_blocks_the_loop_is_said_to_wait() -> None:
     with StallingChild() as child:
         line = held(child, "wait")
@@ -70,6 +72,7 @@ def test_a_tool_that_blocks_the_loop_is_said_to_wait() -> None:
         assert re.search(r"tests/stalling_board\.py:\d+ wait", line)
 
 
+@pytest.mark.process
 def test_a_tool_that_keeps_the_interpreter_lock_is_reported_too() -> None:
     with StallingChild() as child:
         line = held(child, "match")
@@ -78,12 +81,14 @@ def test_a_tool_that_keeps_the_interpreter_lock_is_reported_too() -> None:
         assert re.search(r"tests/stalling_board\.py:\d+ backtrack", line)
 
 
+@pytest.mark.process
 def test_a_thread_that_keeps_the_interpreter_lock_is_told_from_the_loop() -> None:
     with StallingChild() as child:
         line = held(child, "match_in_thread")
         assert "(waiting for another thread, which kept the interpreter lock" in line
 
 
+@pytest.mark.process
 def test_a_process_that_was_stopped_did_not_stall() -> None:
     with StallingChild() as child:
         child.signal(signal.SIGSTOP)
@@ -96,6 +101,7 @@ def test_a_process_that_was_stopped_did_not_stall() -> None:
         assert len(HELD.findall(child.said())) == 1
 
 
+@pytest.mark.process
 def test_reports_are_few_and_every_stall_is_counted() -> None:
     with StallingChild() as child:
         for count in range(1, 4):
@@ -104,6 +110,7 @@ def test_reports_are_few_and_every_stall_is_counted() -> None:
         assert len(HELD.findall(child.said())) == 1
 
 
+@pytest.mark.process
 def test_each_worker_watches_its_own_loop() -> None:
     with StallingChild("--workers", "2") as child:
         assert "by tool wait" in held(child, "wait")

@@ -37,7 +37,8 @@ def measure(flood: str, *more: str) -> dict[str, Any]:
     words = [sys.executable, str(ROOT / "bench" / "floods.py"), flood, "--json", *more]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=280, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert reported_stalls(done.stderr) == []
+    # The watchdog sees whole turns of the loop, and in a flood many callers have theirs in the same one.
+    assert reported_stalls(done.stderr, over=1.0) == []
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
