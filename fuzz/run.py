@@ -54,8 +54,8 @@ def run(target: str, seconds: int) -> bool:
     if done.returncode and not found:
         print(done.stderr[-3000:], file=sys.stderr)
     elif found:
-        # The traceback comes before the fuzzer's own account.
-        print(done.stdout[-500:] + "\n".join(done.stderr.partition("=== Uncaught")[2].splitlines()[-40:-25]))
+        raised = re.search(r"=== Uncaught Python exception: ===\n(.*?)(\n==|$)", done.stdout + done.stderr, re.DOTALL)
+        print(raised[1] if raised else done.stderr[-2000:])
     return done.returncode == 0
 
 

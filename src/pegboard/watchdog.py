@@ -213,7 +213,10 @@ class Watchdog:
         frames = sys._current_frames()
         frame, task = frames.pop(self._loop_thread, None), asyncio.current_task(self._loop)
         del frames[threading.get_ident()]
-        sample = take_sample(frame, task, frames.values())
+        try:
+            sample = take_sample(frame, task, frames.values())
+        except Exception:  # noqa: BLE001 — objects of a running call are looked at, in any state; the watch goes on
+            return None
         return sample if self._last is seen else None
 
     def _report_while_it_lasts(self, seen: _Beat, now: float) -> bool:
@@ -289,7 +292,7 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 def _place(frame: FrameType) -> str:
     code = frame.f_code
     path = Path(code.co_filename)
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, OSError):
         path = path.relative_to(Path(_HOME).parent if path.is_relative_to(_HOME) else Path.cwd())
     return f"{path}:{frame.f_lineno} {code.co_qualname}"
 
