@@ -13,8 +13,8 @@ TREE = {
     "$defs": {
         "tree": {
             "anyOf": [
-                {"type": "object", "properties": {"left": {"$ref": "#/$defs/tree"}}, "required": ["left"]},
-                {"type": "object", "properties": {"right": {"$ref": "#/$defs/tree"}}, "required": ["right"]},
+                {"type": "object", "properties": {"next": {"$ref": "#/$defs/tree"}}, "required": ["next"]},
+                {"type": "object", "properties": {"next": {"$ref": "#/$defs/tree"}, "tag": {"const": 1}}},
                 {"type": "integer"},
             ]
         }
