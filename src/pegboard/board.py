@@ -382,10 +382,11 @@ class Board(Hanger, Hosted):
                 )
 
     async def stop(self) -> None:
-        """Interrupt the tasks that still run, stop middleware, and clean up what lived with the application."""
+        """Interrupt the tasks that still run, stop middleware, clean up what lived with the application, end idle threads."""
         await self._tasks.close()
         await self._lifetimes.stop()
         await self.services.close()
+        self._threads.release()
         feed, self._feed = self._feed, None
         if feed is not None:
             await feed.stop()

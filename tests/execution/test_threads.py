@@ -61,16 +61,14 @@ async def test_context_variables_flow_in_and_not_back() -> None:
     assert await threads.run(taste) == "sour"
 
 
-@pytest.mark.parametrize(
-    "raised", [ValueError("no"), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), ToolError("told")]
-)
-async def test_whatever_is_raised_reaches_the_caller_and_the_thread_lives_on(raised: BaseException) -> None:
-    threads = Threads(1, 4)
+@pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, asyncio.CancelledError, ToolError])
+async def test_whatever_is_raised_reaches_the_caller_and_the_thread_lives_on(kind: type[BaseException]) -> None:
+    threads, raised = Threads(1, 4), kind("no")
 
     def fail() -> None:
         raise raised
 
-    with pytest.raises(type(raised)) as caught:
+    with pytest.raises(kind) as caught:
         await threads.run(fail)
     assert caught.value is raised
     assert await threads.run(lambda: "alive") == "alive"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -52,6 +53,8 @@ class Client:
     A tool of a board in this process waits where it asks; with `rounds=True` it ends and runs again with the answers, as for
     a client of 2026-07-28 elsewhere.
     """
+
+    _is_open = False
 
     def __init__(
         self,
@@ -117,12 +120,18 @@ class Client:
         except BaseException:
             await self._link.close()
             raise
+        self._is_open = True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, exception: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._is_open = False
         await self._link.close()
+
+    def __del__(self) -> None:
+        if self._is_open:
+            warnings.warn(f"unclosed client of {self._link.name}", ResourceWarning, source=self, stacklevel=2)
 
     @property
     def version(self) -> str:

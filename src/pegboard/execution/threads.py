@@ -6,7 +6,8 @@ wakes it: however many finish together, the loop is woken once. A caller that is
 cannot be stopped and keeps its place until the function returns. A thread that waits for a person to answer lends its
 place to another meanwhile, or a few open questions would stop all synchronous tools; when it has its answer there is
 one too many, and the next to finish ends. The threads are daemons, so a function that never returns does not keep the
-process from ending.
+process from ending. A thread that waits for a job holds the queue and not the pool, so a pool that is dropped is deleted,
+which ends its threads.
 """
 
 from __future__ import annotations
@@ -65,11 +66,17 @@ class Tray:
 class Job:
     """One function on its way through a thread; what changes is changed under the pool's lock."""
 
-    __slots__ = ("args", "begun", "context", "function", "future", "left", "returned", "tray")
+    __slots__ = ("args", "begun", "context", "function", "future", "left", "pool", "returned", "tray")
 
     def __init__(
-        self, future: asyncio.Future[Any], tray: Tray, function: Callable[..., Any], args: tuple[Any, ...]
+        self,
+        pool: Threads,
+        future: asyncio.Future[Any],
+        tray: Tray,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
     ) -> None:
+        self.pool = pool
         self.future = future
         self.tray = tray
         self.context = contextvars.copy_context()
@@ -87,7 +94,8 @@ class Threads:
         self._limit = limit
         self._waiting = waiting
         self._most_resting = resting
-        self._jobs: SimpleQueue[Job] = SimpleQueue()
+        # None ends the thread that takes it.
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._started = 0
         self._unfinished = 0
@@ -119,7 +127,7 @@ class Threads:
         with self._lock:
             self._make_room()
             self._unfinished += 1
-        job = Job(loop.create_future(), tray, function, args)
+        job = Job(self, loop.create_future(), tray, function, args)
         self._jobs.put(job)
         try:
             outcome = await job.future
@@ -148,7 +156,21 @@ class Threads:
 
     def _start(self) -> None:
         self._started += 1
-        _Worker(self, self._started).start()
+        _Worker(self._jobs, self._started).start()
+
+    def release(self) -> None:
+        """End the idle threads; later jobs start new ones."""
+        with self._lock:
+            idle = max(0, self._started - self._unfinished)
+            self._started -= idle
+        for _ in range(idle):
+            self._jobs.put(None)
+
+    def __del__(self) -> None:
+        # A job holds its pool, so all threads are idle now. The lock may be held by the code that a collection of garbage
+        # interrupts, and is not needed: nothing else uses this pool.
+        for _ in range(self._started):
+            self._jobs.put(None)
 
     @contextmanager
     def lend(self) -> Iterator[None]:
@@ -174,51 +196,59 @@ class Threads:
             self._abandoned += 1
             return job.left
 
-    def work(self) -> None:
-        """What each thread does until there are too many."""
-        while True:
-            job = self._jobs.get()
-            with self._lock:
-                # A caller that left while its job waited has nobody to tell: the function is not begun.
-                job.begun = not job.future.cancelled()
-            outcome: Any = None
-            if job.begun:
-                try:
-                    outcome = job.context.run(job.function, *job.args)
-                except BaseException as exception:  # noqa: BLE001 — an author's SystemExit ends the call, not the thread
-                    outcome = Raised(exception)
-            # Counted before told: whoever is told may come back at once and shall find this thread free.
-            with self._lock:
-                job.returned = True
-                self._unfinished -= 1
-                if job.left is not None:
-                    self._abandoned -= 1
-                surplus = self._started - self._resting > self._limit
-                if surplus:
-                    self._started -= 1
-            if job.left is None:
-                job.tray.put(job.future, outcome)
-            else:
-                job.tray.put(job.left, None)
+    def perform(self, job: Job) -> bool:
+        """Run a job in this thread; whether the thread is needed after that."""
+        with self._lock:
+            # A caller that left while its job waited does not need the result: the function is not begun.
+            job.begun = not job.future.cancelled()
+        outcome: Any = None
+        if job.begun:
+            try:
+                outcome = job.context.run(job.function, *job.args)
+            except BaseException as exception:  # noqa: BLE001 — an author's SystemExit ends the call, not the thread
+                outcome = Raised(exception)
+        # Counted before the caller learns of it: its next call has to find this thread free.
+        with self._lock:
+            job.returned = True
+            self._unfinished -= 1
+            if job.left is not None:
+                self._abandoned -= 1
+            surplus = self._started - self._resting > self._limit
             if surplus:
-                return
-            # Nothing of a call lives on in a thread that waits for the next.
-            del job, outcome
+                self._started -= 1
+        if job.left is None:
+            job.tray.put(job.future, outcome)
+        else:
+            job.tray.put(job.left, None)
+        return not surplus
 
 
 class _Worker(threading.Thread):
-    """A thread that knows its pool."""
+    """A thread that runs the jobs of a queue, and knows the pool of the one it runs."""
 
-    def __init__(self, pool: Threads, number: int) -> None:
-        super().__init__(target=pool.work, name=f"pegboard-{number}", daemon=True)
-        self.pool = pool
+    def __init__(self, jobs: SimpleQueue[Job | None], number: int) -> None:
+        super().__init__(name=f"pegboard-{number}", daemon=True)
+        self._jobs = jobs
+        self.pool: Threads | None = None
+
+    def run(self) -> None:
+        needed = True
+        while needed:
+            job = self._jobs.get()
+            if job is None:
+                return
+            self.pool = job.pool
+            needed = self.pool.perform(job)
+            # A thread that waits for its next job keeps nothing of the last one alive, and not the pool.
+            self.pool = None
+            del job
 
 
 @contextmanager
 def resting() -> Iterator[None]:
     """While this thread waits for somebody outside: one of a pool lends its place."""
     thread = threading.current_thread()
-    if isinstance(thread, _Worker):
+    if isinstance(thread, _Worker) and thread.pool is not None:
         with thread.pool.lend():
             yield
     else:

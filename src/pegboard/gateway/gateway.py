@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -55,6 +56,8 @@ class Gateway(Hosted):
     `board` use for them. What middleware is put around is the same for local and downstream tools.
     """
 
+    _started = False
+
     def __init__(
         self,
         config: GatewayConfig | str | Path,
@@ -85,7 +88,6 @@ class Gateway(Hosted):
         self._offers: dict[Key, Offers] = {}
         self._noted: set[str] = set()
         self._rearranging: asyncio.Handle | None = None
-        self._started = False
         self._shared: Shared | None = None
         self._made = Made(self.config)
         self._used: list[tuple[tuple[Middleware | Around, ...], dict[str, Any]]] = []
@@ -212,6 +214,10 @@ class Gateway(Hosted):
             await endpoint.stop()
         self._discretion.end()
         self._started = False
+
+    def __del__(self) -> None:
+        if self._started:
+            warnings.warn(f"unclosed gateway {self.config.name!r}", ResourceWarning, source=self, stacklevel=2)
 
     async def reload(self, _before: GatewayConfig, config: GatewayConfig) -> None:
         """Serve another configuration: what is not in it ends, what is new or changed connects, the rest goes on."""
