@@ -269,6 +269,12 @@ class HttpChild(Child):
             connection.close()
 
 
+def open_socket(port: int, **options: Any) -> ClientConnection:
+    """A connection without keepalive pings: a thread of their own would draw them from `random`, which Hypothesis
+    watches while it runs other tests of this process."""
+    return connect(f"ws://127.0.0.1:{port}/ws", compression=None, proxy=None, ping_interval=None, **options)
+
+
 class OnSocket(Speaker):
     """Speaks over a WebSocket of a server that listens on `port`."""
 
@@ -279,8 +285,7 @@ class OnSocket(Speaker):
         super().__init__(*args, **options)
         self._rest = b""
         self._opened = ExitStack()
-        opened = connect(f"ws://127.0.0.1:{self.port}/ws", compression=None, max_size=None, proxy=None)
-        self._socket = self._opened.enter_context(opened)
+        self._socket = self._opened.enter_context(open_socket(self.port, max_size=None))
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 

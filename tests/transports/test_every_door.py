@@ -13,9 +13,9 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import ClientConnection
 
-from tests.child import ROOT, HttpChild, UvicornChild
+from tests.child import ROOT, HttpChild, UvicornChild, open_socket
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.process
@@ -259,7 +259,7 @@ def test_who_watches_is_told_that_we_live_and_no_cache_is(http: httpx.Client) ->
 
 @contextmanager
 def socket_to(port: int) -> Iterator[ClientConnection]:
-    with connect(f"ws://127.0.0.1:{port}/ws", proxy=None, compression=None) as socket:
+    with open_socket(port) as socket:
         yield socket
 
 
