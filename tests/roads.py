@@ -36,6 +36,7 @@ class ClientOverWs:
         self._client: Client
 
     async def __aenter__(self) -> Client:
+        await self._board.start()
         self._server = await serve(self._board)
         self._client = Client(f"ws://127.0.0.1:{self._server.port}/ws", **self._options)
         return await self._client.__aenter__()
@@ -43,6 +44,7 @@ class ClientOverWs:
     async def __aexit__(self, *about: object) -> None:
         await self._client.__aexit__(*about)
         await self._server.close()
+        await self._board.stop()
 
 
 class ClientBehindGateway:

@@ -115,6 +115,8 @@ class InProcess(Road):
     def __init__(self, board: Board) -> None:
         self._board = board
         self._runner = asyncio.Runner()
+        # Opened here, as it belongs to the fixture that makes this road and not to the first test that uses it.
+        self._runner.get_loop()
 
     def request(
         self,

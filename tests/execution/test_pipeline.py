@@ -381,12 +381,12 @@ async def test_when_an_error_hook_raises_it_is_logged_and_the_rest_run(
 
 
 @fails_here
-@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()])
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError])
 @pytest.mark.parametrize("threaded", [False, True])
 async def test_whatever_ends_a_tool_is_told_to_the_error_hooks_and_ends_nothing_else(
-    raised: BaseException, threaded: bool, caplog: pytest.LogCaptureFixture
+    kind: type[BaseException], threaded: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    board, (outer, inner) = Board(), recorders(1, 2)
+    board, (outer, inner), raised = Board(), recorders(1, 2), kind()
 
     def leave() -> None:
         raise raised

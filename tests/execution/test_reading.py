@@ -44,7 +44,10 @@ async def ask(board: Board, method: str, name: str = "", **params: Json) -> dict
         raw=Raw(msgspec.json.encode(params.get("arguments", {}))),
         params=Raw(msgspec.json.encode(params)),
     )
-    reply = await board.handler(call)
+    try:
+        reply = await board.handler(call)
+    finally:
+        await board.stop()
     result = reply.result.value if isinstance(reply.result, Kept) else reply.result
     return dict(result)
 

@@ -44,6 +44,7 @@ async def served(board: Board) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.port}/mcp"
     finally:
         await server.close()
+        await board.stop()
 
 
 @dataclass

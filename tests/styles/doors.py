@@ -52,19 +52,23 @@ class Door(ABC):
 
 class Direct(Door):
     def __init__(self, board: Board, runner: asyncio.Runner) -> None:
-        self._client = Client(board)
+        self._board = board
         self._runner = runner
 
     def request(self, method: str, params: dict[str, Any], told: list[str]) -> dict[str, Any]:
         arguments = Raw(msgspec.json.encode(params.get("arguments", {})))
-        sent = self._client.request(
-            method,
-            name=params.get("name", ""),
-            arguments=arguments,
-            progress=lambda _done, _total, message: told.append(message or ""),
-        )
+
+        async def send() -> Mapping[str, Any]:
+            async with Client(self._board) as client:
+                return await client.request(
+                    method,
+                    name=params.get("name", ""),
+                    arguments=arguments,
+                    progress=lambda _done, _total, message: told.append(message or ""),
+                )
+
         try:
-            return dict(self._runner.run(sent))
+            return dict(self._runner.run(send()))
         except Refusal as refusal:
             raise Answered({"code": refusal.code, "message": refusal.message, "data": refusal.data}) from None
 

@@ -20,9 +20,10 @@ def recorded() -> tuple[Sink, Callable[[], None]]:
 
 def connected() -> tuple[Sink, Callable[[], None]]:
     taken: list[Sink] = []
+    left = asyncio.Event()
 
     async def wait() -> Answer | None:
-        await asyncio.Event().wait()
+        await left.wait()
         return None
 
     def script(head: Head, body: bytes, sink: Sink) -> Any:
@@ -31,15 +32,20 @@ def connected() -> tuple[Sink, Callable[[], None]]:
 
     wire = Wire(script)
     wire.receive(get())
-    return taken[0], wire.lose
+
+    def leave() -> None:
+        wire.lose()
+        left.set()
+
+    return taken[0], leave
 
 
 SINKS = pytest.mark.parametrize("make", [recorded, connected])
 
 
 @SINKS
-async def test_a_response_begins_and_ends_once(make: Callable[[], tuple[Sink, Any]]) -> None:
-    sink, _ = make()
+async def test_a_response_begins_and_ends_once(make: Callable[[], tuple[Sink, Callable[[], None]]]) -> None:
+    sink, leave = make()
     with pytest.raises(RuntimeError):
         sink.write(b"x")
     with pytest.raises(RuntimeError):
@@ -54,6 +60,7 @@ async def test_a_response_begins_and_ends_once(make: Callable[[], tuple[Sink, An
         sink.write(b"x")
     with pytest.raises(RuntimeError):
         sink.end()
+    leave()
 
 
 @SINKS

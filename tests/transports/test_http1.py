@@ -247,6 +247,12 @@ async def test_reading_stops_while_the_waiting_bodies_weigh_too_much() -> None:
     assert wire.reading
     wire.receive(post(b"x" * 600))
     assert not wire.reading
+    await settle()
+    gates.open(b"/slow")
+    await settle()
+    gates.open(b"/")
+    await settle()
+    assert wire.reading
 
 
 async def test_nothing_more_is_served_while_the_client_does_not_read() -> None:
@@ -670,12 +676,13 @@ async def test_drain_raises_when_the_client_is_cut() -> None:
 @pytest.mark.parametrize("end_of_file", [False, True])
 async def test_whoever_asked_is_told_once_that_the_client_is_gone(started: bool, end_of_file: bool) -> None:
     told: list[str] = []
+    over = asyncio.Event()
 
     async def wait(sink: Sink) -> None:
         sink.on_gone(lambda: told.append("gone"))
         if started:
             sink.start(200, SSE)
-        await asyncio.Event().wait()
+        await over.wait()
 
     wire = Wire(lambda head, body, sink: wait(sink))
     wire.receive(get())
@@ -686,6 +693,7 @@ async def test_whoever_asked_is_told_once_that_the_client_is_gone(started: bool,
     wire.lose()
     assert told == ["gone"]
     assert not wire.connections.live
+    over.set()
 
 
 async def test_nobody_is_told_of_a_leave_after_the_end() -> None:
@@ -704,10 +712,11 @@ async def test_nobody_is_told_of_a_leave_after_the_end() -> None:
 async def test_who_asks_too_late_is_told_too() -> None:
     told: list[str] = []
     sinks: list[Sink] = []
+    over = asyncio.Event()
 
     async def wait(sink: Sink) -> None:
         sinks.append(sink)
-        await asyncio.Event().wait()
+        await over.wait()
 
     wire = Wire(lambda head, body, sink: wait(sink))
     wire.receive(get())
@@ -716,10 +725,12 @@ async def test_who_asks_too_late_is_told_too() -> None:
     sinks[0].on_gone(lambda: told.append("gone"))
     await settle()
     assert told == ["gone"]
+    over.set()
 
 
 async def test_a_failing_callback_does_not_keep_the_others_from_being_told(caplog: pytest.LogCaptureFixture) -> None:
     told: list[str] = []
+    over = asyncio.Event()
 
     def stumble() -> None:
         raise LookupError("stumbled")
@@ -727,7 +738,7 @@ async def test_a_failing_callback_does_not_keep_the_others_from_being_told(caplo
     async def wait(sink: Sink) -> None:
         sink.on_gone(stumble)
         sink.on_gone(lambda: told.append("gone"))
-        await asyncio.Event().wait()
+        await over.wait()
 
     wire = Wire(lambda head, body, sink: wait(sink))
     wire.receive(get())
@@ -735,6 +746,7 @@ async def test_a_failing_callback_does_not_keep_the_others_from_being_told(caplo
     wire.lose()
     assert told == ["gone"]
     assert "stumbled" in caplog.text
+    over.set()
 
 
 async def test_what_is_written_to_a_client_that_left_goes_nowhere() -> None:

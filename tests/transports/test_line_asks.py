@@ -178,6 +178,9 @@ async def test_there_is_an_end_to_the_calls_that_wait() -> None:
         peer.call(1, number)
         await peer.questions(number + 1)
     assert not peer.source.reading
+    for task, _ in peer.door.calls.values():
+        task.cancel()
+    await until(lambda: peer.source.reading)
 
 
 async def test_a_response_to_nobody_is_ignored() -> None:
