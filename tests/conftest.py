@@ -1,4 +1,4 @@
-"""Runs tests written as `async def`, each in a fresh event loop and within a bound.
+"""What holds for all tests.
 
 Property tests try the same cases each time, so that a change is judged by itself; with PEGBOARD_EXPLORE set, as in
 `make test-long`, they look for new ones.
@@ -6,17 +6,14 @@ Property tests try the same cases each time, so that a change is judged by itsel
 
 from __future__ import annotations
 
-import asyncio
-import functools
-import inspect
 import os
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 from hypothesis import settings
+
+pytest_plugins = ["tests.leaks", "tests.loops"]
 
 settings.register_profile("steady", derandomize=True)
 if not os.environ.get("PEGBOARD_EXPLORE"):
@@ -24,36 +21,9 @@ if not os.environ.get("PEGBOARD_EXPLORE"):
 
 STATE = "PEGBOARD_STATE"
 
-# A test that waits for something that never comes fails here, with the line it waits at.
-DEADLINE = 60.0
-
-
-def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(**arguments: Any) -> None:
-        async def bounded() -> None:
-            async with asyncio.timeout(DEADLINE):
-                await test(**arguments)
-
-        with asyncio.Runner() as runner:
-            runner.run(bounded())
-
-    return run
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Any:
-    property_test = getattr(pyfuncitem.obj, "hypothesis", None)
-    if property_test is not None and inspect.iscoroutinefunction(property_test.inner_test):
-        # Hypothesis calls the inner function once an example; each example gets its own loop.
-        property_test.inner_test = in_a_loop(property_test.inner_test)
-    elif inspect.iscoroutinefunction(pyfuncitem.obj):
-        pyfuncitem.obj = in_a_loop(pyfuncitem.obj)
-    return (yield)
-
 
 def pytest_configure(config: pytest.Config) -> None:
-    # What gateways keep must not end up among the things of whoever runs the tests; the workers are told by the first.
+    # Keep the state of gateways out of the home of the person who runs the tests; workers inherit the folder.
     if STATE not in os.environ:
         folder = os.environ[STATE] = tempfile.mkdtemp(prefix="pegboard-state-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
