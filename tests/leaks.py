@@ -3,9 +3,8 @@
 Theory of operation. What the process holds is compared before the first fixture of a test is set up and after its last one
 is torn down. A fixture of a wider scope (class, module, package, session) owns what appears while it is set up and the
 threads that its threads start later; all this has to be gone when that fixture has been torn down. That is the one way in
-which tests share something on purpose. Where something seems to be left, garbage is collected
-and the check waits, within a bound, for whatever is about to end. Tasks are looked for by the loop that runs a test, before
-it cancels them.
+which tests share something on purpose. Where something seems to be left, garbage is collected and the check waits, within a
+bound, for whatever is about to end. Tasks are looked for by the loop that runs a test, before it cancels them.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
 
     def check() -> None:
         left = _lasting(lambda: snapshot() & owned)
-        for resource in owned:
+        for resource in list(owned):
             del _owners[resource]
         _fail_for(f"the {fixturedef.scope} fixture {fixturedef.argname!r}", left)
 

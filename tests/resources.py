@@ -22,6 +22,8 @@ ROOT = f"{Path(__file__).resolve().parent.parent}/"
 # The standard library, code without a file, and what runs every test.
 FOREIGN = (sysconfig.get_path("stdlib"), "<", f"{ROOT}tests/loops.py")
 FRAMES = 8
+# Elsewhere only threads, tasks and temporary files are checked.
+LINUX = sys.platform == "linux"
 
 _thread_origins: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()
 _child_origins: dict[int, str] = {}
@@ -57,7 +59,7 @@ def _threads() -> Iterator[Resource]:
 
 
 def _children() -> Iterator[Resource]:
-    if not _has_children():
+    if not LINUX or not _has_children():
         return
     pids = {entry for entry in os.listdir("/proc") if entry.isdigit()}
     # A process never becomes our child later, so each is looked at once.
@@ -98,6 +100,8 @@ def _command(pid: int) -> str:
 
 
 def _descriptors() -> Iterator[Resource]:
+    if not LINUX:
+        return
     for entry in os.listdir("/proc/self/fd"):
         try:
             target = os.readlink(f"/proc/self/fd/{entry}")

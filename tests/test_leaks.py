@@ -192,7 +192,7 @@ def test_each_leak_is_counted_once_and_for_no_other_test(report: str) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["in one process", "in two"])
-def test_what_fixtures_share_or_close_and_what_is_about_to_end_is_no_error(
+def test_what_fixtures_share_or_close_and_what_is_about_to_end_is_not_reported(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     report = run(tmp_path, CLEAN, *options)

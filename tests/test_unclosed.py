@@ -6,11 +6,13 @@ import asyncio
 import gc
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from pegboard import Board, Client, Gateway, ToolCallRequest, ToolExecutor
 from pegboard.gateway.configuration.config import GatewayConfig, ServerConfig, ToolboxConfig
+from pegboard.middleware.audit import Audit
 from tests.waiting import until, wait_until
 
 
@@ -86,6 +88,19 @@ def test_the_threads_of_a_board_that_is_dropped_end(uncollected: None) -> None:
     asyncio.run(use())
     gc.collect()
     wait_until(lambda: used.ended)
+
+
+def test_the_audit_file_of_a_board_that_is_dropped_is_closed(uncollected: None, tmp_path: Path) -> None:
+    async def use() -> None:
+        board = Used().board()
+        board.use(Audit(tmp_path / "audit.jsonl"))
+        await ToolExecutor(board).execute(ToolCallRequest(tool_name="work"))
+
+    asyncio.run(use())
+    [writer] = [thread for thread in threading.enumerate() if thread.name == "pegboard-audit"]
+    gc.collect()
+    wait_until(lambda: not writer.is_alive())
+    assert len((tmp_path / "audit.jsonl").read_text().splitlines()) == 1
 
 
 def test_the_threads_of_a_gateway_that_is_dropped_end_and_a_warning_names_it(uncollected: None) -> None:

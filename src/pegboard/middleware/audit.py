@@ -7,6 +7,7 @@ import hashlib
 import logging
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -83,6 +84,7 @@ class Audit(Middleware):
         self._now = now
         self._is_down = False
         self._journal = Journal(_sink(file, form), pending)
+        weakref.finalize(self, self._journal.release)
 
     async def around(self, call: Call, proceed: Handler) -> Reply:
         if self._is_down and self.fail == "closed":

@@ -201,12 +201,16 @@ class Journal:
 
     def rest(self) -> None:
         """Write what is pending and end the thread; the next record begins a new one."""
-        with self._changed:
-            thread = self._thread
-            self._resting = thread is not None
-            self._changed.notify()
+        thread = self.release()
         if thread is not None:
             thread.join()
+
+    def release(self) -> threading.Thread | None:
+        """The same without waiting for the thread, which is returned."""
+        with self._changed:
+            self._resting = self._thread is not None
+            self._changed.notify()
+            return self._thread
 
     def _add(self, row: Row, waiter: Waiter) -> None:
         if self._closing:
