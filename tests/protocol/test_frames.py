@@ -124,11 +124,17 @@ def test_a_bad_message_is_refused_under_its_id(name: str) -> None:
     [
         b'{"type":"start","id":"s","meta":{"method":"a","method":"b"}}',
         b'{"type":"start","id":"s","meta":{"method":"a"},"meta":{"method":"b"}}',
+        b'{"type":"start","id":"s","meta":{"method":"a","arguments":{"x":{"y":1,"y":2}}}}',
+        b'{"type":"chunk","id":"s","index":0,"index":1,"data":1}',
+        b'{"type":"chunk","id":"s","index":0,"data":[{"a":1,"a":2}]}',
+        b'{"type":"done","id":"s","summary":{"a":1,"a":2}}',
+        b'{"type":"error","id":"s","error":{"code":1,"code":2}}',
     ],
 )
-def test_a_start_that_says_a_thing_twice_is_refused(text: bytes) -> None:
-    with pytest.raises(InvalidRequest, match="twice"):
+def test_a_frame_with_a_repeated_member_is_refused_under_its_id(text: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="is repeated") as refused:
         frames.read(text, LIMITS)
+    assert refused.value.request_id == "s"
 
 
 def test_depth_is_bounded_as_everywhere() -> None:

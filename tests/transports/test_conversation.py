@@ -233,6 +233,14 @@ BAD = {
     "a number": (b"17", -32600),
     "an array": (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600),
     "a member twice": (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', -32600),
+    "an argument twice": (
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":1,"a":2}}}',
+        -32600,
+    ),
+    "a member twice in a notification": (
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"requestId":2}}',
+        -32600,
+    ),
 }
 
 

@@ -201,6 +201,39 @@ def test_tools_are_listed_by_transport(http: httpx.Client, port: int) -> None:
     assert over_http < listed
 
 
+REPEATED = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"count","arguments":{"upto":1,"upto":2}%s}}'
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+def test_a_repeated_argument_is_refused_at_every_door(session: httpx.Client, port: int) -> None:
+    modern = REPEATED % b',"_meta":%b' % json.dumps(ENVELOPE).encode()
+    headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "count"}
+    legacy = REPEATED % b""
+    posts = [
+        session.post("/mcp", content=legacy),
+        session.post("/mcp", content=modern, headers={**headers, "mcp-session-id": ""}),
+        session.post("/rpc", content=legacy),
+    ]
+    answers = [post.json() for post in posts] + [messages(session.post("/sse", content=legacy).text)[0]]
+    with session.stream("GET", "/sse", headers={"accept": "text/event-stream"}) as stream:
+        lines = (line.removeprefix("data: ") for line in stream.iter_lines() if line.startswith("data: "))
+        place = next(lines)
+        session.post(place, json=request("initialize", {**HELLO, "protocolVersion": "2024-11-05"}))
+        next(lines)
+        posted = session.post(place, content=legacy)
+        answers.append(posted.json() if posted.status_code == 400 else json.loads(next(lines)))
+    with socket_to(port) as socket:
+        for body in (legacy, modern):
+            shake_hands(socket)
+            socket.send(body.decode())
+            answers.append(hear(socket))
+    assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [(7, -32600)] * 7
+
+
 # -- the deprecated doors --------------------------------------------------------------------------------------------------
 
 

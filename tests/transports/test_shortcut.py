@@ -34,7 +34,7 @@ def reader() -> tuple[Shortcut, ModernCallers]:
     """One that has met the sender of META."""
     callers = ModernCallers("http")
     body = call(meta=META)
-    callers.read(read_params(body, jsonrpc.read(body, Limits())), MODERN)
+    callers.read(read_params(jsonrpc.read(body, Limits())), MODERN)
     return Shortcut(LIMITS, callers), callers
 
 
@@ -71,6 +71,10 @@ def test_a_plain_call_goes_the_short_way(request_id: str, arguments: str | None,
         call().replace(b"{", b'{"more":1,', 1),
         call(meta=write({**envelope(), "progressToken": 1})),
         call(meta=write(envelope("2099-01-01"))),
+        call('{"a":1,"a":2}'),
+        call('{"a":{"b":[{"c":1,"c":2}]}}'),
+        call('{"a":1,"\\u0061":2}'),
+        call('{"a":"\\u0022","a":2}'),
         call('{"a":' * 22 + "1" + "}" * 22),
         call("[" * 12 + "]" * 12),
         call(request_id='"a\\"b"'),
@@ -161,7 +165,7 @@ def test_what_goes_the_short_way_is_the_same_call_on_the_long_one(body: bytes) -
     if plain is None:
         return
     message = jsonrpc.read(body, LIMITS)
-    params = read_params(body, message)
+    params = read_params(message)
     assert message.method == "tools/call"
     assert (plain.id, plain.name, plain.params) == (message.id, params.name, message.params)
     assert plain.arguments == (EMPTY_OBJECT if params.arguments is NOTHING else params.arguments)

@@ -102,8 +102,11 @@ def read(text: bytes, limits: Limits) -> Frame | None:
     jsonrpc.check_text(text, limits)
     if not 0 < len(frame.id) <= _ID_LENGTH:
         raise InvalidRequest(f"The id of a stream has 1 to {_ID_LENGTH} characters")
+    repeated = jsonrpc.repeated_member(text)
+    if repeated is not None:
+        raise _about(frame.id, jsonrpc.refuse_repeated(repeated).message)
     if frame.type == "start":
-        _check_start(text, frame)
+        _check_start(frame)
     elif frame.type == "chunk" and (frame.index is UNSET or frame.data is NOTHING):
         raise _about(frame.id, "A chunk has an index and data")
     elif frame.type == "credit" and frame.granted is UNSET:
@@ -111,14 +114,11 @@ def read(text: bytes, limits: Limits) -> Frame | None:
     return frame
 
 
-def _check_start(text: bytes, frame: Frame) -> None:
+def _check_start(frame: Frame) -> None:
     if frame.meta is UNSET:
         raise _about(frame.id, "A start has meta with the method, which names a tool")
     if bytes(frame.meta.arguments)[:1] != b"{":
         raise _about(frame.id, "meta.arguments must be an object")
-    twice = jsonrpc.repeated_member(text, "meta")
-    if twice is not None:
-        raise _about(frame.id, f"The member {twice[:40]!r} comes twice")
 
 
 def _about(stream_id: str, message: str) -> Refusal:

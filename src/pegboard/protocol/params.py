@@ -8,8 +8,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from pegboard.call import Json, ProgressToken
-from pegboard.errors import InvalidParams, InvalidRequest
-from pegboard.protocol.jsonrpc import NOTHING, QUOTE, Message, decode_json, marks, repeated_member
+from pegboard.errors import InvalidParams
+from pegboard.protocol.jsonrpc import NOTHING, Message, decode_json
 
 PREFIX = "io.modelcontextprotocol/"
 
@@ -44,60 +44,24 @@ decode_params = msgspec.json.Decoder(Params).decode
 _decode_meta = msgspec.json.Decoder(Meta).decode
 
 
-def read_params(body: bytes, message: Message) -> Params:
-    """Decode what we read of a message's params; refuses a member that comes twice."""
-    count = 0
+def read_params(message: Message) -> Params:
+    """Decode what we read of a message's params."""
     if message.params is NOTHING:
-        params = NO_PARAMS
-    else:
-        try:
-            params = decode_params(message.params)
-        except msgspec.MsgspecError:
-            raise _wrong_member(bytes(message.params)) from None
-        if params.name is not UNSET:
-            count += 4
-        if params.arguments is not NOTHING:
-            count += 2 + bytes(params.arguments).count(QUOTE)
-        if params.meta is not NOTHING:
-            count += 2 + bytes(params.meta).count(QUOTE)
-    count += marks(message)
-    found = body.count(QUOTE)
-    if found != count and found != count + _seldom(params):
-        key = repeated_member(body, "params", "_meta")
-        if key is not None:
-            raise InvalidRequest(f"{key[:60]!r} comes twice in one object")
-    return params
-
-
-def _seldom(params: Params) -> int:
-    """How many quotation marks those members take that few requests have."""
-    members = (params.uri, params.cursor, params.task, params.ticket)
-    count = 4 * sum(member is not UNSET for member in members)
-    return count if params.answers is NOTHING else count + 2 + bytes(params.answers).count(QUOTE)
+        return NO_PARAMS
+    try:
+        return decode_params(message.params)
+    except msgspec.MsgspecError:
+        raise _wrong_member(bytes(message.params)) from None
 
 
 def read_meta(raw: bytes) -> Meta:
-    """Decode a request's `_meta`; refuses a member that comes twice."""
+    """Decode a request's `_meta`."""
     if not raw:
         return NO_META
     try:
-        meta = _decode_meta(raw)
+        return _decode_meta(raw)
     except msgspec.MsgspecError:
         raise _wrong_meta(raw) from None
-    count = 0
-    for text in (meta.version, meta.log_level):
-        if text is not UNSET:
-            count += 4
-    for part in (meta.client, meta.capabilities):
-        if part is not NOTHING:
-            count += 2 + bytes(part).count(QUOTE)
-    if meta.token is not UNSET:
-        count += 4 if type(meta.token) is str else 2
-    if raw.count(QUOTE) != count:
-        key = repeated_member(raw)
-        if key is not None:
-            raise InvalidRequest(f"{key[:60]!r} comes twice in _meta")
-    return meta
 
 
 def read_object(raw: Raw, what: str) -> Mapping[str, Json]:

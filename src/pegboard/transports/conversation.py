@@ -205,17 +205,15 @@ class Conversation:
             running = self.calls.get(request_id)
             if (running is not None and not running[1].ended) or request_id in self.following:
                 raise InvalidRequest(f"The id {request_id!r} is already in flight: use another one")
-            made = self._make_call(line, message, method, request_id)
+            made = self._make_call(message, method, request_id)
         except Refusal as refusal:
             refusal.request_id = request_id
             raise
         if made is not None:
             self._start(*made, request_id)
 
-    def _make_call(
-        self, line: bytes, message: Message, method: str, request_id: RequestId
-    ) -> tuple[Call, LineExchange] | None:
-        params = read_params(line, message)
+    def _make_call(self, message: Message, method: str, request_id: RequestId) -> tuple[Call, LineExchange] | None:
+        params = read_params(message)
         if not is_modern(params):
             return self._make_legacy_call(message, params, method, request_id)
         caller, token = self._service.callers.read(params, None)

@@ -202,7 +202,7 @@ class HttpEndpoint:
             if jsonrpc.is_batch(body):
                 return self._legacy.batch(head, body, sink, post.extra, post.accepts)
             message = jsonrpc.read(body, self._limits)
-            params = read_params(body, message)
+            params = read_params(message)
             if post.stateless or is_modern(params):
                 return self._serve_modern(post, head, message, params, sink)
             return self._legacy.post(head, message, params, sink, post.extra, post.accepts)

@@ -231,7 +231,7 @@ class HttpSse:
             session.answer(message)
         elif request_id is not UNSET:
             try:
-                await self._take_request(client, body, message, method, request_id)
+                await self._take_request(client, message, method, request_id)
             except Refusal as refusal:
                 raise named(refusal, request_id) from None
         elif method == "notifications/cancelled":
@@ -239,12 +239,10 @@ class HttpSse:
         elif method == "notifications/initialized":
             await self._join(client)
 
-    async def _take_request(
-        self, client: SseClient, body: bytes, message: Message, method: str, request_id: RequestId
-    ) -> None:
+    async def _take_request(self, client: SseClient, message: Message, method: str, request_id: RequestId) -> None:
         if client.line.full:
             await self._wait(client)
-        params = read_params(body, message)
+        params = read_params(message)
         if is_modern(params):
             raise UnsupportedVersion(MODERN, _SPOKEN)
         session = client.session

@@ -264,7 +264,7 @@ class LegacyHttp:
             message = jsonrpc.read(body, self._limits)
             if message.id is not UNSET:
                 request_id = message.id
-            params = read_params(body, message)
+            params = read_params(message)
             if message.method is UNSET or request_id is None:
                 bringing = self._bring(session, message)
                 if bringing is not None:

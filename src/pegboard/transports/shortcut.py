@@ -1,10 +1,11 @@
 """The short way to a `tools/call` that is plainly in order; the long way takes the rest, and can say what is wrong.
 
 Theory of operation. A plain call has four members, its params have one to three, and its `_meta` is one that came
-before. Where these take all the quotation marks that there are, there is no other member and none comes twice
-(protocol/jsonrpc.py). The marks bound the depth as well: an object around another takes a name, which is two of them,
-and an array shows by its bracket. So one count stands for rules that the long way applies one by one. Whatever is let
-through here becomes the same call there.
+before. Each string takes two quotation marks, so where these members account for all the marks of the body there is no
+other member, and none of them is repeated. Members within the arguments are checked as the long way checks them
+(`jsonrpc.may_repeat`); those within `_meta` were checked when it first came. The marks bound the depth as well: an object
+within another takes a name, which is two of them, and an array shows by its bracket. So one count stands for rules that
+the long way applies one by one. Whatever is let through here becomes the same call there.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from msgspec import UNSET, Raw, Struct
 
 from pegboard.call import EMPTY_OBJECT, Caller, RequestId
 from pegboard.limits import Limits
-from pegboard.protocol.jsonrpc import NOTHING, QUOTE, check_text, decode_message
+from pegboard.protocol.jsonrpc import NOTHING, QUOTE, check_text, decode_message, may_repeat
 from pegboard.protocol.params import decode_params
 from pegboard.transports.incoming import ModernCallers
 
@@ -63,6 +64,7 @@ class Shortcut:
         if params.name is UNSET or request_id is UNSET:
             return None
         marks = _ALWAYS
+        written, inside = b"", 0
         caller: Caller | None = None
         if params.meta is not NOTHING:
             known = self._known.get(bytes(params.meta))
@@ -73,11 +75,16 @@ class Shortcut:
         if arguments is NOTHING:
             arguments = EMPTY_OBJECT
         else:
-            marks += 2 + bytes(arguments).count(QUOTE)
+            written = bytes(arguments)
+            inside = written.count(QUOTE)
+            marks += 2 + inside
         if type(request_id) is str:
             marks += 2
         if marks != body.count(QUOTE) or marks >= self._most:
             return None
         if body.find(b"[") >= 0 and marks // 2 + body.count(b"[") >= self._depth:
+            return None
+        # Two members take at least four marks.
+        if inside >= 4 and may_repeat(written, inside):
             return None
         return PlainCall(request_id, params.name, arguments, message.params, caller)

@@ -395,13 +395,11 @@ class SocketConversation(Conversation):
 
     # -- streams by JSON-RPC -----------------------------------------------------------------------------------------
 
-    def _make_call(
-        self, line: bytes, message: Message, method: str, request_id: RequestId
-    ) -> tuple[Call, LineExchange] | None:
+    def _make_call(self, message: Message, method: str, request_id: RequestId) -> tuple[Call, LineExchange] | None:
         # A method that is a tool's own name begins a stream of bytes, as clients of the first version may do it.
         started = None if method in METHODS else self._start_by_name(message, method, request_id)
         if started is None:
-            return super()._make_call(line, message, method, request_id)
+            return super()._make_call(message, method, request_id)
         self._walk(*started)
         return None
 

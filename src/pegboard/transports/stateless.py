@@ -132,12 +132,12 @@ class Stateless:
         if request_id is UNSET:
             return None
         try:
-            return self._want(body, message, method, request_id, stated)
+            return self._want(message, method, request_id, stated)
         except Refusal as refusal:
             raise named(refusal, request_id) from None
 
-    def _want(self, body: bytes, message: Message, method: str, request_id: RequestId, stated: str | None) -> Wanted:
-        params = read_params(body, message)
+    def _want(self, message: Message, method: str, request_id: RequestId, stated: str | None) -> Wanted:
+        params = read_params(message)
         if stated != MODERN and not is_modern(params):
             return self.want_legacy(message, params, method, request_id, UNSTATED if stated is None else stated)
         caller, token = self._callers.read(params, stated)
