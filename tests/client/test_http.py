@@ -100,7 +100,8 @@ async def test_a_modern_request_says_who_sends_it_in_its_body_and_its_headers() 
 async def test_anything_but_a_modern_answer_means_a_handshake(status: str, body: Any) -> None:
     def answer(asked: Asked, writer: asyncio.StreamWriter) -> Awaitable[None] | None:
         if asked.message.get("method") == "server/discover":
-            reply(writer, body, status)
+            told = {**body, "id": body["id"] and asked.message["id"]} if isinstance(body, dict) else body
+            reply(writer, told, status)
             return None
         return legacy(lambda asked, writer: reply(writer, text(asked, "old")))(asked, writer)
 

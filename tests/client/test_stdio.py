@@ -16,7 +16,7 @@ import uvloop
 
 from pegboard import Client
 from pegboard.client import eras
-from pegboard.client.child import surroundings
+from pegboard.client.child import Child, surroundings
 from pegboard.client.stdio import StdioLink
 from pegboard.errors import Garbled, LinkLost, NoAnswer, Refusal, ServerFault, SetupError, TooLong, Unreachable
 from tests.client.fakes import script
@@ -418,3 +418,21 @@ async def test_a_client_that_is_closed_starts_no_child_for_those_who_still_wait(
                 await waiting
         with pytest.raises(LinkLost, match="this client is closed"):
             await client.call("any")
+
+
+@pytest.mark.parametrize("line_break", [b"\n", b"\r", b"\r\n"])
+async def test_a_message_of_several_lines_is_never_written_to_a_child(line_break: bytes) -> None:
+    heard: list[bytes] = []
+    child = Child([sys.executable, "-c", "import sys\nfor line in sys.stdin.buffer: print(line, flush=True)"])
+    async with nothing_left():
+        await child.open(heard.append, lambda fault: None)
+        try:
+            with pytest.raises(ValueError, match="one line"):
+                await child.send(b"[" + line_break + b"]")
+            with pytest.raises(ValueError, match="one line"):
+                child.send_now(b"{}" + line_break)
+            await child.send(b"{}")
+            await until(lambda: heard)
+        finally:
+            await child.close()
+    assert heard == [rb"b'{}\n'"]

@@ -119,3 +119,9 @@ def test_an_event_is_there_as_soon_as_its_last_line_has_ended() -> None:
 def test_an_event_is_one_line_of_data() -> None:
     assert event(b"{}") == b"data: {}\n\n"
     assert event(b"{}", "a-1", "message") == b"id: a-1\nevent: message\ndata: {}\n\n"
+
+
+@given(st.lists(LINE, min_size=1), st.sampled_from(["\n", "\r", "\r\n"]))
+def test_data_of_several_lines_is_one_event(lines: list[str], line_break: str) -> None:
+    written = event(line_break.join([*lines, ""]).encode(), "a-1")
+    assert read(written) == [Event("\n".join(lines), "message", "a-1")]

@@ -17,6 +17,7 @@ from typing import Final
 from pegboard.client.incoming import UNREAD, shorten
 from pegboard.client.sayings import last_words, plain
 from pegboard.errors import LinkLost, ServerFault, Unreachable
+from pegboard.protocol.jsonrpc import has_line_break
 
 LINE_BYTES: Final = 16 * 1024 * 1024
 SAID_BYTES: Final = 64 * 1024
@@ -117,6 +118,8 @@ class Child(asyncio.SubprocessProtocol):
             await self._may_write.wait()
 
     def send_now(self, message: bytes) -> None:
+        if has_line_break(message):
+            raise ValueError("A message to a child must be one line")
         pipe = None if self._process is None else self._process.get_pipe_transport(0)
         if pipe is None or pipe.is_closing():
             return

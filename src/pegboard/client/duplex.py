@@ -13,7 +13,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from itertools import count
 from typing import Any, ClassVar, Final, NoReturn, Protocol
 
 from pegboard.call import NOBODY, Channel, Json, Notice, RequestId
@@ -23,7 +22,7 @@ from pegboard.client.eras import forget, recall, remember
 from pegboard.client.garbles import count_garbled
 from pegboard.client.handshake import initialize_params, read_initialized
 from pegboard.client.incoming import MODERN_CODES, Incoming, read_incoming, result_of
-from pegboard.client.link import CHANGES, PROGRESS, Envelope, Identity, Outbound, legacy_params, named
+from pegboard.client.link import CHANGES, PROGRESS, Envelope, Identity, Outbound, legacy_params, named, request_ids
 from pegboard.client.listeners import Listeners
 from pegboard.errors import Garbled, LinkLost, NoAnswer, PegboardError, Refusal, ServerFault, UnsupportedVersion
 from pegboard.protocol import jsonrpc
@@ -126,7 +125,7 @@ class Duplex:
         self._pinned = version
         self._known_as = pipe.name if known_as is None else known_as
         self._timeout = timeout
-        self._ids = count(1)
+        self._ids = request_ids()
         self._open: dict[RequestId, _Open] = {}
         self._listeners = Listeners()
         self._asks = Asks(pipe.send)

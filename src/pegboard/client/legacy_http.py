@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Coroutine, Mapping
-from itertools import count
 from typing import Any, Final
 
 from msgspec import Struct
@@ -16,7 +15,7 @@ from pegboard.client.asks import Asks
 from pegboard.client.endpoint import Endpoint, Rejection, Stream, is_stream, read_answer
 from pegboard.client.handshake import initialize_params, read_initialized
 from pegboard.client.incoming import Incoming, result_of
-from pegboard.client.link import CANCEL_SECONDS, CHANGES, Identity, Outbound, legacy_params, named
+from pegboard.client.link import CANCEL_SECONDS, CHANGES, Identity, Outbound, legacy_params, named, request_ids
 from pegboard.client.listeners import Listeners
 from pegboard.errors import LinkLost, PegboardError, ServerFault, Unreachable
 from pegboard.protocol import jsonrpc
@@ -53,7 +52,7 @@ class LegacyHttp:
         self._lobby = lobby
         self._name = name
         self._asked = version
-        self._ids = count(1)
+        self._ids = request_ids()
         self._session: Session | None = None
         self._opening = asyncio.Lock()
         self._listeners = Listeners()

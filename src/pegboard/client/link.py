@@ -8,7 +8,9 @@ channel of the request. A link owns the ids and progress tokens of its requests.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+import secrets
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -34,6 +36,8 @@ CHANGES: Final = frozenset(
 """Notices that belong to nobody's request in the legacy era."""
 
 PROGRESS: Final = "notifications/progress"
+
+_FIRST_IDS: Final = 2**30
 
 _OTHERS: Final = 256
 
@@ -116,6 +120,14 @@ class Link(Protocol):
         What comes before the result goes to the request's channel first, in its order; a question that names no request
         goes to the channel the link was made with. Cancelled while it waits, it tells the server to stop.
         """
+
+
+def request_ids() -> Iterator[int]:
+    """The ids of one connection's requests, from a random one on: a message that is not the server's own matches none.
+
+    They are integers of 31 bits at first, since some servers take no text for an id, or no more than 32 bits.
+    """
+    return count(1 + secrets.randbelow(_FIRST_IDS))
 
 
 class Envelope:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from functools import lru_cache
-from itertools import count
 
 from pegboard.call import Json, Notice
 from pegboard.client.endpoint import Endpoint, Stream, read_answer
 from pegboard.client.incoming import Incoming, result_of
-from pegboard.client.link import Envelope, Identity, Outbound, named
+from pegboard.client.link import Envelope, Identity, Outbound, named, request_ids
 from pegboard.client.mirrors import mirror
 from pegboard.errors import LinkLost, MethodNotFound, ServerFault
 from pegboard.protocol import jsonrpc
@@ -31,7 +30,7 @@ class ModernHttp:
         self._endpoint = endpoint
         self._envelope = Envelope(identity, version)
         self._name = name
-        self._ids = count(1)
+        self._ids = request_ids()
 
     async def request(self, out: Outbound) -> Mapping[str, Json]:
         request_id = next(self._ids)

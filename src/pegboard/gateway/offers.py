@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Raw
 
 from pegboard.call import Call, Handler, Json, Reply
 from pegboard.catalog.prompt import RelayedPrompt
@@ -23,7 +22,6 @@ from pegboard.tools.relayed import RelayedTool, read_output
 from pegboard.tools.result import RESULT_BYTES, Teller
 from pegboard.tools.work import Parsed
 
-_encode = msgspec.json.Encoder().encode
 _AS_IT_IS = ToolOverride()
 
 
@@ -145,11 +143,9 @@ class Offers:
         self.destinations[original] = destination
 
         def relay(call: Call, parsed: Parsed) -> Coroutine[Any, Any, Reply]:
-            # What fits goes on as the bytes that came.
-            sent = call.raw
-            if parsed.warnings or not arguments.unchanged:
-                sent = Raw(_encode(arguments.restore(parsed.arguments)))
-            return self._passage.call_tool(destination, call, sent)
+            # What fits keeps its numbers as they were written.
+            fits = arguments.unchanged and not parsed.warnings
+            return self._passage.call_tool(destination, call, call.raw if fits else arguments.restore(parsed.arguments))
 
         return make
 

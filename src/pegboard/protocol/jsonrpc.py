@@ -120,6 +120,16 @@ def may_repeat(text: bytes, quotes: int) -> bool:
         return True
 
 
+def compact(text: Raw) -> Raw:
+    """The same JSON with nothing between its tokens, and so on one line; its numbers stay as they were written."""
+    return Raw(msgspec.json.format(text, indent=-1))
+
+
+def has_line_break(message: bytes) -> bool:
+    """Whether a message would be read as more than one where a line break ends it."""
+    return message.find(b"\n") >= 0 or message.find(b"\r") >= 0
+
+
 def refuse_repeated(name: str) -> InvalidRequest:
     return InvalidRequest(f"The member {name[:60]!r} is repeated within one object")
 

@@ -7,11 +7,15 @@ from typing import Final
 
 from msgspec import Struct
 
+from pegboard.protocol.jsonrpc import has_line_break
+
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 
 
 def event(data: bytes, event_id: str | None = None, name: str | None = None) -> bytes:
-    """One event; the data is one line, as encoded JSON always is."""
+    """One event; data of several lines, which encoded JSON never is, takes a field for each, so that it cannot end early."""
+    if has_line_break(data):
+        data = b"\ndata: ".join(data.splitlines())
     if event_id is None and name is None:
         return b"data: %b\n\n" % data
     head = b"" if event_id is None else b"id: %b\n" % event_id.encode()

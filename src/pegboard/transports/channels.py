@@ -218,9 +218,10 @@ class LineExchange:
         self._line = None
 
     def _end(self, message: bytes) -> None:
-        line, self._line = self._line, None
-        if line is not None:
-            line.write(message)
+        if self._line is not None:
+            # Still answerable if the line refuses the message.
+            self._line.write(message)
+            self._line = None
 
 
 class Batched:

@@ -6,6 +6,7 @@ import asyncio
 from typing import BinaryIO, Final, Protocol, cast
 
 from pegboard.limits import Limits
+from pegboard.protocol.jsonrpc import has_line_break
 
 _LAST_WORDS_SECONDS: Final = 1.0
 
@@ -67,6 +68,8 @@ class LineWriter(asyncio.BaseProtocol):
         self._file = file
 
     def write(self, message: bytes) -> None:
+        if has_line_break(message):
+            raise ValueError("A message on stdout must be one line")
         if self._transport is not None:
             self._transport.write(message + b"\n")
         elif self._file is not None:

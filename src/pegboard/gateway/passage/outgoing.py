@@ -1,4 +1,8 @@
-"""What a caller's request brings along that is for the server it goes on to: all that is neither ours nor read here."""
+"""What a caller's request brings along that is for the server it goes on to: all that is neither ours nor read here.
+
+Nothing is forwarded as the bytes that came: JSON allows line breaks between tokens, and on stdio a line break ends a
+message, so that a caller could write messages of its own to the server.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from msgspec import Raw
 
 from pegboard.call import EMPTY_OBJECT, Call, Json
 from pegboard.errors import InvalidParams
+from pegboard.protocol.jsonrpc import compact
 from pegboard.protocol.params import PREFIX
 
 # What a request is about, which is said anew, and what only means something between a caller and us.
@@ -23,16 +28,19 @@ _decode = msgspec.json.Decoder().decode
 
 
 def params_for(call: Call, own: Mapping[str, Any]) -> dict[str, Any]:
-    """The params of a request as its server gets them: its own words for what it is about, and the caller's rest."""
-    params = dict(own)
-    for name in _PER_HOP.intersection(own):
-        del params[name]
+    """The params of a request as its server gets them: its own words for what it is about, and the caller's rest.
+
+    What is still JSON text in them is compact, and so on one line.
+    """
+    params = {
+        name: compact(value) if isinstance(value, Raw) else value for name, value in own.items() if name not in _PER_HOP
+    }
     passed: Mapping[str, Json] = {}
     if call.params is not EMPTY_OBJECT:
         members = _decode_members(call.params)
         for name, value in members.items():
-            if name not in _OURS:
-                params.setdefault(name, value)
+            if name not in _OURS and name not in params:
+                params[name] = compact(value)
         meta = bytes(members.get("_meta", b""))
         if meta:
             passed = _remembered(meta) if len(meta) <= _REMEMBERED_BYTES else _passed(meta)

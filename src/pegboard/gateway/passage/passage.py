@@ -79,7 +79,9 @@ class Passage:
         """Give up what waits for callers; the servers have to be there still."""
         await self.parking.close()
 
-    def call_tool(self, destination: Destination, call: Call, arguments: Raw) -> Coroutine[Any, Any, Reply]:
+    def call_tool(
+        self, destination: Destination, call: Call, arguments: Raw | Mapping[str, Json]
+    ) -> Coroutine[Any, Any, Reply]:
         """Call a server's tool with arguments that fit its schema."""
         return self._take(destination, call, {"name": destination.tool, "arguments": arguments})
 

@@ -48,7 +48,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Sent(Struct):
-    """The arguments for the other tool, as the bytes that came."""
+    """The arguments for the other tool, still as JSON text."""
 
     arguments: Raw = Raw(b"")
 
@@ -307,7 +307,7 @@ def _aimed(call: Call, name: str, arguments: Raw) -> Call:
 
 
 def _arguments(call: Call, parsed: Parsed) -> Raw:
-    """What the other tool is called with: the bytes that came, unless they had to be mended or gathered."""
+    """What the other tool is called with: the JSON text that was sent, unless it had to be repaired or gathered."""
     if any(warning.code == GATHERED for warning in parsed.warnings):
         return Raw(_encode(parsed.arguments["arguments"]))
     try:
