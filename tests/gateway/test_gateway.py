@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from pegboard import Board, Client, Context, Gateway, Middleware
+from pegboard import Board, Client, Context, Gateway, JsonRpcMessage, Middleware
 from pegboard.call import NOBODY, Call, Caller, Done, Kept
 from pegboard.errors import Refusal, SetupError
 from pegboard.gateway.configuration.config import (
@@ -210,6 +210,66 @@ async def test_an_argument_with_another_default_may_be_left_out() -> None:
         tools = await client.list_tools()
         assert tools[0]["inputSchema"]["properties"]["a"]["default"] == 7
         assert (await client.call("dev__calc__add", {"b": 1})).text == "8"
+
+
+PLAIN = {"type": "object", "properties": {"path": {"type": "string"}, "dry_run": {"type": "boolean"}}}
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "plain": PLAIN,
+    "of other arguments too": {**PLAIN, "additionalProperties": True},
+    "of arguments by pattern": {**PLAIN, "patternProperties": {"": {}}},
+    "composed": {"type": "object", "allOf": [PLAIN]},
+    "without any": {"type": "object"},
+}
+OVERRIDES = {
+    "hidden": (ArgumentOverride(hidden=True), {}),
+    "fixed": (ArgumentOverride(value=True), {"dry_run": True}),
+    "hidden with a default": (ArgumentOverride(hidden=True, default=True), {"dry_run": True}),
+    "renamed": (ArgumentOverride(name="rehearse"), {}),
+}
+SPELLINGS = ("dry_run", "DRY_RUN", "dryRun", "Dry-Run", " dry_run ", "dry run")
+
+
+@pytest.mark.parametrize("how", OVERRIDES)
+@pytest.mark.parametrize("kind", SCHEMAS)
+@pytest.mark.parametrize("mode", ["lenient", "strict"])
+async def test_an_argument_that_is_not_shown_cannot_be_set_by_any_spelling_of_its_name(
+    how: str, kind: str, mode: Any
+) -> None:
+    board = Board("calc")
+    sent: list[Any] = []
+
+    @board.tool(input_schema=SCHEMAS[kind])
+    async def erase(message: JsonRpcMessage) -> str:
+        sent.append(dict(message.params))
+        return "erased"
+
+    override, given = OVERRIDES[how]
+    tools = {"erase": Override(arguments={"dry_run": override})}
+    made = Gateway(configured(server("calc", tools=tools, arguments=mode)), boards={"calc": board})
+    async with Client(made) as client:
+        assert (await client.call("dev__calc__erase", {"path": "a"})).text == "erased"
+        for name in SPELLINGS:
+            result = await client.call("dev__calc__erase", {"path": "a", name: False})
+            assert result.is_error or kind != "plain"
+        if how == "renamed" and kind == "plain":
+            assert (await client.call("dev__calc__erase", {"rehearse": False})).text == "erased"
+            assert sent.pop() == {"dry_run": False}
+    assert sent
+    assert all(one == {"path": "a", **given} for one in sent), sent
+
+
+async def test_a_fixed_value_is_sent_even_if_the_operators_own_schema_leaves_the_argument_out() -> None:
+    board = Board("calc")
+
+    @board.tool
+    async def erase(path: str, dry_run: bool = False) -> str:
+        return f"{path} {dry_run}"
+
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+    override = Override(input_schema=schema, arguments={"dry_run": ArgumentOverride(value=True)})
+    made = Gateway(configured(server("calc", tools={"erase": override})), boards={"calc": board})
+    async with Client(made) as client:
+        assert (await client.call("dev__calc__erase", {"path": "a"})).text == "a True"
 
 
 # -- names nobody goes by ----------------------------------------------------------------------------------------------

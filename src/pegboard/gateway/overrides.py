@@ -3,33 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import UNSET
 
 from pegboard.call import Json
 from pegboard.gateway.configuration.config import ArgumentOverride
+from pegboard.tools.literals import fold
+
+# Where one of these stands in a schema, more arguments may be declared than its properties.
+_OPEN: Final = frozenset(
+    {
+        "additionalProperties", "unevaluatedProperties", "patternProperties", "dependentSchemas",
+        "allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef",
+    }
+)  # fmt: skip
 
 
 class Arguments:
-    """What the arguments are called here and at the server; `schema` is how they are shown."""
+    """What the arguments are called here and at the server; `schema` is how they are shown.
+
+    An argument of the server that is hidden, has a fixed value or goes by another name here cannot be set by its own
+    name, nor by one that the server may repair to it. So a tool with such an argument takes only what it shows.
+    """
 
     def __init__(self, schema: Mapping[str, Json], overrides: Mapping[str, ArgumentOverride]) -> None:
         self.schema = schema
         self._names: dict[str, str] = {}
         self._fixed: dict[str, Json] = {}
         self._defaults: dict[str, Json] = {}
+        self._withheld: set[str] = set()
+        for name, override in overrides.items():
+            self._take(name, override)
         if overrides:
             self.schema = self._reshape(schema, overrides)
 
     @property
     def unchanged(self) -> bool:
         """Whether what is sent here may be passed on as it is."""
-        return not (self._names or self._fixed or self._defaults)
+        return not (self._withheld or self._defaults)
 
     def restore(self, sent: Mapping[str, Json]) -> dict[str, Json]:
         """The arguments as the server takes them."""
-        named = {self._names.get(name, name): value for name, value in sent.items()}
+        shown = self.schema.get("properties", ())
+        named = {
+            self._names.get(name, name): value
+            for name, value in sent.items()
+            if name in shown or fold(name) not in self._withheld
+        }
         return {**self._defaults, **named, **self._fixed}
+
+    def _take(self, name: str, override: ArgumentOverride) -> None:
+        if override.default is not UNSET:
+            self._defaults[name] = override.default
+        if override.value is not UNSET:
+            self._fixed[name] = override.value
+        if _is_shown(override):
+            shown = override.name or name
+            if shown == name:
+                return
+            self._names[shown] = name
+        self._withheld.add(fold(name))
 
     def _reshape(self, schema: Mapping[str, Json], overrides: Mapping[str, ArgumentOverride]) -> dict[str, Json]:
         declared = schema.get("properties")
@@ -40,24 +74,22 @@ class Arguments:
             if override is None:
                 properties[name] = about
                 continue
-            if override.value is not UNSET:
-                self._fixed[name] = override.value
-            if override.default is not UNSET:
-                self._defaults[name] = override.default
-            if override.hidden or override.value is not UNSET:
+            if not _is_shown(override) or override.default is not UNSET:
                 required = [other for other in required if other != name]
-                continue
-            if override.default is not UNSET:
-                required = [other for other in required if other != name]
-            shown = override.name or name
-            if shown != name:
-                self._names[shown] = name
+            if _is_shown(override):
+                shown = override.name or name
                 required = [shown if other == name else other for other in required]
-            properties[shown] = _described(about, override)
+                properties[shown] = _described(about, override)
         reshaped = {**schema, "properties": properties}
         if "required" in schema:
             reshaped["required"] = required
+        if self._withheld and declared and not schema.keys() & _OPEN:
+            reshaped["additionalProperties"] = False
         return reshaped
+
+
+def _is_shown(override: ArgumentOverride) -> bool:
+    return not override.hidden and override.value is UNSET
 
 
 def _described(about: Json, override: ArgumentOverride) -> Json:
