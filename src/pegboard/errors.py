@@ -88,8 +88,8 @@ class UnknownTool(InvalidParams):
 
 
 class ResourceNotFound(InvalidParams):
-    def __init__(self, uri: str) -> None:
-        super().__init__(f"Resource not found: {uri[:200]}", {"uri": uri})
+    def __init__(self, uri: str, reason: str = "") -> None:
+        super().__init__(f"Resource not found: {uri[:200]}{f'; {reason}' if reason else ''}", {"uri": uri})
 
 
 class InternalFailure(Refusal):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Container, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
-
-from msgspec import Struct
 
 from pegboard import __version__
 from pegboard.board import Board
 from pegboard.call import Call, Caller, Handler, Json, Kept, Reply
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.resource import RelayedResource, Resource
-from pegboard.errors import DeclarationError
+from pegboard.errors import DeclarationError, ResourceNotFound
 from pegboard.gateway.configuration.config import MAIN, EndpointConfig, GatewayConfig, ToolboxConfig
 from pegboard.gateway.names import ToolName, explain_unknown, parse_name, serve_names
 from pegboard.gateway.offers import Offers
@@ -26,6 +24,7 @@ from pegboard.gateway.showing.directory import Directory, Entry
 from pegboard.gateway.showing.meta_tools import META_NAMES, MetaTools
 from pegboard.gateway.showing.opened import Opened
 from pegboard.gateway.uris import unwrap_uri
+from pegboard.gateway.withheld import Withheld
 from pegboard.limits import Limits
 from pegboard.protocol.extensions import TASKS
 from pegboard.stores.crew import Shared
@@ -37,6 +36,9 @@ SERVERS: Final = "dev.pegboard/servers"
 LIST_SECONDS: Final = 2.5
 """How long a list waits for servers that are being connected for the first time."""
 
+_TEMPLATE_WITHHELD: Final = (
+    "resource templates of its server are withheld; whoever runs this gateway can look at them and accept them"
+)
 _EVERYTHING: Final = Access()
 _AS_THE_REST: Final = EndpointConfig()
 # What a shared cache may hand to others, and what it must not.
@@ -47,14 +49,6 @@ _NOTED_SECONDS: Final = 0.05
 _LOOK_AGAIN_SECONDS: Final = 15.0
 _TASKS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 _LISTS: Final = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
-
-
-class Withheld(Struct):
-    """What is not shown until somebody accepts it: tools with the reason, prompts, and templates by URI."""
-
-    tools: dict[ToolName, str] = {}
-    prompts: set[ToolName] = set()
-    templates: set[str] = set()
 
 
 class Endpoint:
@@ -86,6 +80,7 @@ class Endpoint:
         self._by_uri: dict[str, Offers] = {}
         self._places: Mapping[str, ToolName] = {}
         self._withheld: Mapping[str, str] = {}
+        self._withheld_templates: Mapping[tuple[str, str], Container[str]] = {}
         self._lists: dict[Any, Kept] = {}
         self._opens: dict[Access, bool] = {}
         self._statuses: tuple[Toolbox, ...] = ()
@@ -117,6 +112,8 @@ class Endpoint:
             return self._passage.task(call)
         if call.method == "resources/subscribe":
             return self._subscribe(call)
+        if call.method == "resources/read":
+            return self._answer_about_uri(call)
         if call.method in _LISTS and self._waits_for_servers(call.method):
             return self._answer_settled(call, self.downstreams, LIST_SECONDS)
         if call.method == "tools/call" and call.name not in self.board.tools:
@@ -140,8 +137,15 @@ class Endpoint:
             return False
         return any(one.pending for one in self.downstreams)
 
+    def _answer_about_uri(self, call: Call) -> Coroutine[Any, Any, Reply]:
+        """Answer once it is known what the URI's server offers, where that has to be accepted first."""
+        owner = self._owner(call.name)
+        if owner is not None and owner.downstream.pending and owner.place in self._withheld_templates:
+            return self._answer_settled(call, [owner.downstream], None)
+        return self.board.handler(call)
+
     async def _subscribe(self, call: Call) -> Reply:
-        reply = await self.board.handler(call)
+        reply = await self._answer_about_uri(call)
         # Who subscribes is noted when this has been answered.
         self._stir(_NOTED_SECONDS)
         return reply
@@ -163,9 +167,8 @@ class Endpoint:
         wanted: dict[tuple[str, str], set[str]] = {}
         for uri in followed:
             owner = self._owner(uri)
-            if owner is not None:
-                place = owner.downstream.toolbox, owner.downstream.name
-                wanted.setdefault(place, set()).add(owner.addresses.back(uri))
+            if owner is not None and self._may_read(uri, owner):
+                wanted.setdefault(owner.place, set()).add(owner.addresses.back(uri))
         for place, offers in self._offers.items():
             self._tell_followed(offers.downstream, frozenset(wanted.get(place, ())))
         if followed:
@@ -183,7 +186,7 @@ class Endpoint:
 
     def arrange(self, offers: Sequence[Offers], withheld: Withheld) -> None:
         """Show what these servers offer, and tell those who follow if that differs from before."""
-        self._offers = {(one.downstream.toolbox, one.downstream.name): one for one in offers}
+        self._offers = {one.place: one for one in offers}
         # URIs have hosts, and hosts have no capitals.
         self._by_host = {(toolbox.lower(), server.lower()): one for (toolbox, server), one in self._offers.items()}
         self.stale = False
@@ -207,7 +210,10 @@ class Endpoint:
         self._opens.clear()
         self.board.tools.arrange([*tools, *self._meta.tools], tell=before != self._listed())
         self._arrange_prompts(offers, withheld.prompts)
-        self._arrange_resources(offers, withheld.templates)
+        self._withheld_templates = withheld.templates
+        self._arrange_resources(offers)
+        if self.board.changes.followed():
+            self._stir()
         self.refresh()
 
     def refresh(self) -> None:
@@ -237,11 +243,12 @@ class Endpoint:
         names = self._serve((offer.place for offer in offered), ())
         self.board.prompts.arrange(offer.under(names[offer.place]) for offer in offered)
 
-    def _arrange_resources(self, offers: Sequence[Offers], withheld: Container[str]) -> None:
+    def _arrange_resources(self, offers: Sequence[Offers]) -> None:
         taken: set[str] = set()
         resources: list[Resource] = []
         self._by_uri = {}
         for one in offers:
+            withheld = self._withheld_templates.get(one.place, ())
             for resource in one.resources:
                 if resource.template is not None and resource.uri in withheld:
                     continue
@@ -253,9 +260,25 @@ class Endpoint:
         self.board.resources.arrange(resources)
 
     def _route(self, uri: str) -> Resource | None:
-        """The server behind a URI that nobody has listed."""
+        """The server behind a URI that is not listed.
+
+        A server that has a withheld template is asked for no such URI: only the server knows which of its URIs that
+        template is for.
+        """
         owner = self._owner(uri)
-        return None if owner is None else RelayedResource({"uri": uri, "name": uri}, owner.relay, source=owner.source)
+        if owner is None:
+            return None
+        if owner.place in self._withheld_templates:
+            raise ResourceNotFound(uri, _TEMPLATE_WITHHELD)
+        return RelayedResource({"uri": uri, "name": uri}, owner.relay, source=owner.source)
+
+    def _may_read(self, uri: str, owner: Offers) -> bool:
+        if owner.place in self._withheld_templates:
+            try:
+                self.board.resources.find(uri)
+            except ResourceNotFound:
+                return False
+        return True
 
     def _owner(self, uri: str) -> Offers | None:
         """Whose resource that is, or would be."""
@@ -371,19 +394,3 @@ class Endpoint:
 
     async def stop(self) -> None:
         await self.board.stop()
-
-
-class Places(Mapping[str, Handler]):
-    """The toolboxes as places of their own, as they come and go."""
-
-    def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
-        self._endpoints = endpoints
-
-    def __getitem__(self, name: str) -> Handler:
-        return self._endpoints[name].handler
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._endpoints)
-
-    def __len__(self) -> int:
-        return len(self._endpoints)

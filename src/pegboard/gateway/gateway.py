@@ -21,8 +21,7 @@ from pegboard.gateway.attaching import Made
 from pegboard.gateway.configuration.config import MAIN, GatewayConfig, Mode, ServerConfig, ToolboxConfig, read_config
 from pegboard.gateway.configuration.mistakes import hide
 from pegboard.gateway.configuration.watch import Watch, compare
-from pegboard.gateway.endpoint import Endpoint, Places, Withheld
-from pegboard.gateway.names import ToolName
+from pegboard.gateway.endpoint import Endpoint
 from pegboard.gateway.nesting import mark_within
 from pegboard.gateway.offers import Offers
 from pegboard.gateway.passage.destination import Destination
@@ -34,6 +33,7 @@ from pegboard.gateway.trust.discretion import Discretion
 from pegboard.gateway.trust.pin_watch import watch_pins
 from pegboard.gateway.trust.pins import Pins, read_pins
 from pegboard.gateway.trust.scanner import Scanner
+from pegboard.gateway.withheld import withhold
 from pegboard.hosting import Hosted
 from pegboard.limits import Limits
 from pegboard.seal import read_keys
@@ -322,7 +322,7 @@ class Gateway(Hosted):
         for endpoint in self.endpoints:
             shown = [offers for key, offers in self._offers.items() if key[0] in endpoint.toolbox_names]
             if changed & endpoint.toolbox_names or endpoint.stale:
-                endpoint.arrange(shown, self._withheld(shown))
+                endpoint.arrange(shown, withhold(shown, self._pins))
             else:
                 endpoint.refresh()
         self._tell_notes()
@@ -333,25 +333,6 @@ class Gateway(Hosted):
         toolbox = self.config.toolboxes[downstream.toolbox]
         middleware = self._made.own.get((toolbox.name, downstream.name), ())
         return Offers(downstream, toolbox, self.passage, middleware, self.limits.result_bytes)
-
-    def _withheld(self, shown: Sequence[Offers]) -> Withheld:
-        """What the lock file does not let through."""
-        withheld = Withheld()
-        for offers in shown:
-            if offers.catalogue is None:
-                continue
-            toolbox, server = offers.downstream.toolbox, offers.downstream.name
-            tools = self._pins.judge(toolbox, server, offers.catalogue.tools)
-            prompts = self._pins.judge(toolbox, server, offers.catalogue.prompts, kind="prompts")
-            templates = self._pins.judge(toolbox, server, offers.catalogue.templates, kind="templates")
-            for name, reason in tools.withheld.items():
-                if (place := offers.place_of(name)) is not None:
-                    withheld.tools[place] = reason
-            withheld.prompts.update(ToolName(toolbox, server, name) for name in prompts.withheld)
-            withheld.templates.update(offers.addresses.here(uri) for uri in templates.withheld)
-            told = (*tools.notes, *prompts.notes, *templates.notes)
-            offers.notes += [note for note in told if note not in offers.notes]
-        return withheld
 
     async def _scan(self) -> None:
         """Tell what a person should look at in what servers say of themselves."""
@@ -388,6 +369,22 @@ class Gateway(Hosted):
         for endpoint in self.endpoints:
             for middleware, _ in self._made.shared:
                 endpoint.board.unuse(middleware)
+
+
+class Places(Mapping[str, Handler]):
+    """The toolboxes as places of their own, as they come and go."""
+
+    def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
+        self._endpoints = endpoints
+
+    def __getitem__(self, name: str) -> Handler:
+        return self._endpoints[name].handler
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._endpoints)
+
+    def __len__(self) -> int:
+        return len(self._endpoints)
 
 
 async def _stop_all(downstreams: Iterable[Downstream]) -> None:

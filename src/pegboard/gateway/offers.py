@@ -74,6 +74,7 @@ class Offers:
         self._passage = passage
         self._middleware = middleware
         self.plain = toolbox.names == "plain"
+        self.place = toolbox.name, downstream.name
         self.source = f"{toolbox.name}/{downstream.name}"
         self.addresses = Addresses(toolbox.name, downstream.name, plain=self.plain)
         self.anything = Destination(downstream=downstream, map_result=self.addresses.in_result)

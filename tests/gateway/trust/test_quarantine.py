@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pegboard import Board, Client, Gateway
-from pegboard.errors import Refusal
+from pegboard.call import NOBODY, Call, Caller
+from pegboard.errors import Refusal, ResourceNotFound
 from pegboard.gateway.configuration.config import GatewayConfig, LockPolicy, ServerConfig, ToolboxConfig
 from pegboard.gateway.trust import pin_watch
 from pegboard.gateway.trust.lock import Lock, accept, write_lock
@@ -29,9 +30,11 @@ def files(description: str = "Reads a file.", *more: str) -> Board:
     return board
 
 
-def gateway(board: Board, policy: LockPolicy, lock: Path, **options: Any) -> Gateway:
-    server = ServerConfig(name="fs", kind="board", board="files")
-    toolbox = ToolboxConfig(name="dev", description="d", servers={"fs": server})
+def gateway(
+    board: Board, policy: LockPolicy, lock: Path, *, names: Any = "qualified", lazy: bool = False, **options: Any
+) -> Gateway:
+    server = ServerConfig(name="fs", kind="board", board="files", lazy=lazy)
+    toolbox = ToolboxConfig(name="dev", description="d", servers={"fs": server}, names=names)
     config = GatewayConfig(path="c.json", lock=policy, lock_path=str(lock), toolboxes={"dev": toolbox})
     return Gateway(config, boards={"files": board}, **options)
 
@@ -110,3 +113,104 @@ async def test_what_is_accepted_meanwhile_goes_through_without_a_restart(
         async with asyncio.timeout(SOON):
             while await names(client) != ["dev__fs__read_file"]:  # noqa: ASYNC110 — only the file tells it
                 await asyncio.sleep(0.001)
+
+
+# -- resources and prompts ---------------------------------------------------------------------------------------------
+
+
+def notes(about: str = "One note.") -> Board:
+    board = Board("notes")
+
+    @board.resource("notes://fixed")
+    async def fixed() -> str:
+        return "fixed"
+
+    @board.resource("notes://by/{name}", description=about)
+    async def note(name: str) -> str:
+        return f"note {name}"
+
+    @board.resource("kept://{name}", description="What is kept.")
+    async def kept(name: str) -> str:
+        return f"kept {name}"
+
+    async def review(code: str) -> str:
+        return f"Review {code}"
+
+    board.prompt(review, description=about)
+    return board
+
+
+def uri(names: str, own: str) -> str:
+    """A URI of the server as a client has it."""
+    scheme, _, rest = own.partition("://")
+    return own if names == "plain" else f"{scheme}://fs.dev.pegboard/~{rest}"
+
+
+async def test_a_prompt_that_changed_is_neither_got_nor_completed(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    await pin(notes(), lock)
+    async with Client(gateway(notes("Changed."), "quarantine", lock)) as client:
+        assert await client.list_prompts() == []
+        with pytest.raises(Refusal):
+            await client.prompt("dev__fs__review", {"code": "x"})
+        with pytest.raises(Refusal):
+            await client.complete({"type": "ref/prompt", "name": "dev__fs__review"}, "code", "")
+
+
+@pytest.mark.parametrize("names", ["qualified", "plain"])
+async def test_no_uri_of_a_template_that_changed_is_read(tmp_path: Path, names: Any) -> None:
+    lock = tmp_path / "lock"
+    await pin(notes(), lock)
+    made = gateway(notes("Changed."), "quarantine", lock, names=names)
+    async with Client(made) as client:
+        listed = [one["uriTemplate"] for one in await client.list_templates()]
+        assert listed == [uri(names, "kept://{name}")]
+        assert (await client.read(uri(names, "notes://fixed")))[0]["text"] == "fixed"
+        assert (await client.read(uri(names, "kept://a")))[0]["text"] == "kept a"
+        for own in ("notes://by/a", "NOTES://by/a", "notes://by/a%62", "notes://by/", "other://a"):
+            with pytest.raises(ResourceNotFound, match="resource templates of its server are withheld"):
+                await client.read(uri(names, own))
+        with pytest.raises(Refusal):
+            await client.complete({"type": "ref/resource", "uri": uri(names, "notes://by/{name}")}, "name", "")
+
+
+async def test_a_resource_of_a_template_that_changed_is_not_followed(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    await pin(notes(), lock)
+    board = notes("Changed.")
+    async with Client(gateway(board, "quarantine", lock)) as client:
+        changes = client.listen(uris=[uri("qualified", own) for own in ("notes://by/a", "kept://a", "notes://fixed")])
+        hearing = asyncio.ensure_future(anext(changes))
+        await until(lambda: board.changes.followed())
+        assert board.changes.followed() == {"kept://a", "notes://fixed"}
+        board.resource_changed("kept://a")
+        assert (await hearing).uri == uri("qualified", "kept://a")
+        await changes.aclose()
+
+
+@pytest.mark.parametrize("names", ["qualified", "plain"])
+async def test_an_unlisted_uri_of_a_server_whose_templates_are_accepted_is_read(tmp_path: Path, names: Any) -> None:
+    lock = tmp_path / "lock"
+    await pin(notes(), lock)
+    async with Client(gateway(notes(), "quarantine", lock, names=names)) as client:
+        await client.list_templates()
+        assert (await client.read(uri(names, "notes://by/a")))[0]["text"] == "note a"
+        with pytest.raises(ResourceNotFound) as refused:
+            await client.read(uri(names, "notes://elsewhere/a"))
+    assert "withheld" not in refused.value.message
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+async def test_no_uri_is_read_before_it_is_known_what_its_server_offers(tmp_path: Path, lazy: bool) -> None:
+    lock = tmp_path / "lock"
+    await pin(notes(), lock)
+    caller = Caller(version="2025-11-25", transport="http", session="s")
+    for method in ("resources/read", "resources/subscribe"):
+        made = gateway(notes("Changed."), "quarantine", lock, lazy=lazy)
+        async with Client(made):
+            with pytest.raises(ResourceNotFound, match="withheld"):
+                await made.handler(
+                    Call(method=method, caller=caller, channel=NOBODY, name=uri("qualified", "notes://by/a"))
+                )
+    async with Client(gateway(notes(), "quarantine", lock, lazy=lazy)) as client:
+        assert (await client.read(uri("qualified", "notes://by/a")))[0]["text"] == "note a"

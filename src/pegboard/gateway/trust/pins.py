@@ -54,6 +54,11 @@ class Pins:
         return before[1]
 
     @property
+    def quarantines(self) -> bool:
+        """Whether nothing is served before it is accepted."""
+        return self._policy == "quarantine"
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is no lock file, and so nothing to compare with."""
         return self._lock is None
@@ -112,7 +117,7 @@ class Pins:
 
     @property
     def _waits(self) -> str:
-        return ", and withheld" if self._policy == "quarantine" else ""
+        return ", and withheld" if self.quarantines else ""
 
 
 def read_pins(config: GatewayConfig) -> Pins:
