@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from msgspec import Raw
 
 from pegboard import Client
 from pegboard.client import eras
@@ -436,3 +437,11 @@ async def test_a_message_of_several_lines_is_never_written_to_a_child(line_break
         finally:
             await child.close()
     assert heard == [rb"b'{}\n'"]
+
+
+async def test_arguments_that_are_text_reach_a_command_on_one_line() -> None:
+    body = SERVE_MODERN + "while True:\n    asked = read()\n    text(asked, json.dumps(asked['params']['arguments']))\n"
+    async with nothing_left(), Client(script(body)) as client:
+        sent = Raw(b'{\n  "price": 1.50,\r\n  "tags": [\n    "a"\n  ]\n}')
+        result = await client.request("tools/call", name="any", arguments=sent)
+    assert result["content"][0]["text"] == '{"price": 1.5, "tags": ["a"]}'

@@ -28,6 +28,7 @@ from pegboard.client.typed import bind
 from pegboard.client.web import CONNECTIONS
 from pegboard.errors import ToolError
 from pegboard.patience import Patience
+from pegboard.protocol.jsonrpc import compact
 from pegboard.protocol.versions import NAMED
 
 __all__ = ["CallResult", "Client", "OnLog", "Progress", "read_result"]
@@ -246,11 +247,11 @@ class Client:
     ) -> Mapping[str, Json]:
         """Any method of the protocol; the result as values.
 
-        `name` is what it is about (a tool, a prompt, a URI), `arguments` are sent as the bytes they are.
+        `name` is what it is about (a tool, a prompt, a URI), `arguments` are JSON text, whose numbers are sent as written.
         """
         sent = dict(params or {})
         if name:
             sent[NAMED[method]] = name
         if arguments is not None:
-            sent["arguments"] = arguments
+            sent["arguments"] = compact(arguments)
         return await self._delivery.request(method, sent, progress=progress, timeout=timeout)
