@@ -8,18 +8,17 @@ from pathlib import Path
 from pegboard.errors import SetupError
 from pegboard.gateway.configuration.config import read_config
 
-FOLDER = tempfile.TemporaryDirectory(prefix="pegboard-fuzz-")
+NAMES = ("pegboard.json", "pegboard.toml", "mcp.json", "settings.json")
 SECRET = "s3cr3t-of-the-environment"
 
 
 def check(data: bytes) -> None:
     """The first byte chooses the name, and with it the format and the dialect."""
-    names = ("pegboard.json", "pegboard.toml", "mcp.json", "settings.json")
-    file = Path(FOLDER.name) / names[data[0] % len(names) if data else 0]
-    file.write_bytes(data[1:])
-    try:
-        config = read_config(file, {"TOKEN": SECRET, "HOME": "/nowhere"})
-    except SetupError as problem:
-        assert SECRET not in str(problem)
-        return
-    assert SECRET not in repr(config)
+    with tempfile.TemporaryDirectory(prefix="pegboard-fuzz-") as folder:
+        file = Path(folder) / NAMES[data[0] % len(NAMES) if data else 0]
+        file.write_bytes(data[1:])
+        try:
+            told = repr(read_config(file, {"TOKEN": SECRET, "HOME": "/nowhere"}))
+        except SetupError as problem:
+            told = str(problem)
+    assert SECRET not in told
