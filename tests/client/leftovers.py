@@ -41,7 +41,7 @@ async def nothing_left() -> AsyncIterator[None]:
     tasks, files, started = asyncio.all_tasks(), open_files(), children()
     yield
     gc.collect()
-    await until(lambda: asyncio.all_tasks() <= tasks, 5)
-    await until(lambda: children() <= started, 5)
+    await until(lambda: asyncio.all_tasks() <= tasks)
+    await until(lambda: children() <= started)
     # Another test in this process may close what it had open before; nothing may have been added.
-    await until(lambda: open_files() <= files, 5)
+    await until(lambda: open_files() <= files)

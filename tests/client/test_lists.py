@@ -10,6 +10,7 @@ import pytest
 from pegboard import Client
 from pegboard.client.lists import Lists
 from tests.client.fakes import Asked, discovered, faking, initialized, reply, result, stream
+from tests.waiting import SOON
 
 
 class Clock:
@@ -158,7 +159,7 @@ async def test_a_legacy_servers_notice_makes_a_list_stale() -> None:
         assert await client.list_tools() == await client.list_tools()
         assert len(listed) == 1
         told.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SOON):
             while (await client.list_tools())[0]["name"] == "1":  # noqa: ASYNC110 — nobody tells when it was heard
                 await asyncio.sleep(0.01)
         assert len(listed) == 2

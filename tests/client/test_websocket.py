@@ -161,7 +161,7 @@ async def test_a_call_given_up_is_cancelled_at_the_server() -> None:
     async with nothing_left(), serving(hang) as server, Client(server.url) as client:
         with pytest.raises(NoAnswer):
             await client.call("any", timeout=0.1)
-        await until(lambda: len(heard) == 2, 5)
+        await until(lambda: len(heard) == 2)
         assert heard[1]["method"] == "notifications/cancelled"
         assert heard[1]["params"]["requestId"] == heard[0]["id"]
 

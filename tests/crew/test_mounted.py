@@ -6,7 +6,6 @@ import asyncio
 import json
 import signal
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from fastapi import FastAPI
 from pegboard import Board
 from pegboard.errors import SetupError, StoreDown
 from tests.child import UvicornChild
-from tests.crew.servers import LEASE, folder, guest, modern, serve, steps_of
+from tests.crew.servers import folder, guest, modern, serve, steps_of
 from tests.transports.doors import request
 from tests.waiting import until
 
@@ -68,11 +67,9 @@ async def test_a_call_whose_server_was_killed_ends_with_its_error_at_the_next_on
                 first.signal(signal.SIGKILL)
                 first.wait()
                 with mounted(store) as second:
-                    began = time.monotonic()
                     rest = await client.at(second).come_back(stream.last_id)
                     await rest.rest()
                     assert (rest.json["id"], rest.json["error"]["code"]) == (9, -32603)
-                    assert time.monotonic() - began < LEASE + 8
 
 
 # -- together ----------------------------------------------------------------------------------------------------------

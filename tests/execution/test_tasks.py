@@ -552,7 +552,7 @@ async def test_the_work_of_a_task_ends_with_its_time() -> None:
 
     async with use(board) as client:
         task = await User(client).start("work")
-        await asyncio.wait_for(ended.wait(), 20)
+        await ended.wait()
         await until(lambda: len(asyncio.all_tasks()) == 1)
         # The clock of the loop and that of the day need not agree to the millisecond.
         with pytest.raises(InvalidParams, match="Unknown task"):

@@ -142,7 +142,7 @@ async def crossing(
         stack.push_async_callback(made.passage.close)
         await made.hang()
         yield made
-        await until(lambda: not len(made.passage.parking) and not downstream.in_flight, 5)
+        await until(lambda: not len(made.passage.parking) and not downstream.in_flight)
 
 
 def _pass(*_: object) -> None:

@@ -13,6 +13,7 @@ from pegboard import Board, Context
 from tests.requirements.clients import PREFIX, Client, connect
 from tests.transports.doors import EventReader, Visit
 from tests.transports.wire import until
+from tests.waiting import SOON
 
 EVERYTHING = {
     "toolsListChanged": True,
@@ -69,7 +70,7 @@ class Listener:
         return [message.get("method", "result") for message in self.heard]
 
     async def hears(self, what: Callable[[], object]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SOON):
             await until(what)
 
 

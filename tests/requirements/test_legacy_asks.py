@@ -14,6 +14,7 @@ from tests.requirements.clients import Client, connect
 from tests.requirements.test_asks import ABLE, PAGE, filled, make_board, tool
 from tests.transports.doors import EventReader, Visit
 from tests.transports.wire import until
+from tests.waiting import SOON
 
 
 class Asked:
@@ -33,7 +34,7 @@ class Asked:
         return [message for message in self.heard if "method" in message and "id" in message]
 
     async def wait_for(self, what: Callable[[], object]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SOON):
             await until(what)
 
     async def question(self, number: int = 1) -> Any:

@@ -12,6 +12,7 @@ from pegboard import Board, Context, Limits
 from tests.requirements.clients import Client, connect
 from tests.transports.doors import Event, EventReader, Legacy, Visit
 from tests.transports.wire import until
+from tests.waiting import SOON
 
 
 class House:
@@ -45,7 +46,7 @@ def messages(visit: Visit) -> list[Any]:
 
 
 async def wait_for_messages(visit: Visit, number: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(SOON):
         await until(lambda: len(messages(visit)) >= number)
 
 
@@ -131,7 +132,7 @@ async def test_one_path_takes_posts_and_answers_a_get_with_a_stream() -> None:
     client = await connect(House().board, "legacy")
     assert (await client.response("tools/list")).status == 200
     visit = listen(session_of(client))
-    await asyncio.wait_for(visit.sink.started.wait(), 5)
+    await visit.sink.started.wait()
     assert (visit.sink.status, dict(visit.sink.headers)[b"content-type"]) == (200, b"text/event-stream")
 
 
@@ -143,11 +144,11 @@ async def test_what_is_heard_by_get_are_changes_each_on_one_stream_alone() -> No
     session = session_of(client)
     visits = [listen(session) for _ in range(2)]
     for visit in visits:
-        await asyncio.wait_for(visit.sink.started.wait(), 5)
+        await visit.sink.started.wait()
     running = call(session, 1)
     await wait_for_messages(running, 2)
     change(house.board, 1)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(SOON):
         await until(lambda: sum(len(messages(visit)) for visit in visits) >= 2)
     house.go_on.set()
     await running.settled()
@@ -175,7 +176,7 @@ async def test_no_two_messages_heard_by_get_have_the_same_id() -> None:
     back = listen(session, "g-0")
     await wait_for_messages(back, 3)
     change(board, 4)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(SOON):
         await until(lambda: len([one for one in messages(back) if "tools" in one["method"]]) >= 2)
     ids = [event.id for event in events(back) if event.data and event.id]
     assert len(set(ids)) == len(ids)

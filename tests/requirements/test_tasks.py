@@ -15,6 +15,7 @@ from pegboard.errors import InternalFailure, InvalidParams
 from tests.requirements.clients import MODERN, Client, connect
 from tests.requirements.test_asks import filled, tool
 from tests.requirements.test_changes import Listener
+from tests.waiting import SOON
 
 TASKS = "io.modelcontextprotocol/tasks"
 ABLE: dict[str, Any] = {"extensions": {TASKS: {}}, "elicitation": {}}
@@ -99,7 +100,7 @@ async def get(client: Client, task: str) -> Any:
 
 
 async def wait_for(client: Client, task: str, status: str, questions: int = 0) -> Any:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(SOON):
         while True:
             found = await get(client, task)
             if found["status"] == status and len(found.get("inputRequests", ())) >= questions:
@@ -198,7 +199,7 @@ async def test_a_task_that_is_cancelled_says_so_and_stays_so() -> None:
     assert set(answer) - {"_meta"} == {"resultType"}
     assert answer["resultType"] == "complete"
     await wait_for(client, task, "cancelled")
-    await asyncio.wait_for(house.stopped.wait(), 5)
+    await house.stopped.wait()
     house.release.set()
     assert (await client.result("tasks/cancel", {"taskId": task}))["resultType"] == "complete"
     assert (await get(client, task))["status"] == "cancelled"

@@ -209,7 +209,7 @@ async def test_a_follower_ends_when_its_session_does() -> None:
     following = reader.follow(streams, event_id(stream.id, 0))
     await turn()
     await logs.drop(SESSION)
-    await asyncio.wait_for(following, 5)
+    await following
     assert await stream.append(message(1)) == 0
 
 
@@ -356,7 +356,7 @@ async def test_a_client_sees_each_event_once_and_in_order_whatever_is_cut_resume
     await visitor.append(0, end=True)
     await visitor.resume(0)
     assert visitor.reader.task is not None
-    await asyncio.wait_for(visitor.reader.task, 5)
+    await visitor.reader.task
     visitor.collect()
     check_dense(visitor.seen, visitor.last)
     assert visitor.seen[-1] == (visitor.last, {"n": visitor.last, "pad": ""})

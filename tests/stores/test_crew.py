@@ -12,7 +12,7 @@ import pytest
 from pegboard.errors import StoreDown
 from pegboard.stores.crew import Crew
 from tests.stores.backends import Backend, Clock, shared
-from tests.waiting import until
+from tests.waiting import SOON, until
 
 LEASE = 0.6
 
@@ -76,7 +76,7 @@ async def test_who_is_silent_is_not_waited_for_long(shared_backend: Backend, cap
 
 async def test_who_is_gone_is_not_waited_for_at_all(shared_backend: Backend) -> None:
     async with two(shared_backend) as (one, other):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SOON):
             assert await one.ask("nobody", "question", b"x", 60) is None
         assert not await one.is_alive("nobody")
         assert await one.is_alive(one.me)
@@ -86,7 +86,7 @@ async def test_who_is_gone_is_not_waited_for_at_all(shared_backend: Backend) -> 
 async def test_who_ends_is_gone_at_once_for_who_asks_all(shared_backend: Backend) -> None:
     async with two(shared_backend) as (one, other):
         await other.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SOON):
             assert await one.ask_others("question", b"x", 60) == {}
 
 

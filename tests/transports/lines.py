@@ -79,7 +79,7 @@ class Line:
 
     async def is_closed(self) -> bool:
         try:
-            return not await asyncio.wait_for(self._reader.read(1), 5)
+            return not await self._reader.read(1)
         except ConnectionError:
             return True
 
@@ -181,7 +181,7 @@ class Peer:
         line = Line(*await asyncio.open_connection("127.0.0.1", self._port))
         self._lines.append(line)
         await line.say("\r\n".join([*lines, "", ""]).encode() + body, verb)
-        return await asyncio.wait_for(Response(line).begin(), 10)
+        return await Response(line).begin()
 
     async def ask(self, method: str, params: Any = None, request_id: Any = 1, **headers: str | None) -> Response:
         """A request, and its response to the end."""

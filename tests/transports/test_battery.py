@@ -22,6 +22,7 @@ from pegboard.transports.listener import listen
 from tests.stalls import no_stalls  # noqa: F401 — it is on for every test here
 from tests.transports.doors import BOTH, envelope, mirror, notification, request
 from tests.transports.lines import Line, Reply
+from tests.waiting import SOON
 
 ORIGIN = "http://localhost:6274"
 
@@ -135,7 +136,7 @@ class House:
     async def ask(self, raw: bytes, method: str = "POST") -> Reply:
         """The response to bytes on a connection of their own."""
         line = await self.connect()
-        return await asyncio.wait_for(line.ask(raw, method), 10)
+        return await line.ask(raw, method)
 
     async def open_session(self, version: str = "2025-11-25") -> dict[str, str | None]:
         params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
@@ -218,7 +219,7 @@ async def test_bad_input_is_refused_with_a_reason_and_the_next_request_is_served
     async with house() as one:
         ours = IN_MODERN if era == "modern" else await one.open_session()
         line = await one.connect()
-        reply = await asyncio.wait_for(line.ask(one.post(body, {**ours, **headers})), 10)
+        reply = await line.ask(one.post(body, {**ours, **headers}))
         assert reply.status == status, reply.body
         if code is None:
             assert reply.body.strip()
@@ -380,7 +381,7 @@ async def test_progress_increases_and_the_answer_is_the_last_event(era: str) -> 
 
 
 async def test_an_event_reaches_the_client_while_its_call_still_waits() -> None:
-    async with house() as one, asyncio.timeout(5):
+    async with house() as one, asyncio.timeout(SOON):
         line = await one.connect()
         await line.say(one.call("tell_and_wait", {}, token="t"))
         heard = b""
@@ -418,7 +419,7 @@ async def test_a_modern_client_that_hangs_up_cancels_its_call_within_a_second() 
         await line.say(one.call("slow"))
         await one.seen.started.wait()
         line.hang_up()
-        await asyncio.wait_for(one.seen.cancelled.wait(), 1)
+        await one.seen.cancelled.wait()
         assert await one.is_alive()
 
 
@@ -436,7 +437,7 @@ async def test_a_legacy_client_that_hangs_up_cancels_nothing_but_its_notice_does
         assert not one.seen.cancelled.is_set()
         reply = await one.ask(one.post(notification("notifications/cancelled", {"requestId": 7}), session))
         assert (reply.status, reply.body) == (202, b"")
-        await asyncio.wait_for(one.seen.cancelled.wait(), 1)
+        await one.seen.cancelled.wait()
 
 
 async def test_delete_ends_a_session_and_its_calls() -> None:
@@ -446,7 +447,7 @@ async def test_delete_ends_a_session_and_its_calls() -> None:
         await line.say(one.post(request("tools/call", {"name": "slow"}, 7), session))
         await one.seen.started.wait()
         assert (await one.ask(one.post(b"", session, "DELETE"), "DELETE")).status == 204
-        await asyncio.wait_for(one.seen.cancelled.wait(), 1)
+        await one.seen.cancelled.wait()
         assert (await line.hear()).messages == []
         assert (await one.ask(one.post(request("ping"), session))).status == 404
 
@@ -490,7 +491,7 @@ async def test_a_draining_house_finishes_what_runs_and_refuses_what_comes() -> N
         assert (reply.status, reply.headers["retry-after"]) == (503, "1")
         one.seen.release.set()
         assert (await line.hear()).json["result"]["content"][0]["text"] == "done"
-        await asyncio.wait_for(draining, 5)
+        await draining
 
 
 async def test_the_same_bytes_in_any_pieces_are_the_same_request() -> None:

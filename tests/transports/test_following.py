@@ -23,7 +23,7 @@ from pegboard.transports.http import HttpEndpoint
 from pegboard.transports.listener import listen as serve
 from tests.child import MODERN, PEGBOARD, PLAIN_PEGBOARD, ROOT, HttpChild, StdioChild, modern
 from tests.transports.doors import Door, Legacy, Visit, envelope, mirror, notification, request
-from tests.waiting import until
+from tests.waiting import SOON, until
 
 CHANGING = ROOT / "tests" / "changing_board.py"
 ID = "io.modelcontextprotocol/subscriptionId"
@@ -166,7 +166,7 @@ async def test_a_listen_ends_gracefully_with_its_result_and_nobody_waits_for_it(
     followed = Followed()
     visit = followed.listen(7, toolsListChanged=True)
     await visit.settled()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(SOON):
         await followed.door.endpoint.drain(60.0, asyncio.Event())
     assert methods(visit) == [ACKNOWLEDGED, "result"]
     last = messages(visit)[-1]
@@ -619,7 +619,7 @@ async def test_a_session_that_listens_does_not_expire() -> None:
 async def test_a_get_ends_cleanly_when_the_server_does() -> None:
     heard = await open_session()
     visit = await heard.get()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(SOON):
         await heard.followed.door.endpoint.drain(60.0, asyncio.Event())
     assert messages(visit) == []
     assert visit.sink.ended

@@ -583,7 +583,7 @@ async def test_a_modern_client_that_leaves_has_cancelled_its_call(tool: str) -> 
     await door.probe.started.wait()
     said = bytes(visit.sink.written)
     visit.sink.leave()
-    await asyncio.wait_for(door.probe.cancelled.wait(), 1)
+    await door.probe.cancelled.wait()
     await visit.settled()
     assert bytes(visit.sink.written) == said
     assert not door.endpoint.calls
@@ -624,7 +624,7 @@ async def test_a_legacy_call_is_cancelled_by_a_notice_and_not_answered(request_i
     await door.probe.started.wait()
     told = await session.notify("notifications/cancelled", {"requestId": request_id, "reason": "enough"})
     assert (told.status, told.body) == (202, b"")
-    await asyncio.wait_for(door.probe.cancelled.wait(), 1)
+    await door.probe.cancelled.wait()
     response = await visit.response()
     assert (response.status, response.messages) == (200, [])
 
@@ -747,7 +747,7 @@ async def test_delete_cancels_the_calls_of_the_session() -> None:
     visit = session.call("slow")
     await door.probe.started.wait()
     await session.delete()
-    await asyncio.wait_for(door.probe.cancelled.wait(), 1)
+    await door.probe.cancelled.wait()
     assert (await visit.response()).messages == []
     assert not door.endpoint.calls
 
@@ -970,7 +970,7 @@ async def test_delete_cancels_the_calls_of_an_array() -> None:
     visit = session.send(batch(request("tools/call", {"name": "slow"})))
     await door.probe.started.wait()
     await session.delete()
-    await asyncio.wait_for(door.probe.cancelled.wait(), 1)
+    await door.probe.cancelled.wait()
     assert (await visit.response()).status == 202
 
 
@@ -1018,7 +1018,7 @@ async def test_a_draining_server_refuses_new_calls_and_finishes_those_that_run()
     assert (await session.ask("ping", request_id=4).response()).status == 200
     assert not draining.done()
     door.probe.release.set()
-    await asyncio.wait_for(draining, 5)
+    await draining
     for visit in running:
         response = await visit.response()
         assert response.status == 200

@@ -236,6 +236,7 @@ def test_the_kernel_takes_little_for_a_reader_that_reads_nothing(run: Run) -> No
             idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             idle.connect(("127.0.0.1", server.port))
             idle.sendall(get("/"))
+            await until(lambda: written)
             before = -1
             while before != written:
                 before = written

@@ -585,7 +585,7 @@ async def test_a_writer_waits_for_a_tool_that_does_not_read_and_goes_on_when_it_
         held = visitor._held + sum(len(one) for one in visitor._waiting)
         assert held < 1_000_000
         one.go_on.set()
-        await asyncio.wait_for(sending, 20)
+        await sending
         await client.done(GUID)
         assert (await client.result(GUID))["structuredContent"] == 20_000_000
         assert visitor._held == 0
@@ -633,7 +633,7 @@ async def test_a_server_that_ends_says_so_to_streams() -> None:
         await client.start("hold", "late")
         assert "shutting down" in (await client.error("late"))["message"]
         await house.server.close()
-        await asyncio.wait_for(client.socket.wait_closed(), 5)
+        await client.socket.wait_closed()
         assert client.socket.close_code == 1001
 
 

@@ -33,7 +33,7 @@ async def test_a_person_is_shown_the_link_and_waited_for(monkeypatch: pytest.Mon
     async with nothing_left():
         async with BrowserLogin(show=shown.append).opened(None) as redirect:
             visit = asyncio.create_task(redirect.visit(URL))
-            await until(lambda: bool(opened), 5)
+            await until(lambda: bool(opened))
             page = await come_back(redirect.uri, "code=a%20b&state=right")
             assert await visit == f"{redirect.uri}?code=a%20b&state=right"
         assert (opened, shown) == ([URL], [f"Log in here to go on:\n{URL}"])

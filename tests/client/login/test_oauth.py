@@ -21,6 +21,7 @@ from pegboard.errors import Garbled, LoginFailed, NoAnswer, NotAdmitted, SetupEr
 from tests.client.fakes import Asked, data, faking, initialized, modern, reply, result, stream, text
 from tests.client.leftovers import nothing_left
 from tests.client.login.authority import Authority, Locked, Person, challenge, locked
+from tests.loops import skip
 from tests.waiting import until
 
 REFRESH = {"refresh_token": "r-1", "expires_in": 3600}
@@ -68,7 +69,7 @@ async def test_many_calls_wait_for_one_login() -> None:
         person = Person(may=asyncio.Event())
         async with Client(server.url, version="2026-07-28", auth=OAuth(login=person)) as client:
             calls = [asyncio.create_task(call(client)) for _ in range(20)]
-            await until(lambda: bool(person.visits), 5)
+            await until(lambda: bool(person.visits))
             assert person.may is not None
             person.may.set()
             assert await asyncio.gather(*calls) == ["in"] * 20
@@ -80,7 +81,7 @@ async def test_many_calls_share_a_login_that_failed_and_the_next_may_try_again()
         person = Person(may=asyncio.Event(), answer={"code": "", "error": "access_denied"})
         async with Client(server.url, version="2026-07-28", auth=OAuth(login=person)) as client:
             calls = [asyncio.create_task(call(client)) for _ in range(20)]
-            await until(lambda: server.shown().count("") >= 1 and bool(person.visits), 5)
+            await until(lambda: server.shown().count("") >= 1 and bool(person.visits))
             assert person.may is not None
             person.may.set()
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
@@ -93,18 +94,18 @@ async def test_many_calls_share_a_login_that_failed_and_the_next_may_try_again()
 async def test_the_time_that_a_person_takes_is_not_the_servers() -> None:
     async with locked() as server:
         person = Person(may=asyncio.Event())
-        client = Client(server.url, auth=OAuth(login=person), timeout=0.2, max_timeout=0.2, connect_timeout=0.2)
+        client = Client(server.url, auth=OAuth(login=person), timeout=20, max_timeout=20, connect_timeout=20)
         server.demand = {"tools/call": "more"}
         opening = asyncio.create_task(client.__aenter__())
-        await until(lambda: len(person.visits) == 1, 5)
-        await asyncio.wait([opening], timeout=0.4)
+        await until(lambda: len(person.visits) == 1)
+        await skip(30)
         assert person.may is not None
         person.may.set()
         await opening
         person.may.clear()
         calling = asyncio.create_task(call(client))
-        await until(lambda: len(person.visits) == 2, 5)
-        await asyncio.wait([calling], timeout=0.4)
+        await until(lambda: len(person.visits) == 2)
+        await skip(30)
         server.demand = {}
         person.may.set()
         assert await calling == "in"
@@ -114,13 +115,13 @@ async def test_the_time_that_a_person_takes_is_not_the_servers() -> None:
 async def test_who_comes_with_an_old_token_while_a_person_logs_in_waits_on_their_own_time() -> None:
     async with locked(granted={"expires_in": 0}) as server:
         person = Person()
-        async with Client(server.url, auth=OAuth(login=person), version="2026-07-28", timeout=0.3) as client:
+        async with Client(server.url, auth=OAuth(login=person), version="2026-07-28", timeout=20) as client:
             await client.list_tools()
             person.may, server.taken = asyncio.Event(), set()
             first = asyncio.create_task(client.list_tools())
-            await until(lambda: len(person.visits) == 2, 5)
+            await until(lambda: len(person.visits) == 2)
             second = asyncio.create_task(client.list_prompts())
-            await asyncio.wait([first, second], timeout=0.6)
+            await skip(30)
             server.taken = None
             person.may.set()
             assert await first == []
@@ -200,7 +201,7 @@ async def test_missing_scopes_are_asked_for_beside_the_old_ones() -> None:
             server.demand = {"tools/call": "write"}
             person.may = asyncio.Event()
             calling = asyncio.create_task(call(client))
-            await until(lambda: len(person.visits) == 2, 5)
+            await until(lambda: len(person.visits) == 2)
             server.demand = {}
             person.may.set()
             assert await calling == "in"
@@ -279,7 +280,7 @@ async def test_one_refresh_serves_many_calls() -> None:
             await client.list_tools()
             server.taken = set()
             calls = [asyncio.create_task(call(client)) for _ in range(20)]
-            await until(lambda: len(server.authority.forms) == 2, 5)
+            await until(lambda: len(server.authority.forms) == 2)
             server.taken = {"a-token-2"}
             assert server.authority.refreshing is not None
             server.authority.refreshing.set()

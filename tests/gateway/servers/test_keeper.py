@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -127,15 +128,21 @@ async def test_a_server_that_ends_every_subscription_stays_ready_and_is_not_aske
 
 async def test_a_server_that_cries_wolf_is_listed_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "DEBOUNCE_SECONDS", 0.01)
-    async with faking(Server()) as fake, behind(far(fake)) as downstream:
-        loop = asyncio.get_running_loop()
-        until_then = loop.time() + 0.7
-        while loop.time() < until_then:
+    listed: list[float] = []
+
+    class Timed(Server):
+        def __call__(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
+            if asked.message.get("method") == "tools/list":
+                listed.append(asyncio.get_running_loop().time())
+            super().__call__(asked, writer)
+
+    async with faking(Timed()) as fake, behind(far(fake)) as downstream:
+        while len(listed) < 7:
             downstream._keeper._hear_change()
             await asyncio.sleep(0.005)
-        # Each time twice as long: 10, 20, 40, 80, 160 and 320 ms.
-        assert 3 <= fake.methods.count("tools/list") <= 9
         assert len(downstream.digests) == 1
+    for number, (before, after) in enumerate(pairwise(listed)):
+        assert after - before > 0.009 * 2**number
 
 
 async def test_a_listener_that_fails_is_logged_and_the_server_kept(caplog: pytest.LogCaptureFixture) -> None:
