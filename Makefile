@@ -43,7 +43,7 @@ coverage: setup ## run the tests with branch coverage and print what they leave 
 
 test-long: setup ## the tests that take minutes, and new cases for the property tests
 	.venv/bin/python -m pytest -n 2 -m slow
-	PEGBOARD_EXPLORE=1 .venv/bin/python -m pytest -n 2 tests/tools tests/protocol tests/execution tests/stores
+	PEGBOARD_EXPLORE=1 .venv/bin/python -m pytest -n 2 tests/tools tests/schema tests/binding tests/repair tests/protocol tests/execution tests/hooks tests/asking tests/tasks tests/stores
 
 bench: setup ## measure against the peers (a minute of it: make bench ARGS=--quick)
 	.venv/bin/python bench/run.py $(ARGS)

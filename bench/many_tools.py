@@ -1,6 +1,6 @@
 """A thousand tools over twenty servers, and what each mode costs a model, with definitions that others wrote.
 
-The definitions are those of the servers in tests/gateway/trust/test_scan_real.py and of the demo, each as its server lists it;
+The definitions are those of the servers in tests/gateway/lock/test_scan_real.py and of the demo, each as its server lists it;
 there are not a thousand of them, so they are told again by other servers (`servers/replayed.py`), of fifty tools each.
 """
 
@@ -24,10 +24,10 @@ sys.path.insert(0, str(HERE.parent))
 
 from pegboard import Client
 from pegboard.cli.demo import Demo
-from pegboard.gateway.showing.bench import Access
-from pegboard.gateway.showing.meta_tools import MetaTools
-from pegboard.middleware.tokens import count_tokens
-from tests.gateway.trust.test_scan_real import SERVERS
+from pegboard.gateway.modes.meta_tool_host import Access
+from pegboard.gateway.modes.meta_tools import MetaTools
+from pegboard.middleware.token_count import count_tokens
+from tests.gateway.lock.test_scan_real import SERVERS
 
 TOTAL, AMONG = 1000, 20
 QUERIES = ("read a file", "commit changes to a repository", "what time is it", "add two numbers", "search nodes")
@@ -128,7 +128,7 @@ async def _demo() -> dict[str, Sequence[Definition]]:
     demo = Demo()
     await demo.start()
     try:
-        await demo.settle(30)
+        await demo.wait_connected(30)
         lists: dict[str, Sequence[Definition]] = {"all": [entry.definition for entry in demo.main.directory]}
         for mode in ("dynamic", "proxy"):
             lists[mode] = list(MetaTools(demo.main, mode).listed(Access(), frozenset()))

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Raw
 
 from pegboard import Board, Middleware
-from pegboard.call import Call, Caller, Json, Notice, Question
+from pegboard.call import Call, Caller, Json, Notification, Question
 from pegboard.middleware import (
     ConcurrencyLimit,
     Logging,
@@ -29,7 +29,7 @@ from pegboard.middleware import (
     TokenCount,
     estimate_tokens,
 )
-from pegboard.protocol.versions import MODERN
+from pegboard.protocol.revisions import MODERN
 
 CALLS = 500
 NO_OP, BUILT_IN = 0.5, 5.0
@@ -51,7 +51,7 @@ class NoOp(Middleware):
 class Silent:
     """The channel of a caller that is sent nothing and asked nothing."""
 
-    async def emit(self, notice: Notice) -> None:
+    async def emit(self, notice: Notification) -> None:
         pass
 
     async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:

@@ -16,20 +16,20 @@ from statistics import median, quantiles
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from pegboard.gateway.names import ToolName
-from pegboard.gateway.showing.bench import Access
-from pegboard.gateway.showing.costs import count_costs
-from pegboard.gateway.showing.directory import Directory, Entry
-from pegboard.middleware.tokens import count_tokens
-from tests.gateway.questions import LATER, QUESTIONS
-from tests.gateway.toolshed import entries
-from tests.gateway.workbench import Workbench
+from pegboard.gateway.modes.meta_tool_host import Access
+from pegboard.gateway.modes.mode_costs import count_costs
+from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
+from pegboard.middleware.token_count import count_tokens
+from pegboard.tools.qualified_names import ToolName
+from tests.gateway.meta_tool_board import Workbench
+from tests.gateway.sample_tools import entries
+from tests.gateway.search_queries import LATER, QUESTIONS
 
 ROUNDS = 5
 QUERIES = [question.replace("*", "") for question, _ in QUESTIONS + LATER]
 
 
-def many(count: int) -> Iterator[Entry]:
+def many(count: int) -> Iterator[DirectoryEntry]:
     """So many tools, no two of which are described in quite the same words."""
     shed, random = list(entries()), Random(1)
     for number in range(count):
@@ -37,7 +37,7 @@ def many(count: int) -> Iterator[Entry]:
         place = ToolName(one.place.toolbox, f"{one.place.server}-{copy}" if copy else one.place.server, one.place.tool)
         own = " ".join("".join(random.choices("abcdefghijklmnop", k=7)) for _ in range(3))
         described = f"{one.definition['description']} {own}"
-        yield Entry(
+        yield DirectoryEntry(
             place.qualified, place, {**one.definition, "name": place.qualified, "description": described}, one.tags
         )
 

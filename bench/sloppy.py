@@ -1,6 +1,6 @@
 """Sloppy calls side by side, in process: what Pegboard, FastMCP and the official SDK make of each (`python bench/sloppy.py`).
 
-The calls and what each can only have meant are the table in tests/tools/sloppy.py; the tools are six plain functions that
+The calls and what each can only have meant are the table in tests/repair/sloppy.py; the tools are six plain functions that
 keep what they are handed. `--calls` lists the calls that each of the three takes otherwise than meant.
 """
 
@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import msgspec
 
 from pegboard import Board, Client
-from tests.tools.sloppy import CALLS, REFUSED, Sloppy
-from tests.tools.sloppy_functions import FUNCTIONS, HANDED
+from tests.repair.sloppy import CALLS, REFUSED, Sloppy
+from tests.repair.sloppy_functions import FUNCTIONS, HANDED
 
 # The error, or None, and whether anything was said about a repair.
 Outcome = tuple[str | None, bool]

@@ -17,8 +17,8 @@ from statistics import median, quantiles
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from pegboard.limits import Limits
-from pegboard.stores.address import open_store
 from pegboard.stores.store import Store
+from pegboard.stores.store_url import open_store
 from tests.middleware.valkey import valkey
 
 DATA = b"x" * 300

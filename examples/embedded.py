@@ -27,7 +27,7 @@ async def main() -> None:
     requests = provider.parse(ask_model(provider.definitions))
     batch = await executor.execute_batch(requests)
     for request, record in zip(requests, batch.records, strict=True):
-        print(record.status, record.told())
+        print(record.status, record.text_with_warnings())
         print(provider.answer(request, record.result, is_error=record.failed))
     print(batch.metadata["tool_call_count"], batch.metadata["tool_failed_count"])
 

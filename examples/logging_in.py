@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from pegboard import Client, ClientCredentials, OAuth
-from pegboard.client.admission import Auth
+from pegboard.client.links.credentials import Auth
 from pegboard.client.login.browser import Login
 from pegboard.client.login.storage import FileStorage
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pegboard import Board, Client, Context
-from pegboard.client.answers import Elicitation
+from pegboard.client.question_handlers import Elicitation
 from pegboard.client.target import Target
-from pegboard.errors import NoAnswer, ServerFault
+from pegboard.errors import ResponseTimeout, ServerFault
 
 board = Board("shop")
 
@@ -70,7 +70,7 @@ async def shop_carefully(target: Target) -> str:
     try:
         async with Client(target, timeout=30, max_timeout=300, connect_timeout=20) as client:
             return (await client.call("pack", {"boxes": 1}, timeout=5)).text
-    except NoAnswer as late:
+    except ResponseTimeout as late:
         return f"too slow: {late}"
     except ServerFault as fault:
         return f"not there, lost or garbled: {fault}"

@@ -16,10 +16,10 @@ import pytest
 from msgspec import Raw
 
 from pegboard import Board, Client, Limits, Tool, ToolExecutionContext, ToolResult
-from pegboard.call import NOBODY, Call, Caller, Done, Kept
+from pegboard.call import NULL_CHANNEL, Call, Caller, Done, EncodedResult
 from pegboard.errors import DeclarationError, InvalidParams, MissingCapability, UnknownTool
-from pegboard.stores.crew import Crew, Shared
-from pegboard.stores.sqlite.store import SqliteStore
+from pegboard.stores.cluster import Cluster, SharedStore
+from pegboard.stores.sqlite.sqlite_store import SqliteStore
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -266,9 +266,9 @@ async def listed(board: Board, cursor: str | None = None) -> Mapping[str, Any]:
     """A page of the board's resources."""
     params = Raw(msgspec.json.encode({} if cursor is None else {"cursor": cursor}))
     caller = Caller(version="2026-07-28", transport="http")
-    reply = await board.handler(Call(method="resources/list", caller=caller, channel=NOBODY, id=1, params=params))
+    reply = await board.handler(Call(method="resources/list", caller=caller, channel=NULL_CHANNEL, id=1, params=params))
     assert isinstance(reply, Done)
-    return reply.result.value if isinstance(reply.result, Kept) else reply.result
+    return reply.result.value if isinstance(reply.result, EncodedResult) else reply.result
 
 
 @pytest.mark.parametrize("given", [None, "a secret of sixteen and more"])
@@ -284,7 +284,7 @@ async def test_what_was_sealed_opens_after_a_restart_by_the_key_in_the_store_unl
             board.resource(f"x://{name}")(lambda: "x")
         store = SqliteStore(tmp_path / "kept.db")
         await store.start()
-        await board.start(Shared(store, Crew(store.workers, 5)))
+        await board.start(SharedStore(store, Cluster(store.workers, 5)))
         page = await listed(board, cursor)
         assert [one["uri"] for one in page["resources"]] == [f"x://{'abc'[number]}"]
         cursor = page.get("nextCursor")

@@ -15,7 +15,7 @@ import pytest
 
 from pegboard import Board, Client
 from pegboard.protocol.extensions import TASKS
-from pegboard.tools import coerce
+from pegboard.repair import repairer
 
 pytestmark = pytest.mark.process
 
@@ -44,7 +44,7 @@ def test_a_snippet_stands_in_the_example_it_names(document: str, snippet: str) -
 
 
 def test_the_document_of_repairs_lists_every_code() -> None:
-    told = re.findall(r"^    ((?:\w+, )*\w+,?)(?:  |$)", coerce.__doc__ or "", re.MULTILINE)
+    told = re.findall(r"^    ((?:\w+, )*\w+,?)(?:  |$)", repairer.__doc__ or "", re.MULTILINE)
     codes = {code for line in told for code in re.findall(r"\w+_\w+", line)}
     assert len(codes) > 25
     text = (ROOT / "docs" / "arguments.md").read_text()

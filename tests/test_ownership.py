@@ -15,9 +15,9 @@ import pytest
 
 from pegboard.client.login.storage import FileStorage
 from pegboard.errors import SetupError
-from pegboard.gateway.folders import store_path, token_folder
-from pegboard.gateway.trust.lock import Lock, read_lock, write_lock
-from pegboard.stores.sqlite.file import prepare
+from pegboard.gateway.lock.lock_file import Lock, read_lock, write_lock
+from pegboard.gateway.state_folder import store_path, token_folder
+from pegboard.stores.sqlite.database_file import prepare
 
 IS_ROOT = os.geteuid() == 0
 STRANGER = 65534

@@ -157,5 +157,5 @@ def test_the_command_says_its_version_without_loading_a_server() -> None:
 
 def test_the_providers_of_models_are_a_public_module() -> None:
     providers = importlib.import_module("pegboard.providers")
-    assert {"Provider", "Wish", "FORMATS", "export"} <= set(providers.__all__)
+    assert {"Provider", "ExportOptions", "FORMATS", "export"} <= set(providers.__all__)
     assert all(hasattr(providers, name) for name in providers.__all__)

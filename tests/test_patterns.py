@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import pegboard
-from pegboard.gateway.trust.phrases import RULES
+from pegboard.gateway.lock.injection_rules import RULES
 from tests.patterns import find_slow
 
 WAYS = {"search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
@@ -22,7 +22,7 @@ WAYS = {"search", "match", "fullmatch", "sub", "subn", "split", "findall", "find
 # Patterns that the judge cannot clear by their form alone, and what bounds their work.
 BOUNDED = {
     "pegboard.gateway.folders:_OURS": "a file name: at most 255 bytes",
-    "pegboard.gateway.trust.hidden:_PADDING": "an attempt spans twenty lines, so a character is looked at twenty times",
+    "pegboard.gateway.lock.hidden:_PADDING": "an attempt spans twenty lines, so a character is looked at twenty times",
     "pegboard.middleware.masking:_WORDS": "the first 200 characters of a key",
     "pegboard.tools.literals:_COMMENT": "a comment always ends: at the end of the text if not before",
 }

@@ -9,9 +9,9 @@ import time
 import pytest
 
 from pegboard.limits import Limits
-from pegboard.transports.door import Answer
-from pegboard.transports.listener import listen
-from tests.child import ROOT, HttpChild
+from pegboard.server.http.listener import listen
+from pegboard.server.http_types import Answer
+from tests.server_processes import ROOT, HttpChild
 from tests.stalls import BOUND, Meter
 from tests.waiting import wait_until
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pegboard import Client
-from tests.child import ROOT, HttpChild
-from tests.transports.streaming import streaming
+from tests.server.stream_client import streaming
+from tests.server_processes import ROOT, HttpChild
 
 
 async def test_the_client_sends_a_file_to_the_server(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pegboard import Board, Client, Gateway, ToolCallRequest, ToolExecutor
-from pegboard.gateway.configuration.config import GatewayConfig, ServerConfig, ToolboxConfig
+from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.middleware.audit import Audit
 from tests.waiting import until, wait_until
 

@@ -14,10 +14,10 @@ import pytest
 
 import pegboard
 from pegboard import Board, Limits
-from pegboard.transports.guard import Guard
-from pegboard.transports.http import HttpEndpoint
-from pegboard.transports.listener import listen
-from tests.child import MODERN, modern
+from pegboard.server.http.guard import Guard
+from pegboard.server.http.listener import listen
+from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
+from tests.server_processes import MODERN, modern
 
 HOME = str(Path(pegboard.__file__).parent)
 MOST_FILES = 20

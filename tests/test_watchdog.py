@@ -14,8 +14,8 @@ import pytest
 
 from pegboard import Board, Client, Gateway
 from pegboard.watchdog import Delay, Tally, Watchdog, judge
-from tests.child import PEGBOARD, PLAIN_PEGBOARD, ROOT, HttpChild
 from tests.gateway.test_gateway import configured, server
+from tests.server_processes import PEGBOARD, PLAIN_PEGBOARD, ROOT, HttpChild
 from tests.waiting import wait_until
 
 HELD = re.compile(r"the event loop was held for (\S+) s .*")

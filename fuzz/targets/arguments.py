@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pegboard.tools.coerce import Repairer
+from pegboard.repair.repairer import Repairer
 
 TREE = {
     "type": "object",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from pegboard.config.gateway_config import read_config
 from pegboard.errors import SetupError
-from pegboard.gateway.configuration.config import read_config
 
 NAMES = ("pegboard.json", "pegboard.toml", "mcp.json", "settings.json")
 SECRET = "s3cr3t-of-the-environment"

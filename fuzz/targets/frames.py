@@ -6,16 +6,16 @@ from contextlib import suppress
 
 from pegboard.errors import Refusal
 from pegboard.limits import Limits
-from pegboard.protocol import frames
+from pegboard.protocol import stream_frames
 
 LIMITS = Limits()
 
 
 def check(data: bytes) -> None:
     with suppress(Refusal):
-        frame = frames.read(data, LIMITS)
+        frame = stream_frames.read(data, LIMITS)
         if frame is not None:
             assert 0 < len(frame.id) <= 128
     with suppress(Refusal):
-        key, index, payload = frames.split(data)
-        assert frames.header(key, index) + bytes(payload) == data
+        key, index, payload = stream_frames.split(data)
+        assert stream_frames.header(key, index) + bytes(payload) == data

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pegboard.limits import Limits
-from pegboard.transports.requests import Reader, Request
+from pegboard.server.http.request_reader import RequestReader, ServerRequest
 
 LIMITS = Limits()
 
@@ -21,19 +21,19 @@ def check(data: bytes) -> None:
         ]
 
 
-def read(parts: list[bytes]) -> tuple[list[Request], bool]:
+def read(parts: list[bytes]) -> tuple[list[ServerRequest], bool]:
     """The requests that may wait at a time, and whether what follows is refused."""
-    reader = Reader(LIMITS)
+    reader = RequestReader(LIMITS)
     for part in parts:
         if part:
             reader.feed(part)
-    ready = [Request(one.head, one.body, one.keep, one.chunks) for one in reader.ready[: LIMITS.pipelined]]
+    ready = [ServerRequest(one.head, one.body, one.keep, one.chunks) for one in reader.ready[: LIMITS.pipelined]]
     refused = reader.refusal is not None
     reader.close()
     return ready, refused
 
 
-def write(request: Request) -> bytes:
+def write(request: ServerRequest) -> bytes:
     head = request.head
     skipped = (b"content-length", b"transfer-encoding", b"connection", b"upgrade", b"expect")
     lines = [b"%b: %b\r\n" % (name, value) for name, value in head.headers.items() if name not in skipped]

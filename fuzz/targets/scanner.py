@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pegboard.gateway.trust.scan import scan_definition, scan_text
+from pegboard.gateway.lock.definition_scan import scan_definition, scan_text
 
 
 def check(data: bytes) -> None:

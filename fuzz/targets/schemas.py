@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from pegboard.errors import DeclarationError
-from pegboard.tools.check import check_schema
-from pegboard.tools.coerce import Repairer
+from pegboard.repair.repairer import Repairer
+from pegboard.schema.validator import check_schema
 
 VALUES: tuple[dict[str, object], ...] = ({}, {"a": 1}, {"a": {"a": {"a": []}}}, {"a": "true", "b": None, "": [{}]})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pegboard.catalog.template import Template
+from pegboard.catalog.uri_template import Template
 from pegboard.errors import DeclarationError
 
 

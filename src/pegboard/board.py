@@ -16,36 +16,36 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from pegboard.call import Around, Call, Change, Handler, Json, Kept
+from pegboard.asking.used_tickets import UsedTickets
+from pegboard.call import Around, Call, Change, EncodedResult, Handler, Json
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.caching import Scope as CacheScope
-from pegboard.catalog.catalog import ToolCatalog
 from pegboard.catalog.folder import Folder
 from pegboard.catalog.prompt import Prompt, PromptCatalog
 from pegboard.catalog.resource import Resource, ResourceCatalog
+from pegboard.catalog.tool_catalog import ToolCatalog
 from pegboard.errors import DeclarationError, SetupError
-from pegboard.execution.change_feed import ChangeFeed
-from pegboard.execution.desk import Desk
+from pegboard.execution.call_resources import CallResources
+from pegboard.execution.catalog_methods import CatalogMethods
 from pegboard.execution.dispatch import Dispatcher
-from pegboard.execution.entry import enter
-from pegboard.execution.hooks import Middleware, check_middleware
-from pegboard.execution.lifetimes import Lifetimes
-from pegboard.execution.pipeline import Attachment, choose_targets, compose, in_order
-from pegboard.execution.reading import Reading
-from pegboard.execution.run import Runner, settle
+from pegboard.execution.preconditions import add_preconditions
+from pegboard.execution.run import Runner, catch_errors
 from pegboard.execution.services import Services
-from pegboard.execution.shelf import Shelf
-from pegboard.execution.spent import Spent
-from pegboard.execution.subscriptions import ChangeLog, Listening
-from pegboard.execution.tasks import Tasks
 from pegboard.execution.threads import Threads
-from pegboard.hosting import Hosted
+from pegboard.hooks.lifecycle import MiddlewareLifecycle
+from pegboard.hooks.middleware import Middleware, check_middleware
+from pegboard.hooks.pipeline import Attachment, choose_targets, compose, in_order
 from pegboard.limits import Limits
 from pegboard.seal import Seal, read_keys
-from pegboard.stores.crew import Shared
-from pegboard.stores.keys import common_key
+from pegboard.server.hosting import Hosted
+from pegboard.stores.cluster import SharedStore
 from pegboard.stores.memory import MemoryRecords
-from pegboard.tools.mark import find_marked
+from pegboard.stores.shared_key import shared_key
+from pegboard.subscriptions.change_feed import ChangeFeed
+from pegboard.subscriptions.change_log import ChangeLog, ListenMethod
+from pegboard.tasks.task_methods import TaskMethods
+from pegboard.tasks.task_store import TaskStore
+from pegboard.tools.decorator import find_marked
 from pegboard.tools.naming import check_name, snake_case
 from pegboard.tools.tool import Tool, ToolOptions, name_of, tool_from_function
 
@@ -60,7 +60,7 @@ class NamedOptions(ToolOptions, total=False):
     name: str
 
 
-class Hanger(ABC):
+class ToolRegistry(ABC):
     """Whatever tools can be hung on."""
 
     @abstractmethod
@@ -78,14 +78,14 @@ class Hanger(ABC):
         if name is not None:
             options["name"] = name
 
-        def hang(function: F) -> F:
+        def register(function: F) -> F:
             self.add(function, **options)
             return function
 
-        return hang
+        return register
 
 
-class Board(Hanger, Hosted):
+class Board(ToolRegistry, Hosted):
     """One board of tools, reached by every agent through one endpoint."""
 
     places: None = None
@@ -119,32 +119,38 @@ class Board(Hanger, Hosted):
         self._threads = Threads(self.limits.threads, self.limits.thread_queue, self.limits.threads_asking)
         self._attached: list[Attachment] = []
         self._numbers = count()
-        self._lifetimes = Lifetimes(lambda: in_order(self._attached, self.tools))
+        self._lifetimes = MiddlewareLifecycle(lambda: in_order(self._attached, self.tools))
         self._missed: set[str] = set()
         secret = os.environ.get("PEGBOARD_SECRET")
         keys = read_keys(secret)
-        desk = Desk(tickets=Seal("requestState", keys, audience=name, secret=True), changes=self.changes)
-        self._runner = Runner(self.services, self._threads, arguments, self.limits.result_bytes, desk)
+        call_resources = CallResources(
+            tickets=Seal("requestState", keys, audience=name, secret=True), changes=self.changes
+        )
+        self._runner = Runner(self.services, self._threads, arguments, self.limits.result_bytes, call_resources)
         cursors = Seal("cursor", keys, audience=name)
         # With a key that is ours alone, until there is a store to have one in common with others.
-        self._sealed_alone = () if secret else (desk.tickets, cursors)
+        self._sealed_alone = () if secret else (call_resources.tickets, cursors)
         lists = self.tools.caching = Caching(ttl_ms, "public")
-        self._reading = Reading(self.resources, self.prompts, self._runner, cursors, page_size, self.limits, lists)
+        self._catalog_methods = CatalogMethods(
+            self.resources, self.prompts, self._runner, cursors, page_size, self.limits, lists
+        )
         # After what keeps lists has let go of them: who hears of a change looks at once.
         self.tools.watch(partial(self._publish, Change("tools")))
-        self.tools.watch_nearby(self._lifetimes.look)
+        self.tools.watch_in_process(self._lifetimes.sync)
         self.resources.watch(partial(self._publish, Change("resources")))
         self.prompts.watch(partial(self._publish, Change("prompts")))
-        listen = Listening(
-            self.changes, self._reading.capabilities, self.limits.followed_uris, self.limits.followed_uri_bytes
+        listen = ListenMethod(
+            self.changes, self._catalog_methods.capabilities, self.limits.followed_uris, self.limits.followed_uri_bytes
         )
         records = MemoryRecords()
-        self._tasks = Tasks(self.tools, Shelf(records, self.limits), self.limits)
-        self._spent = Spent(records, self.limits.spent_tickets, self.limits.spent_tickets_per_caller)
-        self._enter = partial(enter, tickets=desk.tickets, spent=self._spent)
+        self._tasks = TaskMethods(self.tools, TaskStore(records, self.limits), self.limits)
+        self._used_tickets = UsedTickets(records, self.limits.spent_tickets, self.limits.spent_tickets_per_caller)
+        self._preconditions = partial(
+            add_preconditions, tickets=call_resources.tickets, used_tickets=self._used_tickets
+        )
         self._feed: ChangeFeed | None = None
         self._dispatcher = Dispatcher(
-            self.tools, self._runner.handler, self._surround, instructions, self._reading, listen, self._tasks
+            self.tools, self._runner.handler, self._surround, instructions, self._catalog_methods, listen, self._tasks
         )
 
     @property
@@ -159,11 +165,11 @@ class Board(Hanger, Hosted):
         # The method itself: an object that can be called is called by way of its type, each time.
         return self._dispatcher.__call__
 
-    def instruct(self, instructions: str | None) -> None:
+    def set_instructions(self, instructions: str | None) -> None:
         """Tell clients that come from now on something else about how to use this board."""
         self._dispatcher.instructions = instructions
 
-    def choose_tools(self, choose: Callable[[Call], Coroutine[Any, Any, Kept]]) -> None:
+    def choose_tools(self, choose: Callable[[Call], Coroutine[Any, Any, EncodedResult]]) -> None:
         """List for each caller what this says, in place of all tools; all of them can be called."""
         self._dispatcher.choose_tools = choose
 
@@ -210,7 +216,7 @@ class Board(Hanger, Hosted):
         if not isinstance(uri, str):
             raise DeclarationError('@board.resource needs its URI: write @board.resource("notes://{name}")')
 
-        def hang(function: F) -> F:
+        def register(function: F) -> F:
             told: NamedOptions = {}
             if not name_of(function).isidentifier():
                 # A lambda has no name; the last part of its URI has to do.
@@ -235,7 +241,7 @@ class Board(Hanger, Hosted):
             )
             return function
 
-        return hang
+        return register
 
     def files(self, uri: str, folder: str | Path) -> None:
         """Let clients read the files below a folder, and nothing outside it: `board.files("docs://", "docs")`.
@@ -260,21 +266,21 @@ class Board(Hanger, Hosted):
         if name is not None:
             options["name"] = name
 
-        def hang(function: F) -> F:
+        def register(function: F) -> F:
             tool = tool_from_function(function, is_injected=self.services.__contains__, **options)
             self.prompts.add(Prompt(tool))
             return function
 
-        return hang
+        return register
 
     def complete(self, owner: str, argument: str) -> Callable[[F], F]:
         """Hang a function that suggests values for an argument of a prompt (by name) or a template (by its URI)."""
 
-        def hang(function: F) -> F:
-            self._reading.suggestions[owner, argument] = function
+        def register(function: F) -> F:
+            self._catalog_methods.suggestions[owner, argument] = function
             return function
 
-        return hang
+        return register
 
     def resource_changed(self, uri: str) -> None:
         """Tell those who follow this resource that it has another content now; from any thread."""
@@ -328,29 +334,29 @@ class Board(Hanger, Hosted):
                 self._attached.append(Attachment(one, scope, target, order, next(self._numbers)))
             if isinstance(one, Middleware):
                 one.watch(self.tools.touch)
-        self._rearranged()
+        self._tools_changed()
 
     def unuse(self, middleware: Middleware | Around) -> None:
         """Take middleware away from wherever it was put by `use`; calls that are under way keep it."""
         self._attached = [one for one in self._attached if one.middleware is not middleware]
-        self._rearranged()
+        self._tools_changed()
 
-    def _rearranged(self) -> None:
+    def _tools_changed(self) -> None:
         self.tools.touch()
-        self._lifetimes.look()
+        self._lifetimes.sync()
 
-    def declare(self, capabilities: Mapping[str, Json]) -> None:
+    def add_capabilities(self, capabilities: Mapping[str, Json]) -> None:
         """Tell clients of these capabilities too, beside those that follow from what hangs here."""
         self._dispatcher.declared = capabilities
 
     def _surround(self, tool: Tool | None, inner: Handler) -> Handler:
         attached = self._attached if tool is None or tool.surrounded else ()
-        chain = settle(compose(attached, tool, inner))
-        return chain if tool is None else self._enter(tool, self._tasks.handler(tool, chain))
+        chain = catch_errors(compose(attached, tool, inner))
+        return chain if tool is None else self._preconditions(tool, self._tasks.handler(tool, chain))
 
     # -- serving -----------------------------------------------------------------------------------------------------
 
-    async def start(self, shared: Shared | None = None) -> None:
+    async def start(self, shared: SharedStore | None = None) -> None:
         """Be ready for calls; there is nothing to wire, and starting twice does no harm.
 
         Tasks, used tickets, changes and the key of seals are kept where other processes have theirs, if there is such a
@@ -360,17 +366,17 @@ class Board(Hanger, Hosted):
             if self._feed is not None:
                 raise SetupError(f"{self.name}: a board has one store at a time, and this one has its own already")
             self._tasks.share(shared)
-            self._spent.keep_in(shared.store.records)
+            self._used_tickets.use_store(shared.store.records)
             if self._sealed_alone:
-                key = await common_key(shared.store.records, self.name)
+                key = await shared_key(shared.store.records, self.name)
                 for seal in self._sealed_alone:
                     seal.prefer(key)
             self._feed = ChangeFeed(self.changes, shared.store.changes(self.name), self.limits.changes)
             await self._feed.start()
-        self._tell_unmet()
+        self._warn_unmatched()
         await self._lifetimes.start()
 
-    def _tell_unmet(self) -> None:
+    def _warn_unmatched(self) -> None:
         """Say once of each name that middleware is attached to whether a tool has it; not where tools come later."""
         for one in self._attached if not self.resources.expected else ():
             if one.scope == "tool" and one.target not in self.tools and one.target not in self._missed:
@@ -392,7 +398,7 @@ class Board(Hanger, Hosted):
             await feed.stop()
 
 
-class Group(Hanger):
+class Group(ToolRegistry):
     """Tools of a board under a common first name."""
 
     def __init__(self, board: Board, name: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Literal, NoReturn, Protocol, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw, Struct, field, structs
 
-from pegboard.patience import Patience, held
+from pegboard.deadline import Deadline, paused
 
 Json: TypeAlias = Any
 RequestId: TypeAlias = str | int
@@ -23,7 +23,7 @@ ProgressToken: TypeAlias = str | int
 EMPTY_OBJECT = Raw(b"{}")
 
 
-class OfTheCall:
+class CallScoped:
     """A parameter annotated with a kind of this is given the call itself, in one of its forms; no caller sends it.
 
     `awaited` says that what it does is waited for, which a plain function on the event loop cannot.
@@ -45,7 +45,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     log_level: str | None = None
 
 
-class Notice(Struct, frozen=True):
+class Notification(Struct, frozen=True):
     """A notification from a running call to its caller."""
 
     method: str
@@ -65,25 +65,27 @@ class NeedInput(BaseException):
     No Exception, so that a tool's `except Exception` cannot eat it.
     """
 
-    def __init__(self, asks: Mapping[str, Question]) -> None:
-        super().__init__(f"the call ends here and is sent again with the answer to {', '.join(asks)}; let this pass")
-        self.asks = asks
+    def __init__(self, questions: Mapping[str, Question]) -> None:
+        super().__init__(
+            f"the call ends here and is sent again with the answer to {', '.join(questions)}; let this pass"
+        )
+        self.questions = questions
 
 
 class Channel(Protocol):
     """All that a running call may do to its caller."""
 
-    async def emit(self, notice: Notice) -> None:
+    async def emit(self, notice: Notification) -> None:
         """Send a notice; waits only while the caller reads too slowly."""
 
-    async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
+    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
         """The result of each question as the caller sends it; NeedInput where it cannot be asked while the call runs."""
 
     async def close_stream(self, retry_ms: int) -> None:
         """Let a caller that can come back for the rest hang up meanwhile; nothing is done where it cannot."""
 
 
-class Outflow(Protocol):
+class OutboundStream(Protocol):
     """A stream from a running call to its caller: chunks of bytes or of JSON, then an end."""
 
     async def write(self, chunk: Json) -> None:
@@ -94,7 +96,7 @@ class Outflow(Protocol):
     def fail(self, message: str, code: int = -32000, data: Json = None) -> None: ...
 
 
-class Duplex(Protocol):
+class CallStream(Protocol):
     """The streams between a call and its caller, where it was the caller's stream that began it."""
 
     @property
@@ -112,33 +114,33 @@ class Duplex(Protocol):
     async def read(self) -> Json:
         """The next chunk of the caller's stream, UNSET at its end."""
 
-    def open(self, meta: Mapping[str, Json]) -> Outflow:
+    def open(self, meta: Mapping[str, Json]) -> OutboundStream:
         """Begin a stream to the caller."""
 
 
-class Nobody:
+class NullChannel:
     """The channel of calls that nobody listens to while they run."""
 
     __slots__ = ()
 
-    async def emit(self, notice: Notice) -> None:
+    async def emit(self, notice: Notification) -> None:
         """Say nothing to nobody."""
 
-    async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
-        await ask_by_answer(asks)
+    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
+        await ask_in_result(questions)
 
     async def close_stream(self, retry_ms: int) -> None:
         """There is none."""
 
 
-NOBODY = Nobody()
+NULL_CHANNEL = NullChannel()
 
 _TRACE: Final = "trace context"
 
 
-async def ask_by_answer(asks: Mapping[str, Question]) -> NoReturn:
+async def ask_in_result(questions: Mapping[str, Question]) -> NoReturn:
     """How the callers of 2026-07-28 are asked: "servers MUST send server-to-client requests using the MRTR pattern"."""
-    raise NeedInput(asks)
+    raise NeedInput(questions)
 
 
 class Call(Struct, kw_only=True):
@@ -162,7 +164,7 @@ class Call(Struct, kw_only=True):
     answers: Raw | None = None
     ticket: str | None = None
     headers: Mapping[bytes, bytes] | None = None
-    stream: Duplex | None = None
+    stream: CallStream | None = None
     environment: Mapping[str, Any] | None = None
     tool: Any = None
     parsed: Any = None
@@ -175,7 +177,7 @@ class Call(Struct, kw_only=True):
     _asked: bool = False
     _reached: float | None = None
     _stopped: bool = False
-    _waits: tuple[Patience, ...] = ()
+    _waits: tuple[Deadline, ...] = ()
 
     @property
     def arguments(self) -> Json:
@@ -223,7 +225,7 @@ class Call(Struct, kw_only=True):
         noted = self.origin._state
         return {} if noted is None else noted.get(_TRACE, {})
 
-    def note_trace(self, context: Mapping[str, Json]) -> None:
+    def set_trace_context(self, context: Mapping[str, Json]) -> None:
         """Have a server that the call goes on to continue this trace: `traceparent` and what belongs to it."""
         self.origin.state[_TRACE] = context
 
@@ -232,7 +234,7 @@ class Call(Struct, kw_only=True):
         raw = Raw(msgspec.json.encode(arguments))
         return structs.replace(self, raw=raw, parsed=None, _sent=UNSET, _origin=self)
 
-    def note_parsed(self, parsed: Any) -> None:
+    def set_parsed(self, parsed: Any) -> None:
         """Keep the arguments as read, here and where this call got its own arguments from."""
         call: Call | None = self
         while call is not None:
@@ -252,17 +254,17 @@ class Call(Struct, kw_only=True):
         """Whether something was to be asked of its caller: then what it came to is no answer to the same call again."""
         return self.origin._asked or self.origin._rounds is not None
 
-    def note_asked(self) -> None:
+    def mark_asked(self) -> None:
         """Remember that who answers the call has questions to its caller."""
         self.origin._asked = True
 
-    async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
+    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
         """As its channel does; the time that the caller takes to answer is nobody else's."""
-        with held(self.origin._waits):
-            return await self.channel.ask(asks)
+        with paused(self.origin._waits):
+            return await self.channel.ask(questions)
 
     @contextmanager
-    def timed(self, clock: Patience) -> Iterator[None]:
+    def timed(self, clock: Deadline) -> Iterator[None]:
         """By this clock, which stands still while the caller is asked; TimeoutError when its time is over."""
         call = self.origin
         call._waits += (clock,)
@@ -290,7 +292,7 @@ class Call(Struct, kw_only=True):
             call._task.cancel()
 
 
-class Kept(Struct, frozen=True):
+class EncodedResult(Struct, frozen=True):
     """A result that stays the same object until what it tells has changed, so that its encodings can be kept."""
 
     value: Mapping[str, Json]
@@ -304,32 +306,32 @@ class Done(Struct, frozen=True):
     carry it as {"result": …}. `metadata` is for the program that embeds us; it is never sent.
     """
 
-    result: Mapping[str, Json] | Kept
-    boxed: bool = False
+    result: Mapping[str, Json] | EncodedResult
+    wrapped: bool = False
     metadata: Mapping[str, Any] | None = None
 
 
 class InputRequired(Struct, frozen=True):
     """The call ended because its caller has to answer questions first; the ticket makes it go on where it was."""
 
-    asks: Mapping[str, Question]
+    questions: Mapping[str, Question]
     ticket: str | None = None
-    boxed: ClassVar[bool] = False
+    wrapped: ClassVar[bool] = False
     metadata: ClassVar[None] = None
 
     @property
     def result(self) -> Mapping[str, Json]:
         """As it is told."""
-        asked = {key: {"method": ask.method, "params": ask.params} for key, ask in self.asks.items()}
+        asked = {key: {"method": ask.method, "params": ask.params} for key, ask in self.questions.items()}
         told: dict[str, Json] = {"resultType": "input_required", "inputRequests": asked}
         return told if self.ticket is None else {**told, "requestState": self.ticket}
 
 
-class Started(Struct, frozen=True):
+class TaskStarted(Struct, frozen=True):
     """The call goes on as a task, which its caller asks after."""
 
     task: Mapping[str, Json]
-    boxed: ClassVar[bool] = False
+    wrapped: ClassVar[bool] = False
     metadata: ClassVar[None] = None
 
     @property
@@ -345,7 +347,7 @@ class Change(Struct, frozen=True):
     uri: str = ""
 
 
-class Changes(Protocol):
+class ChangeSource(Protocol):
     """The changes of one board, numbered from 1, of which the newest are kept."""
 
     @property
@@ -362,7 +364,7 @@ class Changes(Protocol):
         stands for all of them; so none is missed.
         """
 
-    async def reach(self, number: int) -> None:
+    async def catch_up_to(self, number: int) -> None:
         """Come up to that number, if there are so many: another process may have told of a change before we know it."""
 
     def watch(
@@ -373,11 +375,11 @@ class Changes(Protocol):
         `uris` tells, whenever it is asked, which resources are followed there.
         """
 
-    def stir(self) -> None:
+    def uris_changed(self) -> None:
         """Somebody who watches follows other resources than before."""
 
 
-class Filter(Struct, frozen=True, kw_only=True):
+class ChangeFilter(Struct, frozen=True, kw_only=True):
     """Which changes a follower wants to hear of."""
 
     tools: bool = False
@@ -386,12 +388,12 @@ class Filter(Struct, frozen=True, kw_only=True):
     uris: frozenset[str] = frozenset()
 
 
-class Follow(Struct, frozen=True):
+class Subscribed(Struct, frozen=True):
     """The call does not end by itself: from here on its caller hears of the board's changes, as its exchange sees fit."""
 
-    changes: Changes
-    filter: Filter
-    boxed: ClassVar[bool] = False
+    changes: ChangeSource
+    filter: ChangeFilter
+    wrapped: ClassVar[bool] = False
     metadata: ClassVar[None] = None
 
     @property
@@ -400,6 +402,6 @@ class Follow(Struct, frozen=True):
         return {}
 
 
-Reply: TypeAlias = Done | InputRequired | Started | Follow
+Reply: TypeAlias = Done | InputRequired | TaskStarted | Subscribed
 Handler: TypeAlias = Callable[[Call], Coroutine[Any, Any, Reply]]
 Around: TypeAlias = Callable[[Call, Handler], Coroutine[Any, Any, Reply]]

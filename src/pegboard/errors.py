@@ -71,7 +71,7 @@ class InvalidRequest(Refusal):
     code, status = -32600, 400
 
 
-class IdInFlight(InvalidRequest):
+class DuplicateRequestId(InvalidRequest):
     status = 409
 
 
@@ -126,11 +126,11 @@ class UnsupportedVersion(Refusal):
         )
 
 
-class StreamFault(Refusal):
+class StreamError(Refusal):
     code, status = -32000, 400
 
 
-class NoSessions(UnsupportedVersion):
+class SessionsUnsupported(UnsupportedVersion):
     def __init__(self, reason: str, requested: str, supported: Sequence[str]) -> None:
         super().__init__(requested, supported)
         self.message = reason
@@ -181,7 +181,7 @@ class LimitReached(ToolError):
         self.retry_after = retry_after
 
 
-class AskFailed(ToolError):
+class QuestionFailed(ToolError):
     """A question to the caller that it could not answer, or that could not reach it."""
 
 
@@ -197,7 +197,7 @@ class Unreachable(ServerFault):
         self.retry_after = retry_after
 
 
-class NotAdmitted(ServerFault):
+class Unauthorized(ServerFault):
     """The status 401 or 403; `challenge` is what its WWW-Authenticate field asks for."""
 
     def __init__(self, message: str, status: int, challenge: str = "") -> None:
@@ -206,7 +206,7 @@ class NotAdmitted(ServerFault):
         self.challenge = challenge
 
 
-class LoginFailed(NotAdmitted):
+class LoginFailed(Unauthorized):
     """No credentials could be got; `reason` is the error code of OAuth where there is one."""
 
     def __init__(self, message: str, status: int = 401, challenge: str = "", *, reason: str = "") -> None:
@@ -214,19 +214,19 @@ class LoginFailed(NotAdmitted):
         self.reason = reason
 
 
-class LinkLost(ServerFault):
+class ConnectionLost(ServerFault):
     """The request was sent, and nobody knows how far it came."""
 
 
-class NoAnswer(ServerFault, TimeoutError):
+class ResponseTimeout(ServerFault, TimeoutError):
     """The deadline of a request has passed; the server was told to stop."""
 
 
-class Garbled(ServerFault):
+class MalformedMessage(ServerFault):
     """An answer that cannot be read as one."""
 
 
-class TooLong(Garbled):
+class MessageTooLong(MalformedMessage):
     """An answer of more bytes than are read."""
 
 

@@ -51,7 +51,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     worker_seconds: float = 5.0
     worker_messages: int = 10_000
 
-    asks: int = 16
+    questions: int = 16
     ask_seconds: float = 600.0
     spent_tickets: int = 100_000
     spent_tickets_per_caller: int = 10_000

@@ -38,16 +38,16 @@ def read_keys(text: str | None) -> list[bytes]:
     return [hashlib.sha256(part.encode()).digest() for part in parts]
 
 
-class _Sealed(Struct, array_like=True, frozen=True):
+class _SealedValue(Struct, array_like=True, frozen=True):
     value: msgspec.Raw
     bearer: str
     expires: float
 
 
-_decode = msgspec.msgpack.Decoder(_Sealed).decode
+_decode = msgspec.msgpack.Decoder(_SealedValue).decode
 
 
-class _Lock(Protocol):
+class _SealMethod(Protocol):
     """One way to make bytes that only who has the key can have made."""
 
     def close(self, body: bytes) -> bytes: ...
@@ -111,7 +111,7 @@ class Seal:
         self._context = _encode((purpose, audience))
         self._keys = tuple(keys)
         self._secret = secret
-        self._made: tuple[_Lock, ...] | None = None
+        self._made: tuple[_SealMethod, ...] | None = None
 
     def prefer(self, key: bytes) -> None:
         """Seal with this key from now on; what the others have sealed still opens."""
@@ -120,7 +120,7 @@ class Seal:
 
     def close(self, value: object, *, bearer: str = "", expires: float = 0.0) -> str:
         """The value as text that only we can have made; `expires` is a point in time, 0 for never."""
-        body = _encode(_Sealed(msgspec.Raw(_encode(value)), bearer, expires))
+        body = _encode(_SealedValue(msgspec.Raw(_encode(value)), bearer, expires))
         return _encode_text(self._locks()[0].close(body))
 
     def open(self, text: str, *, now: float, bearer: str = "") -> object:
@@ -140,7 +140,7 @@ class Seal:
         value: object = msgspec.msgpack.decode(sealed.value)
         return value
 
-    def _locks(self) -> tuple[_Lock, ...]:
+    def _locks(self) -> tuple[_SealMethod, ...]:
         """One for each key, the newest first, of the best kind there is."""
         if self._made is None:
             kind: type[_Cipher | _Signature] = _Cipher if self._secret and _can_encrypt() else _Signature

@@ -78,7 +78,7 @@ class Tally:
 TALLY: Final = Tally()
 
 
-class Sample(Struct, frozen=True):
+class StackSample(Struct, frozen=True):
     """What the loop's thread was doing at one moment: innermost frame first."""
 
     task: str
@@ -103,7 +103,7 @@ class Stall(Struct, frozen=True):
     seconds: float
     cpu: float
     kind: Kind
-    sample: Sample | None
+    sample: StackSample | None
 
 
 class _Beat(Struct, frozen=True):
@@ -199,7 +199,7 @@ class Watchdog:
             wake = now + pause
         self._judge(sample, overslept)
 
-    def _judge(self, sample: Sample | None, overslept: float) -> None:
+    def _judge(self, sample: StackSample | None, overslept: float) -> None:
         while self._delays:
             stall = judge(self._delays.popleft(), sample, overslept, self._seconds)
             if stall is None:
@@ -208,7 +208,7 @@ class Watchdog:
             self._tally.add(stall.seconds)
             self._report(stall)
 
-    def _sample(self, seen: _Beat) -> Sample | None:
+    def _sample(self, seen: _Beat) -> StackSample | None:
         """What the loop's thread does, or None if the loop was free again before that was known."""
         frames = sys._current_frames()
         frame, task = frames.pop(self._loop_thread, None), asyncio.current_task(self._loop)
@@ -235,7 +235,7 @@ class Watchdog:
         _log.warning("the event loop was held for %.2f s%s%s", stall.seconds, describe(stall), more)
 
 
-def judge(delay: Delay, sample: Sample | None, overslept: float, seconds: float) -> Stall | None:
+def judge(delay: Delay, sample: StackSample | None, overslept: float, seconds: float) -> Stall | None:
     """The stall that a delay was, or None where the process was not scheduled for so much of it that none is left."""
     unscheduled = min(max(overslept, delay.unscheduled), max(delay.seconds - delay.process_cpu, 0.0))
     held = delay.seconds - unscheduled
@@ -260,14 +260,16 @@ def describe(stall: Stall) -> str:
     return how + describe_sample(stall.sample)
 
 
-def describe_sample(sample: Sample) -> str:
+def describe_sample(sample: StackSample) -> str:
     """By what the loop is held, and where in the code."""
     who = (("tool", sample.tool), ("server", sample.server), ("task", sample.task))
     by = ", ".join(f"{what} {name}" for what, name in who if name)
     return (f" by {by}" if by else "") + ": " + " < ".join(sample.frames)
 
 
-def take_sample(frame: FrameType | None, task: asyncio.Task[Any] | None, others: Iterable[FrameType] = ()) -> Sample:
+def take_sample(
+    frame: FrameType | None, task: asyncio.Task[Any] | None, others: Iterable[FrameType] = ()
+) -> StackSample:
     """What the stacks of the loop's thread and of other threads say."""
     frames: list[str] = []
     tool = server = ""
@@ -278,7 +280,7 @@ def take_sample(frame: FrameType | None, task: asyncio.Task[Any] | None, others:
             tool = tool or _tool_in(one)
             server = server or _server_in(one)
     threads = (_place(one) for one in others if not one.f_code.co_filename.endswith(_IDLE))
-    return Sample(_describe_task(task), tool, server, tuple(frames), tuple(islice(threads, THREADS)))
+    return StackSample(_describe_task(task), tool, server, tuple(frames), tuple(islice(threads, THREADS)))
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:

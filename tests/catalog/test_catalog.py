@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pegboard.catalog.catalog import ToolCatalog
+from pegboard.catalog.tool_catalog import ToolCatalog
 from pegboard.errors import DeclarationError, UnknownTool
 from pegboard.tools.tool import Tool, tool_from_function
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.child import PEGBOARD, ROOT, ROUGH, HttpChild
+from tests.server_processes import PEGBOARD, ROOT, ROUGH, HttpChild
 from tests.waiting import SOON
 
 pytestmark = pytest.mark.process

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pegboard import Client
-from tests.child import PEGBOARD, ROOT, Child
+from tests.server_processes import PEGBOARD, ROOT, Child
 from tests.waiting import SOON, wait_until
 
 pytestmark = pytest.mark.process

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.child import PEGBOARD
+from tests.server_processes import PEGBOARD
 from tests.waiting import SOON
 
 pytestmark = pytest.mark.process

@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from pegboard import Client
-from tests.child import PEGBOARD, Child, HttpChild
-from tests.client.login.authority import Locked, locked
+from tests.client.login.authorization_server import Locked, locked
 from tests.client.login.test_browser import come_back
+from tests.server_processes import PEGBOARD, Child, HttpChild
 from tests.waiting import SOON, until
 
 pytestmark = pytest.mark.process

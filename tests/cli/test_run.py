@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from pegboard import Board
-from pegboard.cli.flags import add_flags, read_settings, set_up_logging
 from pegboard.cli.run import announce
+from pegboard.cli.serving_flags import add_flags, read_settings, set_up_logging
 from pegboard.errors import SetupError
-from pegboard.serve import Settings
+from pegboard.server.serve import Settings
 
 pytestmark = pytest.mark.process
 

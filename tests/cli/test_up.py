@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from pegboard import Client
-from tests.child import PEGBOARD, HttpChild, StdioChild
+from tests.server_processes import PEGBOARD, HttpChild, StdioChild
 from tests.waiting import SOON, until, wait_until
 
 pytestmark = pytest.mark.process

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from pegboard.client import eras
+from pegboard.client.links import era_cache
 
 
 @pytest.fixture(autouse=True)
 def strangers() -> None:
     """The port of one test's server may be the next one's, and that is of another era."""
-    eras._known.clear()
+    era_cache._eras.clear()
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pegboard.client.address import read_address
+from pegboard.client.http.address import read_address
 from pegboard.client.login.challenge import read_challenges
 from pegboard.client.login.metadata import covers
 from pegboard.errors import PegboardError

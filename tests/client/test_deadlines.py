@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pegboard import Client
-from pegboard.errors import NoAnswer, Unreachable
+from pegboard.errors import ResponseTimeout, Unreachable
 from tests.client.fakes import Asked, data, faking, initialized, modern, reply, result, stream, text
-from tests.client.leftovers import nothing_left
+from tests.client.process_leftovers import nothing_left
 from tests.loops import skip
 from tests.waiting import until
 
@@ -30,7 +30,7 @@ async def test_retries_share_one_deadline() -> None:
             writer.close()
 
     async with nothing_left(), faking(modern(answer)) as fake, Client(fake.url) as client:
-        with pytest.raises(NoAnswer, match="no answer to resources/read within 120 s"):
+        with pytest.raises(ResponseTimeout, match="no answer to resources/read within 120 s"):
             await client.read("any://thing", timeout=120)
         assert fake.methods.count("resources/read") == 2
 
@@ -48,7 +48,7 @@ async def test_rounds_of_questions_share_one_deadline_less_the_time_to_answer() 
 
     async with nothing_left(), faking(modern(answer)) as fake:
         async with Client(fake.url, elicit=think, timeout=1000, max_timeout=100) as client:
-            with pytest.raises(NoAnswer, match="no answer to tools/call"):
+            with pytest.raises(ResponseTimeout, match="no answer to tools/call"):
                 await client.call("any")
         assert fake.methods.count("tools/call") == 3
 
@@ -71,7 +71,7 @@ async def test_resumptions_of_a_stream_share_one_deadline() -> None:
                 reply(writer, b"", "202 Accepted")
 
     async with nothing_left(), faking(answer) as fake, Client(fake.url, version="2025-11-25") as client:
-        with pytest.raises(NoAnswer):
+        with pytest.raises(ResponseTimeout):
             await client.call("any", timeout=100)
         assert sum("last-event-id" in asked.headers for asked in fake.asked) == 3
 
@@ -87,7 +87,7 @@ async def test_who_waits_for_a_connection_waits_no_longer_than_its_deadline() ->
         await client.list_tools()
         taken = [asyncio.create_task(client.call("any", timeout=20)) for _ in range(2)]
         await until(lambda: fake.methods.count("tools/call") == 2)
-        with pytest.raises(NoAnswer):
+        with pytest.raises(ResponseTimeout):
             await client.call("any", timeout=0.2)
         freed.set()
         assert [one.text for one in await asyncio.gather(*taken)] == ["done", "done"]

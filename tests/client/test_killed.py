@@ -12,9 +12,9 @@ import pytest
 
 from pegboard import Client
 from pegboard.call import Change
-from pegboard.errors import LinkLost, NoAnswer, Unreachable
-from tests.child import HttpChild
-from tests.client.leftovers import nothing_left
+from pegboard.errors import ConnectionLost, ResponseTimeout, Unreachable
+from tests.client.process_leftovers import nothing_left
+from tests.server_processes import HttpChild
 from tests.waiting import SOON, until
 
 pytestmark = pytest.mark.process
@@ -70,7 +70,7 @@ async def test_a_server_killed_in_a_call_fails_it_and_serves_the_next_when_it_is
                 await start(road, processes, server.port)
                 told = await asyncio.gather(*calls, return_exceptions=True)
                 # A stream of the legacy era is asked for again, and nobody knows of it any more.
-                assert {type(one) for one in told} == {LinkLost}
+                assert {type(one) for one in told} == {ConnectionLost}
                 assert all("127.0.0.1" in str(one) for one in told)
                 assert (await client.call("add", {"a": 2, "b": 3})).text == "5"
 
@@ -84,7 +84,7 @@ async def test_a_server_that_does_not_come_back_is_an_error_within_the_deadline(
                 call = asyncio.create_task(client.call("dawdle", progress=lambda *_: begun.set(), timeout=1.5))
                 await begun.wait()
                 await kill(server)
-                with pytest.raises((LinkLost, NoAnswer), match=r"127\.0\.0\.1"):
+                with pytest.raises((ConnectionLost, ResponseTimeout), match=r"127\.0\.0\.1"):
                     await call
                 with pytest.raises(Unreachable, match="Is the server running"):
                     await client.call("add", {"a": 2, "b": 3}, timeout=1.5)

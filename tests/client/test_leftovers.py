@@ -12,11 +12,11 @@ import pytest
 import uvloop
 
 from pegboard import Client
-from pegboard.client import eras
-from pegboard.errors import LinkLost, NoAnswer
-from tests.child import HttpChild
+from pegboard.client.links import era_cache
+from pegboard.errors import ConnectionLost, ResponseTimeout
 from tests.client.fakes import script
-from tests.client.leftovers import nothing_left
+from tests.client.process_leftovers import nothing_left
+from tests.server_processes import HttpChild
 
 pytestmark = pytest.mark.process
 
@@ -48,13 +48,13 @@ async def use(target: Any, **options: Any) -> None:
 
 async def lose(target: Any) -> None:
     async with Client(target) as client:
-        with pytest.raises(LinkLost):
+        with pytest.raises(ConnectionLost):
             await client.call("add")
 
 
 async def give_up(target: Any, tool: str, arguments: dict[str, Any]) -> None:
     async with Client(target) as client:
-        with pytest.raises(NoAnswer):
+        with pytest.raises(ResponseTimeout):
             await client.call(tool, arguments, timeout=0.05)
 
 
@@ -86,7 +86,7 @@ def life(number: int, port: int) -> Coroutine[Any, Any, None]:
 
 
 def test_two_hundred_short_lives_leave_nothing(run: Run, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eras, "_known", {})
+    monkeypatch.setattr(era_cache, "_eras", {})
 
     async def main() -> None:
         # What a loop opens with its first child it keeps for the next.

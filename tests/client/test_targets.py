@@ -14,11 +14,11 @@ import pytest
 
 from pegboard import Client, ToolError
 from pegboard.call import Change
-from pegboard.client.answers import Elicitation
-from pegboard.errors import Garbled, InvalidParams, LinkLost, NoAnswer
-from tests.child import PEGBOARD, HttpChild
+from pegboard.client.question_handlers import Elicitation
+from pegboard.errors import ConnectionLost, InvalidParams, MalformedMessage, ResponseTimeout
 from tests.client.battery_board import Point
-from tests.client.leftovers import nothing_left
+from tests.client.process_leftovers import nothing_left
+from tests.server_processes import PEGBOARD, HttpChild
 
 pytestmark = pytest.mark.process
 
@@ -114,7 +114,7 @@ async def test_a_result_may_be_a_value_of_a_type(connect: Connect) -> None:
         assert await client.call("add", {"a": 1, "b": 2}, result_type=int) == 3
         with pytest.raises(ToolError, match="not today"):
             await client.call("fail", result_type=int)
-        with pytest.raises(Garbled, match="no Point"):
+        with pytest.raises(MalformedMessage, match="no Point"):
             await client.call("add", {"a": 1, "b": 2}, result_type=Point)
 
 
@@ -184,7 +184,7 @@ async def test_silence_ends_at_the_deadline_and_stops_the_call(
 ) -> None:
     key = request.node.name
     async with nothing_left(), connect() as client:
-        with pytest.raises(NoAnswer, match=r"no answer to tools/call within 0.2 s"):
+        with pytest.raises(ResponseTimeout, match=r"no answer to tools/call within 0.2 s"):
             await client.call("hold", {"key": key}, timeout=0.2)
         assert (await client.call("was_stopped", {"key": key})).text == "true"
 
@@ -230,7 +230,7 @@ async def test_a_client_may_be_opened_again_and_closed_it_does_nothing(connect: 
             async with client:
                 assert (await client.call("add", {"a": 2, "b": 3})).text == "5"
         if client._link.transport != "direct":
-            with pytest.raises(LinkLost, match="this client is closed"):
+            with pytest.raises(ConnectionLost, match="this client is closed"):
                 await client.call("add", {"a": 2, "b": 3})
 
 

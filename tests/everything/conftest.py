@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from pegboard import Board
-from tests.child import PEGBOARD, HttpChild, StdioChild, WsChild
-from tests.everything.roads import EVERYTHING, InProcess, OverHttp, OverLine, Road
+from tests.everything.connections import EVERYTHING, InProcess, OverHttp, OverLine, Road
+from tests.server_processes import PEGBOARD, HttpChild, StdioChild, WsChild
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.everything.roads import PREFIX, Road, accept
+from tests.everything.connections import PREFIX, Road, accept
 
 pytestmark = pytest.mark.process
 

@@ -76,10 +76,10 @@ async def test_a_call_that_runs_is_not_disturbed_when_its_tool_is_taken_down() -
 async def test_a_cursor_we_did_not_give_is_refused() -> None:
     from msgspec import Raw
 
-    from pegboard.call import Call, Caller, Notice
+    from pegboard.call import Call, Caller, Notification
 
     class Nowhere:
-        async def emit(self, notice: Notice) -> None: ...
+        async def emit(self, notice: Notification) -> None: ...
 
     board = Board()
     asked = Call(

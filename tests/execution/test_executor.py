@@ -326,7 +326,7 @@ async def test_an_empty_batch_has_an_empty_summary() -> None:
 
 async def test_repairs_are_shown_to_the_model_on_request() -> None:
     record = await ToolExecutor(catalog()).execute(ask("add", a="1", b=2))
-    assert record.told().startswith("3\n[ParseWarning] a: ")
+    assert record.text_with_warnings().startswith("3\n[ParseWarning] a: ")
 
 
 async def test_what_a_provider_parsed_is_executed_and_its_warnings_are_told_once() -> None:

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 import pytest
 
 from pegboard.errors import ToolError
-from pegboard.execution.threads import Threads, resting
+from pegboard.execution.threads import Threads, waiting_outside
 from tests.waiting import SOON, until
 
 
@@ -151,7 +151,7 @@ class Asking(Held):
     """A function that waits for somebody outside."""
 
     def __call__(self, value: object = None) -> object:
-        with resting():
+        with waiting_outside():
             return super().__call__(value)
 
 
@@ -189,7 +189,7 @@ async def test_where_too_many_wait_for_somebody_the_next_keeps_its_place() -> No
 
 async def test_another_thread_than_the_pools_lends_nothing() -> None:
     def wait() -> str:
-        with resting():
+        with waiting_outside():
             return "waited"
 
     assert await asyncio.to_thread(wait) == "waited"

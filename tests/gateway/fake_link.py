@@ -8,8 +8,8 @@ from typing import Any
 
 from pegboard.call import Channel, Json
 from pegboard.client.known_tools import KnownTools
-from pegboard.client.link import Outbound
-from pegboard.gateway.servers.lane import Lane
+from pegboard.client.links.link import OutgoingRequest
+from pegboard.gateway.servers.server_connection import ServerConnection
 
 
 class FakeLink:
@@ -24,9 +24,9 @@ class FakeLink:
         self.transport = transport
         self.is_open = False
         self.opened = self.closed = 0
-        self.lobby: Channel | None = None
+        self.unattributed: Channel | None = None
         self.opening: Callable[[], Awaitable[None]] | None = None
-        self.answer: Callable[[Outbound], Awaitable[Mapping[str, Json]]] | None = None
+        self.answer: Callable[[OutgoingRequest], Awaitable[Mapping[str, Json]]] | None = None
 
     async def open(self) -> None:
         self.opened += 1
@@ -38,17 +38,19 @@ class FakeLink:
         self.closed += 1
         self.is_open = False
 
-    async def request(self, out: Outbound) -> Mapping[str, Json]:
+    async def request(self, out: OutgoingRequest) -> Mapping[str, Json]:
         if self.answer is None:
             await asyncio.get_running_loop().create_future()
         assert self.answer is not None
         return await self.answer(out)
 
-    def lane(self, **options: Any) -> Lane:
-        def hang(lobby: Channel) -> FakeLink:
-            self.lobby = lobby
+    def connection(self, **options: Any) -> ServerConnection:
+        def hang(unattributed: Channel) -> FakeLink:
+            self.unattributed = unattributed
             return self
 
         async def list_tools() -> None: ...
 
-        return Lane("fake", hang, KnownTools(), list_tools, **{"roots": (), "connect_timeout": 5.0, **options})
+        return ServerConnection(
+            "fake", hang, KnownTools(), list_tools, **{"roots": (), "connect_timeout": 5.0, **options}
+        )

@@ -16,13 +16,13 @@ import pytest
 
 from pegboard import Client, Gateway
 from pegboard.call import Json
-from pegboard.gateway.configuration.config import ServerConfig
-from tests.client.leftovers import nothing_left
-from tests.gateway.behind import bad
+from pegboard.config.gateway_config import ServerConfig
+from tests.client.process_leftovers import nothing_left
+from tests.gateway.one_server import bad
 from tests.gateway.test_gateway import calculator, configured, server
 from tests.loops import skip
+from tests.server.stream_client import serve
 from tests.stalls import no_stalls  # noqa: F401 — it is on for every test here
-from tests.transports.streaming import serve
 from tests.waiting import until
 
 pytestmark = pytest.mark.process

@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 from pegboard import Board, Client, Context, Gateway, JsonRpcMessage, Middleware
-from pegboard.call import NOBODY, Call, Caller, Done, Kept
-from pegboard.errors import Refusal, SetupError
-from pegboard.gateway.configuration.config import (
+from pegboard.call import NULL_CHANNEL, Call, Caller, Done, EncodedResult
+from pegboard.config.gateway_config import (
     ArgumentOverride,
     EndpointConfig,
     GatewayConfig,
@@ -20,10 +19,11 @@ from pegboard.gateway.configuration.config import (
     ServerConfig,
     ToolboxConfig,
 )
-from pegboard.gateway.configuration.config import ToolOverride as Override
-from pegboard.gateway.endpoint import Endpoint
-from tests.client.leftovers import nothing_left
-from tests.gateway.behind import bad, battery
+from pegboard.config.gateway_config import ToolOverride as Override
+from pegboard.errors import Refusal, SetupError
+from pegboard.gateway.gateway_endpoint import GatewayEndpoint
+from tests.client.process_leftovers import nothing_left
+from tests.gateway.one_server import bad, battery
 from tests.waiting import until
 
 
@@ -68,10 +68,12 @@ def gateway(*servers: ServerConfig, **options: Any) -> Gateway:
     return Gateway(configured(*servers, **options), boards={"calc": calculator(), "other": calculator()})
 
 
-async def listed(endpoint: Endpoint) -> list[Any]:
-    reply = await endpoint.handler(Call(method="tools/list", caller=Caller(version="", transport=""), channel=NOBODY))
+async def listed(endpoint: GatewayEndpoint) -> list[Any]:
+    reply = await endpoint.handler(
+        Call(method="tools/list", caller=Caller(version="", transport=""), channel=NULL_CHANNEL)
+    )
     assert isinstance(reply, Done)
-    assert isinstance(reply.result, Kept)
+    assert isinstance(reply.result, EncodedResult)
     tools: list[Any] = reply.result.value["tools"]
     return tools
 
@@ -172,7 +174,7 @@ async def test_each_endpoint_may_have_its_own_mode_and_budget() -> None:
     made = Gateway(configured(server("calc"), mode="dynamic", endpoints=endpoints), boards={"calc": board})
     await made.start()
     try:
-        await made.settle(5)
+        await made.wait_connected(5)
         at_all = [one["name"] for one in (await listed(made.main))]
         at_dev = [one["name"] for one in (await listed(made.endpoints[1]))]
     finally:

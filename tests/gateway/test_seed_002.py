@@ -52,17 +52,10 @@ from typing import Any
 import pytest
 
 from pegboard import Board, Client, Gateway
+from pegboard.config.gateway_config import GatewayConfig, Mode, ServerConfig, ToolboxConfig, find_config, read_config
 from pegboard.errors import InvalidParams, SetupError
-from pegboard.gateway.configuration.config import (
-    GatewayConfig,
-    Mode,
-    ServerConfig,
-    ToolboxConfig,
-    find_config,
-    read_config,
-)
-from pegboard.gateway.names import ToolName, invalid_format, join_name, parse_name
-from tests.transports.streaming import serve
+from pegboard.tools.qualified_names import ToolName, invalid_format, join_name, parse_name
+from tests.server.stream_client import serve
 from tests.waiting import until
 
 LEGACY = "2025-11-25"

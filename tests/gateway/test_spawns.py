@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pegboard import Client
-from tests.child import HttpChild
+from tests.server_processes import HttpChild
 from tests.waiting import SOON, until
 
 pytestmark = pytest.mark.process

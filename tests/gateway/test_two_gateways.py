@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.child import META
-from tests.gateway.crossing import ASKABLE, LEGACY, MODERN
+from tests.gateway.minimal_gateway import ASKABLE, LEGACY, MODERN
 from tests.peers.serving import ROOT, serve
+from tests.server_processes import META
 
 pytestmark = pytest.mark.process
 

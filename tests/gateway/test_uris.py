@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AnyUrl
 
-from pegboard.catalog.template import Template
+from pegboard.catalog.uri_template import Template
 from pegboard.gateway.uris import unwrap_uri, wrap_template, wrap_uri
 
 names = st.from_regex(r"[aB0-](_?[aB0-]){0,6}", fullmatch=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.roads import parametrize, road
+from tests.client_variants import parametrize, road
 
 __all__ = ["road"]
 

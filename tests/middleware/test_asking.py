@@ -12,8 +12,8 @@ import pytest
 from pegboard import Board, Client, Context
 from pegboard.call import Call, Handler, InputRequired, Reply
 from pegboard.middleware import Audit, Cache, Logging, Retry, TokenBudget
+from tests.client_variants import fails_here
 from tests.requirements.clients import connect
-from tests.roads import fails_here
 
 ABLE: dict[str, Any] = {"elicitation": {"form": {}}}
 PROMISES = {"readOnlyHint": True, "idempotentHint": True}

@@ -16,7 +16,7 @@ from pegboard.call import Call, Done, Handler, Reply
 from pegboard.errors import DeclarationError
 from pegboard.middleware import Cache
 from pegboard.testing import FakeClock, make_call, run_alone
-from tests.roads import on_one_machine
+from tests.client_variants import on_one_machine
 
 
 def reading(**options: Any) -> Call:
@@ -169,10 +169,10 @@ async def test_structured_results_come_back_as_they_were_for_every_revision() ->
         replies.append(await proceed(call))
         return replies[-1]
 
-    cache, call, boxed = Cache(60), reading(), Done({"content": [], "structuredContent": [1]}, boxed=True)
+    cache, call, wrapped = Cache(60), reading(), Done({"content": [], "structuredContent": [1]}, wrapped=True)
     for _ in range(2):
-        await run_alone(look, cache, call=call, answer=boxed)
-    assert [reply.boxed for reply in replies] == [True, True]
+        await run_alone(look, cache, call=call, answer=wrapped)
+    assert [reply.wrapped for reply in replies] == [True, True]
     assert cache.hits == 1
 
 

@@ -12,7 +12,7 @@ from pegboard import Board, Client, ToolError, ToolResult
 from pegboard.errors import InvalidParams, SetupError
 from pegboard.middleware import Tracing
 from pegboard.testing import make_call, run_alone
-from tests.roads import on_one_machine
+from tests.client_variants import on_one_machine
 
 pytestmark = pytest.mark.peer
 

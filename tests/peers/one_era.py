@@ -18,12 +18,12 @@ from pegboard import Board
 from pegboard.call import Call, Done, Handler, Reply
 from pegboard.loading import load_board
 from pegboard.protocol.params import PREFIX
-from pegboard.protocol.versions import LEGACY, MODERN
-from pegboard.transports.door import Answer, Head, Served, Sink, Upgrade
-from pegboard.transports.guard import Guard
-from pegboard.transports.http import HttpEndpoint
-from pegboard.transports.listener import listen
-from pegboard.transports.stdio import LineDoor, claim_pipes
+from pegboard.protocol.revisions import LEGACY, MODERN
+from pegboard.server.http.guard import Guard
+from pegboard.server.http.listener import listen
+from pegboard.server.http_types import Answer, EndpointResult, Head, Sink, Upgrade
+from pegboard.server.stdio.stdio_server import StdioServer, claim_pipes
+from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
 
 EVERYTHING = Path(__file__).resolve().parent.parent.parent / "examples" / "everything.py"
 ONLY = {"legacy": LEGACY, "modern": frozenset({MODERN})}
@@ -48,7 +48,7 @@ def of_one_era(handler: Handler, era: str) -> Handler:
     return handle
 
 
-class OneEraDoor(LineDoor):
+class OneEraDoor(StdioServer):
     era = "modern"
 
     def take(self, message: bytes | memoryview) -> None:
@@ -71,7 +71,7 @@ class LegacyOnly:
         self._endpoint = endpoint
         self.drain = endpoint.drain
 
-    def accept(self, head: Head, body: bytes, sink: Sink) -> Served | Upgrade:
+    def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult | Upgrade:
         stated = head.headers.get(b"mcp-protocol-version", b"")
         if stated and stated.decode() not in LEGACY:
             return Answer(400, _error(Raw(b"null"), -32000))

@@ -18,7 +18,7 @@ import pytest
 
 from pegboard import Client
 from pegboard.errors import PegboardError
-from tests.client.leftovers import nothing_left
+from tests.client.process_leftovers import nothing_left
 from tests.peers.judges import HERE, LEGACY, MCP1_PYTHON, MODERN, NODE, PYTHON, NoVerdict
 
 pytestmark = pytest.mark.peer

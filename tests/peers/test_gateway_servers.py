@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from pegboard import Accepted, Client
-from pegboard.client.answers import Elicitation
-from tests.child import HttpChild
+from pegboard.client.question_handlers import Elicitation
 from tests.peers.judges import HERE, LEGACY, MCP1_PYTHON, MODERN, NODE, PYTHON, NoVerdict
+from tests.server_processes import HttpChild
 from tests.waiting import until, wait_until
 
 pytestmark = pytest.mark.peer

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.child import ROOT, HttpChild
 from tests.peers.judges import DEADLINE, HERE, MCP1_PYTHON, NODE, PYTHON
+from tests.server_processes import ROOT, HttpChild
 
 pytestmark = pytest.mark.peer
 

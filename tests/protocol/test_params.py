@@ -14,12 +14,12 @@ from msgspec import UNSET
 from pegboard.errors import InvalidParams, InvalidRequest
 from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
-from pegboard.protocol.params import PREFIX, Meta, Params, read_meta, read_params
+from pegboard.protocol.params import PREFIX, Params, RequestMeta, read_meta, read_params
 
 LIMITS = Limits()
 
 
-def take(body: bytes) -> tuple[Params, Meta]:
+def take(body: bytes) -> tuple[Params, RequestMeta]:
     message = jsonrpc.read(body, LIMITS)
     params = read_params(message)
     return params, read_meta(bytes(params.meta))

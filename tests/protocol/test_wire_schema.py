@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from pegboard import Board, Context, ToolError
-from pegboard.protocol.versions import MODERN, REVISIONS
-from tests.transports.doors import PREFIX, Door, Legacy, Response, Visit, request
+from pegboard.protocol.revisions import MODERN, REVISIONS
+from tests.server.fake_sink import PREFIX, Door, Legacy, Response, Visit, request
 
 NEWER = ("2025-06-18", "2025-11-25", MODERN)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pegboard import Board
-from pegboard.protocol.versions import MODERN
-from tests.transports.doors import PREFIX, Door, Legacy, Response, Visit, request
+from pegboard.protocol.revisions import MODERN
+from tests.server.fake_sink import PREFIX, Door, Legacy, Response, Visit, request
 
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 

@@ -314,9 +314,9 @@ class _Asks:
     async def emit(self, notice: Any) -> None: ...
 
     async def ask(self, asks: Any) -> Any:
-        from pegboard.call import ask_by_answer
+        from pegboard.call import ask_in_result
 
-        return await ask_by_answer(asks)
+        return await ask_in_result(asks)
 
     async def close_stream(self, retry_ms: int) -> None: ...
 
@@ -332,7 +332,7 @@ async def test_a_state_belongs_to_the_one_who_was_asked() -> None:
             await handler(made(thief, answers=answers, ticket=asked.ticket))
     again = await handler(made("ada", answers=answers, ticket=asked.ticket))
     assert isinstance(again, InputRequired)
-    assert list(again.asks) == ["second"]
+    assert list(again.questions) == ["second"]
 
 
 @pytest.mark.requirement("modern/asks/state-single-use")

@@ -11,8 +11,8 @@ import pytest
 
 from pegboard import Board, Context
 from tests.requirements.clients import PREFIX, Client, connect
-from tests.transports.doors import EventReader, Visit
-from tests.transports.wire import until
+from tests.server.fake_sink import EventReader, Visit
+from tests.server.fake_transport import until
 from tests.waiting import SOON
 
 EVERYTHING = {

@@ -12,8 +12,8 @@ import pytest
 from pegboard import Board
 from tests.requirements.clients import Client, connect
 from tests.requirements.test_asks import ABLE, PAGE, filled, make_board, tool
-from tests.transports.doors import EventReader, Visit
-from tests.transports.wire import until
+from tests.server.fake_sink import EventReader, Visit
+from tests.server.fake_transport import until
 from tests.waiting import SOON
 
 

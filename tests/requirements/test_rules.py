@@ -12,15 +12,15 @@ from pegboard import Board
 from pegboard.errors import (
     HeaderMismatch,
     MissingCapability,
-    NoSessions,
     Refusal,
     SessionNotFound,
-    StreamFault,
+    SessionsUnsupported,
+    StreamError,
     UnsupportedVersion,
 )
-from tests.child import StdioChild, modern
 from tests.requirements.clients import ERAS, MODERN, PREFIX, connect
-from tests.transports.doors import Door, notification
+from tests.server.fake_sink import Door, notification
+from tests.server_processes import StdioChild, modern
 
 LABEL = "[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?"
 META_KEY = re.compile(rf"({LABEL}(\.{LABEL})*/)?([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?")
@@ -112,11 +112,11 @@ def test_of_the_reserved_codes_we_use_the_defined_ones() -> None:
         HeaderMismatch: -32020,
         MissingCapability: -32021,
         UnsupportedVersion: -32022,
-        NoSessions: -32022,
+        SessionsUnsupported: -32022,
     }
     # A session is known only to the handshake, in whose revisions this code is in general use; streams of bytes are not
     # the protocol's.
-    assert {kind for kind, code in codes.items() if -32019 <= code <= -32000} == {SessionNotFound, StreamFault}
+    assert {kind for kind, code in codes.items() if -32019 <= code <= -32000} == {SessionNotFound, StreamError}
 
 
 def keys_of_meta(value: Any) -> Iterator[str]:

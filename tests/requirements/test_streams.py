@@ -10,8 +10,8 @@ import pytest
 
 from pegboard import Board, Context, Limits
 from tests.requirements.clients import Client, connect
-from tests.transports.doors import Event, EventReader, Legacy, Visit
-from tests.transports.wire import until
+from tests.server.fake_sink import Event, EventReader, Legacy, Visit
+from tests.server.fake_transport import until
 from tests.waiting import SOON
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from pegboard import Board, Context, ToolError
-from pegboard.call import NOBODY, Call, Caller, Started
+from pegboard.call import NULL_CHANNEL, Call, Caller, TaskStarted
 from pegboard.errors import InternalFailure, InvalidParams
 from tests.requirements.clients import MODERN, Client, connect
 from tests.requirements.test_asks import filled, tool
@@ -285,7 +285,7 @@ class _Caller:
 
     async def ask(self, method: str, name: str) -> Any:
         answers = msgspec.Raw(b"{}") if method == "tasks/update" else None
-        call = Call(method=method, caller=self._caller, channel=NOBODY, id=1, name=name, answers=answers)
+        call = Call(method=method, caller=self._caller, channel=NULL_CHANNEL, id=1, name=name, answers=answers)
         return await self._handler(call)
 
 
@@ -295,7 +295,7 @@ async def test_the_task_of_one_principal_is_unknown_to_every_other(method: str) 
     house = House()
     ada, bob, nobody = (_Caller(house.board, principal) for principal in ("ada", "bob", ""))
     started = await ada.ask("tools/call", "work")
-    assert isinstance(started, Started)
+    assert isinstance(started, TaskStarted)
     task = started.task["taskId"]
     for thief in (bob, nobody):
         with pytest.raises(InvalidParams, match="Unknown task"):

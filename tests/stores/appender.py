@@ -12,8 +12,8 @@ import signal
 import sys
 
 from pegboard.limits import Limits
-from pegboard.stores.address import open_store
 from pegboard.stores.store import LogName, Store
+from pegboard.stores.store_url import open_store
 
 ALL = Limits(
     worker_seconds=0.3, stream_events=1_000_000, stream_bytes=1 << 30, session_bytes=1 << 30, stored_bytes=1 << 30

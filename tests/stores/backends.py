@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pegboard.limits import Limits
 from pegboard.stores.memory import MemoryStore
-from pegboard.stores.redis.store import RedisStore
-from pegboard.stores.sqlite.store import SqliteStore
+from pegboard.stores.redis.redis_store import RedisStore
+from pegboard.stores.sqlite.sqlite_store import SqliteStore
 from pegboard.stores.store import Store
 from tests.middleware.valkey import Valkey
 

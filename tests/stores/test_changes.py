@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pegboard.stores.store import ChangeLog, ChangePage
+from pegboard.stores.store import ChangePage, ChangeStore
 from tests.stores.backends import Backend, Clock, opened, shared
 from tests.waiting import until
 
@@ -13,7 +13,7 @@ def told(page: ChangePage) -> list[bytes]:
     return [entry.data for entry in page.entries]
 
 
-async def publish(log: ChangeLog, *changes: bytes) -> list[int]:
+async def publish(log: ChangeStore, *changes: bytes) -> list[int]:
     return [await log.publish(change) for change in changes]
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from pegboard.limits import Limits
-from pegboard.stores.address import open_store
-from pegboard.stores.store import Page
-from tests.child import Child
+from pegboard.stores.store import LogPage
+from pegboard.stores.store_url import open_store
 from tests.middleware.valkey import Valkey
+from tests.server_processes import Child
 from tests.stores.backends import started
-from tests.stores.places import address
+from tests.stores.store_urls import address
 
 pytestmark = pytest.mark.process
 
@@ -51,7 +51,7 @@ def acknowledged(child: Child, lines: int | None = None) -> dict[str, list[int]]
     return said
 
 
-def numbers(page: Page | None) -> list[int]:
+def numbers(page: LogPage | None) -> list[int]:
     assert page is not None
     return [entry.seq for entry in page.entries]
 

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pegboard.stores.store import LogName, Logs, Page
+from pegboard.stores.store import LogName, LogPage, Logs
 from tests.stores.backends import Backend, Clock, opened
 
 LOG = ("session", "stream")
 
 
-async def read(logs: Logs, log: LogName = LOG, after: int = 0, limit: int = 1000) -> Page:
+async def read(logs: Logs, log: LogName = LOG, after: int = 0, limit: int = 1000) -> LogPage:
     page = await logs.read(log, after, limit)
     assert page is not None
     return page
 
 
-def told(page: Page) -> list[tuple[int, bytes]]:
+def told(page: LogPage) -> list[tuple[int, bytes]]:
     return [(entry.seq, entry.data) for entry in page.entries]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pegboard.stores.memory import MemoryRecords
-from pegboard.stores.store import Record
+from pegboard.stores.store import StoredRecord
 from tests.stores.backends import Backend, Clock, opened
 
 
@@ -14,9 +14,9 @@ async def test_a_value_is_read_as_it_was_written_and_its_version_counts_the_writ
         records = store.records
         assert await records.get("a") is None
         assert await records.put("a", b"\0one") == 1
-        assert await records.get("a") == Record(b"\0one", 1)
+        assert await records.get("a") == StoredRecord(b"\0one", 1)
         assert await records.put("a", b"two") == 2
-        assert await records.get("a") == Record(b"two", 2)
+        assert await records.get("a") == StoredRecord(b"two", 2)
         assert await records.get("b") is None
 
 
@@ -27,7 +27,7 @@ async def test_a_write_can_ask_for_the_version_it_knows(backend: Backend) -> Non
         assert await records.put("a", b"first", if_version=0) == 1
         assert await records.put("a", b"second", if_version=0) is None
         assert await records.put("a", b"third", if_version=1) == 2
-        assert await records.get("a") == Record(b"third", 2)
+        assert await records.get("a") == StoredRecord(b"third", 2)
 
 
 async def test_a_value_ends_with_its_time_which_each_write_starts_anew(backend: Backend) -> None:
@@ -39,11 +39,11 @@ async def test_a_value_ends_with_its_time_which_each_write_starts_anew(backend: 
         clock.now += 9
         await records.put("a", b"y", ttl=10)
         clock.now += 9
-        assert await records.get("a") == Record(b"y", 2)
+        assert await records.get("a") == StoredRecord(b"y", 2)
         clock.now += 1
         assert await records.get("a") is None
         assert await records.put("a", b"z", if_version=0) == 1
-        assert await records.get("forever") == Record(b"x", 1)
+        assert await records.get("forever") == StoredRecord(b"x", 1)
 
 
 async def test_a_sum_counts_until_the_time_of_its_first_addition_is_over(backend: Backend) -> None:

@@ -12,8 +12,8 @@ import redis
 
 from pegboard.errors import SetupError, StoreDown
 from pegboard.limits import Limits
-from pegboard.stores.redis.line import Line
-from pegboard.stores.redis.store import RedisStore
+from pegboard.stores.redis.redis_connection import RedisConnection
+from pegboard.stores.redis.redis_store import RedisStore
 from tests.middleware.valkey import Valkey, valkey
 from tests.stores.backends import started
 from tests.waiting import until
@@ -42,7 +42,7 @@ async def opened(server: Valkey, limits: Limits | None = None) -> AsyncIterator[
 
 
 def keys(client: redis.Redis, store: RedisStore) -> list[bytes]:
-    found: list[bytes] = client.keys(store._words.key("*"))
+    found: list[bytes] = client.keys(store._key_names.key("*"))
     return sorted(found)
 
 
@@ -60,7 +60,7 @@ async def test_no_session_id_and_no_key_is_on_the_server(server: Valkey, client:
         await store.logs.append(log, 1, b"the data")
         await store.records.put(f"session:{session}", b"the value")
         await until(lambda: len(heard) >= 3)
-        names = [*keys(client, store), *client.pubsub_channels(store._words.key("*"))]
+        names = [*keys(client, store), *client.pubsub_channels(store._key_names.key("*"))]
         assert len(names) == 5
         assert not any(session.encode() in name for name in names)
         assert not any(session.encode() in client.dump(name) for name in keys(client, store))
@@ -149,19 +149,19 @@ async def test_a_process_has_three_connections_however_much_it_watches(own: Valk
 
 
 async def test_what_is_asked_for_at_once_travels_together(server: Valkey, monkeypatch: pytest.MonkeyPatch) -> None:
-    trips: list[int] = []
-    real = Line.exchange
+    pipeline: list[int] = []
+    real = RedisConnection.exchange
 
-    async def counted(self: Line, commands: list[object], within: float | None = None) -> list[object]:
-        trips.append(len(commands))
+    async def counted(self: RedisConnection, commands: list[object], within: float | None = None) -> list[object]:
+        pipeline.append(len(commands))
         return await real(self, commands, within)  # type: ignore[arg-type]
 
     async with opened(server) as store:
         await store.records.put("first", b"x")
-        monkeypatch.setattr(Line, "exchange", counted)
+        monkeypatch.setattr(RedisConnection, "exchange", counted)
         await asyncio.gather(*(store.records.put(str(number), b"x") for number in range(100)))
-        assert sum(trips) == 100
-        assert len(trips) <= 3
+        assert sum(pipeline) == 100
+        assert len(pipeline) <= 3
 
 
 async def test_append_waits_while_too_much_is_unsent(own: Valkey) -> None:
@@ -171,10 +171,10 @@ async def test_append_waits_while_too_much_is_unsent(own: Valkey) -> None:
         appends = [asyncio.ensure_future(store.logs.append(LOG, seq, b"x" * 400)) for seq in range(1, 6)]
         for _ in range(10):
             await asyncio.sleep(0)
-        assert store._trips._weight == 800
+        assert store._pipeline._weight == 800
         own.thaw()
         assert all(await asyncio.gather(*appends))
-        assert store._trips._weight == 0
+        assert store._pipeline._weight == 0
 
 
 # -- trouble ---------------------------------------------------------------------------------------------------------
@@ -185,9 +185,9 @@ class Cut:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._when: str | None = None
-        real = Line.exchange
+        real = RedisConnection.exchange
 
-        async def exchange(line: Line, commands: list[object], within: float | None = None) -> list[object]:
+        async def exchange(line: RedisConnection, commands: list[object], within: float | None = None) -> list[object]:
             when, self._when = self._when, None
             if when == "before":
                 raise ConnectionResetError("cut")
@@ -196,7 +196,7 @@ class Cut:
                 raise ConnectionResetError("cut")
             return answers
 
-        monkeypatch.setattr(Line, "exchange", exchange)
+        monkeypatch.setattr(RedisConnection, "exchange", exchange)
 
     def __call__(self, when: str) -> None:
         self._when = when
@@ -243,7 +243,7 @@ async def test_a_number_another_took_meanwhile_is_refused_though_it_is_sent_agai
     server: Valkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(server) as store:
-        other = RedisStore(server.url, prefix=store._words.prefix)
+        other = RedisStore(server.url, prefix=store._key_names.prefix)
         async with started(other):
             await store.logs.open(LOG)
             assert await other.logs.append(LOG, 1, b"another's")
@@ -252,7 +252,7 @@ async def test_a_number_another_took_meanwhile_is_refused_though_it_is_sent_agai
 
 
 async def test_a_server_that_comes_back_is_used_again_and_whoever_watches_is_woken(own: Valkey) -> None:
-    async with opened(own) as store, started(RedisStore(own.url, prefix=store._words.prefix)) as other:
+    async with opened(own) as store, started(RedisStore(own.url, prefix=store._key_names.prefix)) as other:
         seen: list[int] = []
         came: list[bytes] = []
         store.hints.watch("topic", lambda: seen.append(1))
@@ -297,7 +297,7 @@ async def test_hints_are_heard_again_from_a_server_that_had_fallen_silent(
 async def test_a_server_that_stays_away_is_said_after_a_while(
     own: Valkey, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pegboard.stores.redis.trips._PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("pegboard.stores.redis.command_pipeline._COMMAND_SECONDS", 0.2)
     async with opened(own) as store:
         own.kill()
         with pytest.raises(StoreDown, match="does not answer; try again later") as raised:
@@ -360,9 +360,9 @@ async def test_a_server_that_refuses_us_says_why(own: Valkey) -> None:
 async def test_a_server_we_cannot_use_is_refused(
     server: Valkey, monkeypatch: pytest.MonkeyPatch, server_info: bytes, cluster_info: bytes, told: str
 ) -> None:
-    async def exchange(line: Line, commands: list[object], within: float | None = None) -> list[object]:
+    async def exchange(line: RedisConnection, commands: list[object], within: float | None = None) -> list[object]:
         return [server_info, cluster_info]
 
-    monkeypatch.setattr(Line, "exchange", exchange)
+    monkeypatch.setattr(RedisConnection, "exchange", exchange)
     with pytest.raises(SetupError, match=told):
         await RedisStore(server.url).start()

@@ -14,8 +14,8 @@ import pytest
 
 from pegboard.errors import SetupError, StoreDown
 from pegboard.limits import Limits
-from pegboard.stores.sqlite.store import SqliteStore
-from tests.child import Child
+from pegboard.stores.sqlite.sqlite_store import SqliteStore
+from tests.server_processes import Child
 from tests.stores.backends import folder, started
 from tests.waiting import until
 
@@ -170,7 +170,7 @@ async def test_many_processes_may_make_it_at_once(path: Path) -> None:
 
 async def test_hints_come_from_a_process_of_its_own(path: Path) -> None:
     program = (
-        "import asyncio, sys; from pegboard.stores.address import open_store\n"
+        "import asyncio, sys; from pegboard.stores.store_url import open_store\n"
         "async def main():\n"
         "    store = open_store(sys.argv[1]); await store.start(); sys.stdin.readline()\n"
         "    await store.logs.append(('session', 'stream'), 1, b'from afar'); await store.close()\n"
@@ -196,17 +196,17 @@ async def test_hints_come_from_a_process_of_its_own(path: Path) -> None:
 
 async def test_nobody_looks_at_others_unless_somebody_waits_for_them(path: Path) -> None:
     async with started(SqliteStore(path)) as store:
-        lookout = store._lookout
+        hint_watcher = store._hint_watcher
         await store.logs.open(LOG)
         end = store.logs.watch(LOG, lambda: None)
-        assert not lookout.is_looking
+        assert not hint_watcher.is_polling
         foreign = store.logs.watch(("session", "of another"), lambda: None)
-        assert lookout.is_looking
+        assert hint_watcher.is_polling
         foreign()
         foreign()
-        await until(lambda: not lookout.is_looking)
+        await until(lambda: not hint_watcher.is_polling)
         store.hints.watch("topic", lambda: None)
-        assert lookout.is_looking
+        assert hint_watcher.is_polling
         end()
 
 
@@ -298,7 +298,7 @@ async def test_a_write_waits_for_another_process_that_writes(path: Path, monkeyp
         assert not append.done()
         other.execute("COMMIT")
         assert await append
-        monkeypatch.setattr("pegboard.stores.sqlite.writer.PATIENCE_SECONDS", 0.05)
+        monkeypatch.setattr("pegboard.stores.sqlite.writer_thread.LOCK_WAIT_SECONDS", 0.05)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreDown, match="cannot be written"):
             await store.logs.append(LOG, 2, b"x")
@@ -348,7 +348,7 @@ async def test_hints_that_were_trimmed_unread_are_made_good_by_hinting_at_everyt
 
 
 async def test_old_hints_do_not_pile_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pegboard.stores.sqlite.writer._HINTS_KEPT", 50)
+    monkeypatch.setattr("pegboard.stores.sqlite.writer_thread._HINTS_KEPT", 50)
     async with started(SqliteStore(path)) as store:
         await store.logs.open(LOG)
         for seq in range(1, 300):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.styles.doors import DOORS, Door
+from tests.styles.connections import DOORS, Door
 
 
 @pytest.fixture(scope="module", params=DOORS)

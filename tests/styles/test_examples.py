@@ -8,8 +8,8 @@ import pytest
 
 from pegboard import Board, JsonRpcMessage
 from pegboard.errors import DeclarationError
-from tests.child import ROOT
-from tests.styles.doors import ERRORS, Answered, Door, codes_of, text_of
+from tests.server_processes import ROOT
+from tests.styles.connections import ERRORS, Answered, Door, codes_of, text_of
 
 BOARD = ROOT / "examples" / "styles.py"
 

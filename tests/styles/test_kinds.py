@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.child import ROOT
-from tests.styles.doors import ERRORS, Answered, Door, codes_of, text_of
+from tests.server_processes import ROOT
+from tests.styles.connections import ERRORS, Answered, Door, codes_of, text_of
 from tests.styles.kinds import KINDS, STYLES
 
 BOARD = ROOT / "tests" / "styles" / "kinds.py"

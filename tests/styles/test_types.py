@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.child import ROOT
-from tests.styles.doors import ERRORS, Answered, Door, codes_of, text_of
+from tests.server_processes import ROOT
+from tests.styles.connections import ERRORS, Answered, Door, codes_of, text_of
 
 BOARD = ROOT / "tests" / "styles" / "types.py"
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard.errors import DeclarationError
-from pegboard.tools.naming import check_name, counted, fold, humanise, misspelt, snake_case, suggest
+from pegboard.tools.naming import check_name, counted, find_misspelt, fold_case, humanise, snake_case, suggest
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_other_names_are_refused_with_the_fix(name: str, says: str) -> None:
 
 
 def test_names_a_model_would_confuse_fold_to_the_same() -> None:
-    assert fold("getUser") == fold("get-user") == fold("get_user")
-    assert fold("get_user") != fold("get_users")
+    assert fold_case("getUser") == fold_case("get-user") == fold_case("get_user")
+    assert fold_case("get_user") != fold_case("get_users")
 
 
 def test_suggestions_come_likeliest_first_and_at_most_three() -> None:
@@ -83,12 +83,12 @@ def test_suggestions_come_likeliest_first_and_at_most_three() -> None:
 
 def test_a_slip_is_a_letter_or_two_and_no_other_word() -> None:
     names = ["args", "env", "idleTimeout", "toolFilters"]
-    assert [misspelt(name, names) for name in ("arg", "idletimeout", "tool_filtres")] == [
+    assert [find_misspelt(name, names) for name in ("arg", "idletimeout", "tool_filtres")] == [
         "args",
         "idleTimeout",
         "toolFilters",
     ]
-    assert [misspelt(name, names) for name in ("dev", "environment", "initTimeout", "")] == [None] * 4
+    assert [find_misspelt(name, names) for name in ("dev", "environment", "initTimeout", "")] == [None] * 4
 
 
 def test_one_thing_is_not_several() -> None:
@@ -100,7 +100,7 @@ def test_suggestions_are_taken_from_the_names(name: str, names: list[str]) -> No
     found = suggest(name, names)
     assert set(found) <= set(names)
     assert len(found) <= 3
-    exact = [other for other in names if fold(other) == fold(name) and fold(name)]
+    exact = [other for other in names if fold_case(other) == fold_case(name) and fold_case(name)]
     assert not exact or found[0] in exact
 
 

@@ -16,12 +16,12 @@ import pytest
 
 from pegboard import CancellationToken, Context, ToolConnector
 from pegboard.errors import DeclarationError
-from pegboard.tools.constraints import Header, Pattern
-from pegboard.tools.media import Image
+from pegboard.media import Image
+from pegboard.schema.constraints import Header, Pattern
 from pegboard.tools.message import JsonRpcMessage, ToolResponse
 from pegboard.tools.parameters import Cardinality, Parameter, ToolCallRequest, ToolExecutionContext, ValueKind
-from pegboard.tools.result import ToolResult
 from pegboard.tools.tool import Tool, tool_from_function
+from pegboard.tools.tool_result import ToolResult
 
 if TYPE_CHECKING:
     from somewhere import NotThere

@@ -1,1 +1,1 @@
-"""What hangs on the board, in order and by name."""
+"""The tools, resources, prompts and completions of a board, by name and in order."""

@@ -8,7 +8,7 @@ from typing import Any
 from pegboard.call import Json
 from pegboard.tools.tool import Tool
 
-MOST = 100
+MAX_COMPLETIONS = 100
 
 Suggest = Callable[[str], Any]
 
@@ -33,4 +33,6 @@ def complete(values: Sequence[str], typed: str) -> Mapping[str, Json]:
     also = [value for value in values if folded in value.casefold() and not value.casefold().startswith(folded)]
     found = first + also
     # "Maximum 100 items per response" (Completion, Data Types)
-    return {"completion": {"values": found[:MOST], "total": len(found), "hasMore": len(found) > MOST}}
+    return {
+        "completion": {"values": found[:MAX_COMPLETIONS], "total": len(found), "hasMore": len(found) > MAX_COMPLETIONS}
+    }

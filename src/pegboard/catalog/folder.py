@@ -11,16 +11,16 @@ from typing import Final
 from urllib.parse import quote
 
 from pegboard.call import Json
+from pegboard.catalog.file_reader import read_file
 from pegboard.errors import DeclarationError
+from pegboard.media import File
 from pegboard.protocol.content import guess_by_suffix, name_of
-from pegboard.tools.files import read_file
-from pegboard.tools.media import File
 
 READS: Final = 4
 """How many files of a folder are read at a time: each takes memory of its own."""
 
 # For each file that may be listed: so many names are looked at before a folder counts as too large to be listed whole.
-_LOOKS: Final = 10
+_SCAN_SECONDS: Final = 10
 
 
 class Folder:
@@ -80,7 +80,7 @@ class Folder:
 
     def _walk(self) -> Iterator[str]:
         """Paths of files, folder by folder in the order of their names. What a link leads to is listed where it is."""
-        left = self._limit * _LOOKS
+        left = self._limit * _SCAN_SECONDS
         folders = [""]
         while folders and left > 0:
             folder = folders.pop()

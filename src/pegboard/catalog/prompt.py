@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from pegboard.call import Handler, Json
 from pegboard.errors import DeclarationError, InvalidParams
+from pegboard.media import Content
 from pegboard.protocol.content import text_block
-from pegboard.tools.media import Content
+from pegboard.schema.plain_json import as_plain
 from pegboard.tools.naming import suggest
-from pegboard.tools.plain import as_plain
 from pegboard.tools.tool import Tool
 
 Role = Literal["user", "assistant"]
@@ -131,7 +131,7 @@ class PromptCatalog:
         self._prompts[prompt.name] = prompt
         self._changed()
 
-    def arrange(self, prompts: Iterable[Prompt]) -> None:
+    def replace_all(self, prompts: Iterable[Prompt]) -> None:
         """Have these and no others, in this order; of two with one name the first."""
         before = [one.definition() for one in self.all]
         self._prompts = {}

@@ -10,13 +10,13 @@ import msgspec
 from pegboard.call import Handler, Json
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.folder import Folder
-from pegboard.catalog.template import Template, is_template
-from pegboard.catalog.template_index import TemplateIndex
+from pegboard.catalog.uri_template import Template, is_template
+from pegboard.catalog.uri_template_index import TemplateIndex
 from pegboard.errors import DeclarationError, ResourceNotFound
+from pegboard.media import File
 from pegboard.protocol.content import guess_by_suffix, resource_block
-from pegboard.tools.media import File
+from pegboard.schema.plain_json import as_plain
 from pegboard.tools.naming import humanise
-from pegboard.tools.plain import as_plain
 from pegboard.tools.tool import Tool
 
 _TEXT, _BYTES, _JSON = "text/plain", "application/octet-stream", "application/json"
@@ -170,7 +170,7 @@ class ResourceCatalog:
             one for folder in self.folders for one in folder.definitions() if one["uri"] not in self._fixed
         ]
 
-    def tell_changed(self) -> None:
+    def notify_changed(self) -> None:
         """The list is not what it was."""
         self._changed()
 
@@ -183,7 +183,7 @@ class ResourceCatalog:
         self._index = None
         self._changed()
 
-    def arrange(self, resources: Iterable[Resource]) -> None:
+    def replace_all(self, resources: Iterable[Resource]) -> None:
         """Have these and no others, in this order; of two with one URI the first."""
         before = [one.definition() for one in (*self.fixed, *self.templates)]
         self._fixed, self._templates, self._index = {}, {}, None

@@ -10,11 +10,11 @@ import msgspec
 
 from pegboard.call import Json
 from pegboard.cli.output import note, show, show_json, show_text
-from pegboard.cli.target import OK, TOOL_ERROR, Pointed, read_target, run, tell_missing
+from pegboard.cli.target_argument import OK, TOOL_ERROR, TargetArgument, read_target, report_missing, run
 from pegboard.errors import InvalidParams, SetupError
 from pegboard.printable import printable
 from pegboard.tools.naming import suggest
-from pegboard.tools.result import PARSE_WARNINGS
+from pegboard.tools.tool_result import PARSE_WARNINGS
 
 
 def main(argv: list[str]) -> int:
@@ -34,19 +34,19 @@ def main(argv: list[str]) -> int:
     return run("call", _call(read_target(parser, argv, arguments)))
 
 
-async def _call(pointed: Pointed) -> int:
+async def _call(pointed: TargetArgument) -> int:
     name: str = pointed.chosen.tool
     async with pointed.client() as client:
         tools = {str(tool.get("name")): tool for tool in await client.list_tools()}
         arguments = read_arguments(pointed.chosen.arguments, tools.get(name, {}).get("inputSchema"))
         began = time.perf_counter()
         try:
-            result = await client.call(name, arguments, progress=_tell_progress)
+            result = await client.call(name, arguments, progress=_print_progress)
         except InvalidParams as refusal:
             # Not every tool is listed: it is the server that knows.
             if name in tools:
                 raise
-            await tell_missing(client)
+            await report_missing(client)
             raise SetupError(_explain(pointed.name, name, refusal.message, tools)) from None
         elapsed = (time.perf_counter() - began) * 1000
     if pointed.chosen.json:
@@ -68,7 +68,7 @@ def _explain(target: str, name: str, told: str, tools: Collection[str]) -> str:
     return printable(f"{target}: {told}{hint}")
 
 
-def _tell_progress(done: float, total: float | None, message: str | None) -> None:
+def _print_progress(done: float, total: float | None, message: str | None) -> None:
     far = f"{done:g}" if total is None else f"{done:g}/{total:g}"
     note(f"progress  {far}" + (f"  {message}" if message else ""))
 

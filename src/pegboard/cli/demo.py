@@ -10,19 +10,19 @@ import time
 from pathlib import Path
 
 import pegboard.demo
-from pegboard.cli.flags import add_flags, read_settings, set_up_logging
 from pegboard.cli.run import command
-from pegboard.cli.up import Announcement, refuse_workers
+from pegboard.cli.serving_flags import add_flags, read_settings, set_up_logging
+from pegboard.cli.up import Announcement, reject_workers
+from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.demo import desk, notes
-from pegboard.gateway.configuration.config import GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.gateway.gateway import Gateway
 from pegboard.limits import Limits
-from pegboard.serve import PORT, run
-from pegboard.stores.crew import Shared
-from pegboard.transports.guard import Guard
-from pegboard.transports.http import HttpEndpoint
-from pegboard.transports.listener import Http1Server
-from pegboard.transports.places import Places
+from pegboard.server.http.guard import Guard
+from pegboard.server.http.listener import Http1Server
+from pegboard.server.http.worker_sockets import WorkerSockets
+from pegboard.server.serve import PORT, run
+from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
+from pegboard.stores.cluster import SharedStore
 
 _CLOCK = Path(pegboard.demo.__file__).with_name("clock.py")
 
@@ -31,11 +31,11 @@ class Demo(Gateway):
     """A gateway that brings one of its servers along, and reaches it over HTTP as it would any other."""
 
     def __init__(self) -> None:
-        self._places = Places(1, "127.0.0.1", 0, None)
+        self._places = WorkerSockets(1, "127.0.0.1", 0, None)
         self._server: Http1Server | None = None
         super().__init__(_config(self._places.port), boards={"desk": desk.board})
 
-    async def start(self, shared: Shared | None = None) -> None:
+    async def start(self, shared: SharedStore | None = None) -> None:
         if self._server is None:
             limits = Limits()
             endpoint = HttpEndpoint(notes.board.handler, notes.board.info, limits=limits, guard=Guard())
@@ -79,7 +79,7 @@ def main(argv: list[str]) -> int:
     )
     add_flags(parser)
     chosen = parser.parse_args(argv)
-    refuse_workers(chosen.workers)
+    reject_workers(chosen.workers)
     if chosen.transport == "auto":
         chosen.transport = "http"
     if chosen.port == PORT and chosen.uds is None:

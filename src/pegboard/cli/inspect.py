@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pegboard.call import Json
 from pegboard.cli.list import print_tools
 from pegboard.cli.output import show, show_json
-from pegboard.cli.target import OK, Pointed, read_target, run
+from pegboard.cli.target_argument import OK, TargetArgument, read_target, run
 from pegboard.client.client import Client
 from pegboard.errors import MethodNotFound
 from pegboard.protocol.params import PREFIX
@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
     return run("inspect", _inspect(read_target(parser, argv, {})))
 
 
-async def _inspect(pointed: Pointed) -> int:
+async def _inspect(pointed: TargetArgument) -> int:
     async with pointed.client() as client:
         about = await client.discover()
         offered = about.get("capabilities") or {}

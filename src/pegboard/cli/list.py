@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from pegboard.cli.output import show, show_json
-from pegboard.cli.target import Pointed, read_target, run, tell_missing
+from pegboard.cli.target_argument import TargetArgument, read_target, report_missing, run
 from pegboard.printable import printable
 
 
@@ -14,10 +14,10 @@ def main(argv: list[str]) -> int:
     return run("list", _list(read_target(parser, argv, {})))
 
 
-async def _list(pointed: Pointed) -> int:
+async def _list(pointed: TargetArgument) -> int:
     async with pointed.client() as client:
         tools = await client.list_tools()
-        await tell_missing(client)
+        await report_missing(client)
     if pointed.chosen.json:
         show_json(tools)
         return 0

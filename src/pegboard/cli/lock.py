@@ -14,13 +14,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pegboard.cli.flags import set_up_logging
 from pegboard.cli.output import note, show, show_json
-from pegboard.gateway.configuration.config import GatewayConfig, read_config
-from pegboard.gateway.configuration.mistakes import hide
+from pegboard.cli.serving_flags import set_up_logging
+from pegboard.config.gateway_config import GatewayConfig, read_config
+from pegboard.config.mistakes import redact
 from pegboard.gateway.gateway import Gateway
-from pegboard.gateway.servers.catalogue import Catalogue
-from pegboard.gateway.trust.lock import Lock, Place, Report, Server, accept, compare, read_lock, write_lock
+from pegboard.gateway.lock.lock_file import Lock, Place, Report, Server, accept, compare, read_lock, write_lock
+from pegboard.gateway.servers.server_catalog import ServerCatalog
 from pegboard.printable import printable
 
 OK, DIFFERENT, CANNOT_CONNECT = 0, 1, 3
@@ -52,9 +52,9 @@ def main(argv: list[str]) -> int:
     config = read_config(chosen.config, os.environ)
     before = read_lock(config.lock_path)
     with contextlib.redirect_stdout(sys.stderr):
-        found, unreached = asyncio.run(catalogues(config))
+        found, unreached = asyncio.run(catalogs(config))
     for (toolbox, server), problem in unreached.items():
-        told = hide(problem, config.secrets)
+        told = redact(problem, config.secrets)
         note(f"pegboard lock: {toolbox}/{server} cannot be asked, and is left as it was: {told}")
     unknown = {*unreached, *_disabled(config)}
     report = compare(before or Lock(), found, unknown)
@@ -62,38 +62,38 @@ def main(argv: list[str]) -> int:
         show_json(_as_json(report))
     else:
         # At first everything is new, and only what is suspicious is worth a line.
-        for line in _tell(report if before is not None or chosen.diff else replace(report, added=())):
+        for line in _print_report(report if before is not None or chosen.diff else replace(report, added=())):
             show(line)
     changing = chosen.accept is not None or (before is None and not chosen.diff)
     if changing:
         lock = accept(before or Lock(), found, unknown, chosen.accept or ())
         if before is None or lock != before:
             write_lock(lock, config.lock_path)
-        note(f"{_count(len(lock.pins))} pinned in {_shown(config.lock_path)}")
+        note(f"{_count(len(lock.pins))} pinned in {_short_path(config.lock_path)}")
     elif report:
         note(f"accept it all with `pegboard lock {chosen.config} --accept`, or name what to accept")
         return DIFFERENT
     elif not unreached:
-        note(f"all is as it was accepted in {_shown(config.lock_path)}")
+        note(f"all is as it was accepted in {_short_path(config.lock_path)}")
     return CANNOT_CONNECT if unreached else OK
 
 
-async def catalogues(config: GatewayConfig) -> tuple[Mapping[Server, Catalogue], Mapping[Server, str]]:
+async def catalogs(config: GatewayConfig) -> tuple[Mapping[Server, ServerCatalog], Mapping[Server, str]]:
     """What each server of a configuration lists, and why some could not be asked."""
     gateway = Gateway(replace(config, lock="off"))
-    found: dict[Server, Catalogue] = {}
+    found: dict[Server, ServerCatalog] = {}
     unreached: dict[Server, str] = {}
     try:
         await gateway.start()
-        waits = [asyncio.ensure_future(downstream.settled()) for downstream in gateway.downstreams]
+        waits = [asyncio.ensure_future(downstream.wait_connected()) for downstream in gateway.downstreams]
         if waits:
             await asyncio.wait(waits, timeout=_SECONDS)
         for wait in waits:
             wait.cancel()
         for downstream in gateway.downstreams:
             key = downstream.toolbox, downstream.name
-            if downstream.catalogue is not None:
-                found[key] = downstream.catalogue
+            if downstream.catalog is not None:
+                found[key] = downstream.catalog
             else:
                 unreached[key] = downstream.problem or f"it did not answer within {_SECONDS:.0f} s"
     finally:
@@ -107,7 +107,7 @@ def _disabled(config: GatewayConfig) -> Iterator[Server]:
         yield from ((toolbox.name, server.name) for server in toolbox.servers.values() if not server.enabled)
 
 
-def _tell(report: Report) -> Iterator[str]:
+def _print_report(report: Report) -> Iterator[str]:
     flags: defaultdict[Place, list[str]] = defaultdict(list)
     for place, finding in report.flagged:
         flags[place].append(f"  ! {finding}")
@@ -158,7 +158,7 @@ def _count(number: int) -> str:
     return "1 definition" if number == 1 else f"{number} definitions"
 
 
-def _shown(path: str) -> str:
+def _short_path(path: str) -> str:
     """A path as short as it can be said from here."""
     with contextlib.suppress(ValueError):
         return str(Path(path).relative_to(Path.cwd()))

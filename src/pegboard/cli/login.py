@@ -9,9 +9,9 @@ import os
 from pegboard.cli.output import note, note_lines
 from pegboard.client.client import Client
 from pegboard.client.login.browser import BrowserLogin
+from pegboard.config.gateway_config import ServerConfig, read_config
 from pegboard.errors import LoginFailed, Refusal, ServerFault, SetupError
-from pegboard.gateway.configuration.config import ServerConfig, read_config
-from pegboard.gateway.servers.logins import Logins, token_storage
+from pegboard.gateway.servers.server_logins import Logins, token_storage
 from pegboard.tools.naming import suggest
 
 OK, USAGE, CANNOT_CONNECT = 0, 2, 3

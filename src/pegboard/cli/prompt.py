@@ -6,7 +6,7 @@ import argparse
 
 from pegboard.cli.call import print_content
 from pegboard.cli.output import show, show_json
-from pegboard.cli.target import OK, Pointed, read_target, run
+from pegboard.cli.target_argument import OK, TargetArgument, read_target, run
 from pegboard.errors import SetupError
 from pegboard.printable import printable
 from pegboard.tools.naming import suggest
@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
     return run("prompt", _prompt(read_target(parser, argv, arguments)))
 
 
-async def _prompt(pointed: Pointed) -> int:
+async def _prompt(pointed: TargetArgument) -> int:
     name: str = pointed.chosen.prompt
     arguments = dict(_pair(word) for word in pointed.chosen.arguments)
     async with pointed.client() as client:

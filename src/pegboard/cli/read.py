@@ -9,7 +9,7 @@ import sys
 
 from pegboard.call import Json
 from pegboard.cli.output import note, show, show_json, show_text
-from pegboard.cli.target import OK, Pointed, read_target, run
+from pegboard.cli.target_argument import OK, TargetArgument, read_target, run
 
 
 def main(argv: list[str]) -> int:
@@ -22,7 +22,7 @@ def main(argv: list[str]) -> int:
     return run("read", _read(read_target(parser, argv, {"uri": {"metavar": "URI"}})))
 
 
-async def _read(pointed: Pointed) -> int:
+async def _read(pointed: TargetArgument) -> int:
     async with pointed.client() as client:
         contents = await client.read(pointed.chosen.uri)
     if pointed.chosen.json:

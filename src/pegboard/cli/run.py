@@ -10,10 +10,10 @@ from pathlib import Path
 
 from pegboard import __version__
 from pegboard.board import Board
-from pegboard.cli.flags import add_flags, read_settings, set_up_logging
 from pegboard.cli.output import note
+from pegboard.cli.serving_flags import add_flags, read_settings, set_up_logging
 from pegboard.loading import load_board
-from pegboard.serve import run
+from pegboard.server.serve import run
 from pegboard.tools.naming import counted
 
 

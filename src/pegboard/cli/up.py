@@ -9,17 +9,17 @@ import time
 from collections.abc import Sequence
 
 from pegboard import __version__
-from pegboard.cli.flags import add_flags, read_settings, set_up_logging
 from pegboard.cli.output import note
 from pegboard.cli.run import command
-from pegboard.cli.status import told
+from pegboard.cli.serving_flags import add_flags, read_settings, set_up_logging
+from pegboard.cli.status_table import render_status
+from pegboard.config.gateway_config import find_config
 from pegboard.errors import SetupError
-from pegboard.gateway.configuration.config import find_config
-from pegboard.gateway.folders import store_path
 from pegboard.gateway.gateway import Gateway
-from pegboard.serve import held_by_a_client, run
+from pegboard.gateway.state_folder import store_path
+from pegboard.server.serve import run, started_by_client
 
-_SETTLE_SECONDS = 15.0
+_CONNECT_SECONDS = 15.0
 
 
 def main(argv: list[str]) -> int:
@@ -39,20 +39,20 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--no-watch", action="store_false", dest="watch", help="leave edits of the file alone")
     add_flags(parser, store="")
     chosen = parser.parse_args(argv)
-    refuse_workers(chosen.workers)
+    reject_workers(chosen.workers)
     set_up_logging(chosen.log_level, chosen.log_format)
     began = time.monotonic()
     path = chosen.config or str(find_config(os.environ))
     gateway = Gateway(path, mode=chosen.mode, watch=chosen.watch)
     if not chosen.store:
         # A client of stdio is one connection, and nothing of it outlives that.
-        pipes = chosen.transport == "stdio" or (chosen.transport == "auto" and held_by_a_client())
+        pipes = chosen.transport == "stdio" or (chosen.transport == "auto" and started_by_client())
         chosen.store = "memory" if pipes else f"sqlite:{store_path(path)}"
     run(gateway, read_settings(chosen, announce=lambda url: Announcement(gateway, url, began).start()))
     return 0
 
 
-def refuse_workers(workers: int) -> None:
+def reject_workers(workers: int) -> None:
     """Several processes would each start all servers, and none would know of the calls that another has parked."""
     if workers != 1:
         raise SetupError(
@@ -72,13 +72,13 @@ class Announcement:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._tell())
+        self._task = asyncio.get_running_loop().create_task(self._announce())
         # Kept by the loop's owner for as long as it serves.
-        self._gateway.hold(self._task)
+        self._gateway.keep_task(self._task)
 
-    async def _tell(self) -> None:
+    async def _announce(self) -> None:
         note(f"pegboard {__version__}   {self._gateway.config.name}: {self._url}")
-        await self._gateway.settle(_SETTLE_SECONDS)
+        await self._gateway.wait_connected(_CONNECT_SECONDS)
         took = time.monotonic() - self._began
-        for line in (*told(self._gateway, self._url, took, command()), *self._more):
+        for line in (*render_status(self._gateway, self._url, took, command()), *self._more):
             note(line)

@@ -1,1 +1,1 @@
-"""Connections from our side to a server."""
+"""The MCP client: one API over every transport and protocol revision."""

@@ -14,22 +14,22 @@ from msgspec import Raw
 
 from pegboard import __version__
 from pegboard.call import EMPTY_OBJECT, Change, Json
-from pegboard.client.admission import Auth
-from pegboard.client.answers import Answers, OnElicit, OnSample
-from pegboard.client.breaker import FAILURES, Breaker
-from pegboard.client.delivery import Delivery
-from pegboard.client.ear import Ear, OnLog, Progress
-from pegboard.client.link import Identity, Link
-from pegboard.client.lists import Lists
-from pegboard.client.result import CallResult, read_result
+from pegboard.client.call_result import CallResult, read_result
+from pegboard.client.circuit_breaker import FAILURE_LIMIT, CircuitBreaker
+from pegboard.client.client_channel import ClientChannel, OnLog, Progress
+from pegboard.client.http.http_pool import CONNECTIONS
+from pegboard.client.links.credentials import Auth
+from pegboard.client.links.link import Identity, ServerLink
+from pegboard.client.list_cache import ListCache
+from pegboard.client.question_handlers import OnElicit, OnSample, QuestionHandlers
+from pegboard.client.request_delivery import RequestDelivery
 from pegboard.client.subscription import subscribe
-from pegboard.client.target import Options, Target, open_link
-from pegboard.client.typed import bind
-from pegboard.client.web import CONNECTIONS
+from pegboard.client.target import LinkOptions, Target, open_link
+from pegboard.client.typed_result import read_typed
+from pegboard.deadline import Deadline
 from pegboard.errors import ToolError
-from pegboard.patience import Patience
 from pegboard.protocol.jsonrpc import compact
-from pegboard.protocol.versions import NAMED
+from pegboard.protocol.revisions import NAMED
 
 __all__ = ["CallResult", "Client", "OnLog", "Progress", "read_result"]
 
@@ -72,7 +72,7 @@ class Client:
         max_timeout: float | None = None,
         connect_timeout: float = 10.0,
         retries: int = 2,
-        break_after: int = FAILURES,
+        break_after: int = FAILURE_LIMIT,
         connections: int = CONNECTIONS,
         version: str | None = None,
         headers: Mapping[str, str] | None = None,
@@ -82,13 +82,13 @@ class Client:
         auth: Auth | None = None,
         rounds: bool = False,
     ) -> None:
-        answers = Answers(elicit=elicit, sample=sample, roots=roots)
+        answers = QuestionHandlers(elicit=elicit, sample=sample, roots=roots)
         identity = Identity(
             {"name": name, "version": __version__},
             {**answers.capabilities(), **(capabilities or {})},
             None if log is None else log_level,
         )
-        options = Options(
+        options = LinkOptions(
             headers=headers,
             env=env,
             cwd=cwd,
@@ -99,11 +99,13 @@ class Client:
             auth=auth,
             rounds=rounds,
         )
-        self._lists = Lists()
-        waits: set[Patience] = set()
-        self._link: Link = open_link(target, identity, Ear(answers, self._lists, log, waits=waits), options)
+        self._lists = ListCache()
+        waits: set[Deadline] = set()
+        self._link: ServerLink = open_link(
+            target, identity, ClientChannel(answers, self._lists, log, waits=waits), options
+        )
         patient = self._link.transport == "direct"
-        self._delivery = Delivery(
+        self._requests = RequestDelivery(
             self._link,
             answers,
             self._lists,
@@ -112,12 +114,12 @@ class Client:
             timeout=(math.inf if patient else TIMEOUT) if timeout is None else timeout,
             max_timeout=(math.inf if patient else MAX_TIMEOUT) if max_timeout is None else max_timeout,
             retries=retries,
-            breaker=Breaker(self._link.name, break_after),
+            breaker=CircuitBreaker(self._link.name, break_after),
         )
 
     async def __aenter__(self) -> Self:
         try:
-            await self._delivery.open()
+            await self._requests.open()
         except BaseException:
             await self._link.close()
             raise
@@ -145,19 +147,19 @@ class Client:
 
     async def list_tools(self) -> list[dict[str, Json]]:
         """The definitions of all tools; those that this link cannot call by the rules are left out."""
-        return await self._delivery.list_tools()
+        return await self._requests.list_tools()
 
     async def list_resources(self) -> list[dict[str, Json]]:
         """The resources that can be read as they are."""
-        return await self._delivery.collect("resources/list", "resources")
+        return await self._requests.collect("resources/list", "resources")
 
     async def list_templates(self) -> list[dict[str, Json]]:
         """The resources whose URI has places to fill in."""
-        return await self._delivery.collect("resources/templates/list", "resourceTemplates")
+        return await self._requests.collect("resources/templates/list", "resourceTemplates")
 
     async def list_prompts(self) -> list[dict[str, Json]]:
         """The prompts and their arguments."""
-        return await self._delivery.collect("prompts/list", "prompts")
+        return await self._requests.collect("prompts/list", "prompts")
 
     @overload
     async def call(
@@ -195,7 +197,7 @@ class Client:
         """
         sent = EMPTY_OBJECT if arguments is None else Raw(_encode(arguments))
         result = read_result(
-            await self._delivery.request(
+            await self._requests.request(
                 "tools/call", {"name": name, "arguments": sent}, progress=progress, timeout=timeout
             )
         )
@@ -203,19 +205,19 @@ class Client:
             return result
         if result.is_error:
             raise ToolError(result.text or f"{name} failed", meta=result.meta)
-        return bind(result.structured, result.text, result_type, f"{self._link.name}: {name}")
+        return read_typed(result.structured, result.text, result_type, f"{self._link.name}: {name}")
 
     async def read(self, uri: str, *, timeout: float | None = None) -> list[dict[str, Json]]:
         """The contents of a resource."""
-        told = await self._delivery.request("resources/read", {"uri": uri}, timeout=timeout)
-        return self._delivery.members(told, "contents")
+        told = await self._requests.request("resources/read", {"uri": uri}, timeout=timeout)
+        return self._requests.members(told, "contents")
 
     async def prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
     ) -> list[dict[str, Json]]:
         """The messages of a prompt."""
         sent = {"name": name} if arguments is None else {"name": name, "arguments": arguments}
-        return self._delivery.members(await self._delivery.request("prompts/get", sent, timeout=timeout), "messages")
+        return self._requests.members(await self._requests.request("prompts/get", sent, timeout=timeout), "messages")
 
     async def complete(self, ref: Mapping[str, Json], argument: str, value: str) -> list[str]:
         """Values that begin like this, for an argument of a prompt or a template."""
@@ -232,7 +234,7 @@ class Client:
         A connection that breaks is made anew, and as nobody knows what was missed, each kind is told once then.
         """
         return subscribe(
-            self._delivery.listen, self._lists, tools=tools, prompts=prompts, resources=resources, uris=uris
+            self._requests.listen, self._lists, tools=tools, prompts=prompts, resources=resources, uris=uris
         )
 
     async def request(
@@ -254,4 +256,4 @@ class Client:
             sent[NAMED[method]] = name
         if arguments is not None:
             sent["arguments"] = compact(arguments)
-        return await self._delivery.request(method, sent, progress=progress, timeout=timeout)
+        return await self._requests.request(method, sent, progress=progress, timeout=timeout)

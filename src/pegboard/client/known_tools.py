@@ -9,53 +9,55 @@ from typing import Final
 from msgspec import Struct
 
 from pegboard.call import Json
-from pegboard.client.mirrors import mirrors_of
+from pegboard.client.transports.mirrored_headers import mirrored_parameters
 from pegboard.errors import LoginFailed, Refusal
 
 
-class Tool(Struct, frozen=True):
+class KnownTool(Struct, frozen=True):
     """One tool; `mirrors` are the arguments it wants repeated in headers, name → path."""
 
     mirrors: Mapping[str, Sequence[str]] = {}
     repeatable: bool = False
 
 
-_STRANGER: Final = Tool()
+_UNKNOWN_TOOL: Final = KnownTool()
 
 
 class KnownTools:
     """The tools by name, as they were last listed; `edition` counts the lists."""
 
     def __init__(self) -> None:
-        self.edition = 0
-        self._tools: Mapping[str, Tool] = {}
+        self.generation = 0
+        self._tools: Mapping[str, KnownTool] = {}
         self._learning = asyncio.Lock()
         self._failed: LoginFailed | None = None
 
-    def find(self, name: str) -> Tool:
+    def find(self, name: str) -> KnownTool:
         """What is known of a tool; nothing of one that was not listed."""
-        return self._tools.get(name, _STRANGER)
+        return self._tools.get(name, _UNKNOWN_TOOL)
 
-    def take(self, tools: Iterable[Mapping[str, Json]]) -> None:
+    def update(self, tools: Iterable[Mapping[str, Json]]) -> None:
         """Keep what a list says."""
-        self._tools = {str(tool.get("name")): Tool(mirrors_of(tool), _is_repeatable(tool)) for tool in tools}
-        self.edition += 1
+        self._tools = {
+            str(tool.get("name")): KnownTool(mirrored_parameters(tool), _is_repeatable(tool)) for tool in tools
+        }
+        self.generation += 1
 
-    async def learn(self, edition: int, list_tools: Callable[[], Awaitable[object]]) -> None:
+    async def learn(self, generation: int, list_tools: Callable[[], Awaitable[object]]) -> None:
         """List the tools where this edition is still the last, once for all who need them now.
 
         A login that failed for one of them has failed for all: a person who said no is not asked once a call.
         """
         failed = self._failed
         async with self._learning:
-            if self.edition != edition:
+            if self.generation != generation:
                 return
             if self._failed is not None and self._failed is not failed:
                 raise self._failed
             try:
                 await list_tools()
             except Refusal:
-                self.take(())
+                self.update(())
             except LoginFailed as failure:
                 self._failed = failure
                 raise

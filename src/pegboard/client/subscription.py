@@ -7,10 +7,10 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
-from pegboard.call import Change, Channel, Json, Notice, Question
-from pegboard.client.link import CHANGES
-from pegboard.client.lists import Lists
-from pegboard.errors import LinkLost, Unreachable
+from pegboard.call import Change, Channel, Json, Notification, Question
+from pegboard.client.links.link import CHANGE_NOTIFICATIONS
+from pegboard.client.list_cache import ListCache
+from pegboard.errors import ConnectionLost, Unreachable
 
 _RECONNECTS: Final = 10
 
@@ -18,27 +18,27 @@ Listen: TypeAlias = Callable[[Mapping[str, Json], Channel], Awaitable[object]]
 """Sends `subscriptions/listen` with these params, and hands what comes to the channel until that ends."""
 
 
-class Listener:
+class ChangeQueue:
     """The channel of a subscription: changes wait here, each once, until they are taken."""
 
-    def __init__(self, lists: Lists) -> None:
+    def __init__(self, lists: ListCache) -> None:
         self._lists = lists
         self._changed = asyncio.Event()
         self._waiting: dict[Change, None] = {}
         self._ended = False
         self.acknowledged = False
 
-    async def ask(self, asks: Mapping[str, Question]) -> Mapping[str, Json]:
+    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
         """Nobody is asked on a subscription."""
         return {}
 
     async def close_stream(self, retry_ms: int) -> None:
         """There is none."""
 
-    async def emit(self, notice: Notice) -> None:
+    async def emit(self, notice: Notification) -> None:
         if notice.method == "notifications/subscriptions/acknowledged":
             self.acknowledged = True
-        elif notice.method in CHANGES:
+        elif notice.method in CHANGE_NOTIFICATIONS:
             uri = str(notice.params.get("uri", ""))
             self._lists.drop(notice.method, uri)
             self.put(_change(notice.method, uri))
@@ -65,7 +65,7 @@ class Listener:
 
 
 async def subscribe(
-    listen: Listen, lists: Lists, *, tools: bool, prompts: bool, resources: bool, uris: Iterable[str]
+    listen: Listen, lists: ListCache, *, tools: bool, prompts: bool, resources: bool, uris: Iterable[str]
 ) -> AsyncIterator[Change]:
     """The changes of these kinds from now on."""
     listed = list(uris)
@@ -77,11 +77,11 @@ async def subscribe(
     }
     kinds = [Change("tools")] * tools + [Change("prompts")] * prompts + [Change("resources")] * resources
     kinds += [Change("updated", uri) for uri in listed]
-    ear = Listener(lists)
-    hearing = asyncio.create_task(_hear(listen, {"notifications": wanted}, ear, kinds))
-    hearing.add_done_callback(lambda _: ear.end())
+    channel = ChangeQueue(lists)
+    hearing = asyncio.create_task(_run_listen(listen, {"notifications": wanted}, channel, kinds))
+    hearing.add_done_callback(lambda _: channel.end())
     try:
-        while (change := await ear.next()) is not None:
+        while (change := await channel.next()) is not None:
             yield change
         hearing.result()
     finally:
@@ -89,21 +89,23 @@ async def subscribe(
         await asyncio.wait([hearing])
 
 
-async def _hear(listen: Listen, params: Mapping[str, Json], ear: Listener, kinds: Iterable[Change]) -> None:
+async def _run_listen(
+    listen: Listen, params: Mapping[str, Json], channel: ChangeQueue, kinds: Iterable[Change]
+) -> None:
     failures = 0
     while True:
         try:
-            await listen(params, ear)
-        except (LinkLost, Unreachable):
-            failures = 1 if ear.acknowledged else failures + 1
-            if not ear.acknowledged and (failures == 1 or failures > _RECONNECTS):
+            await listen(params, channel)
+        except (ConnectionLost, Unreachable):
+            failures = 1 if channel.acknowledged else failures + 1
+            if not channel.acknowledged and (failures == 1 or failures > _RECONNECTS):
                 raise
         else:
             return
-        ear.acknowledged = False
+        channel.acknowledged = False
         await asyncio.sleep(min(0.1 * 2**failures, 30.0) * (0.5 + random.random()))
         for kind in kinds:
-            ear.put(kind)
+            channel.put(kind)
 
 
 def _change(method: str, uri: str) -> Change:

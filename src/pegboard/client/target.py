@@ -10,21 +10,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pegboard.call import Channel
-from pegboard.client.admission import Auth
-from pegboard.client.direct import DirectLink, Served
-from pegboard.client.entry import read_entry
-from pegboard.client.http import HttpLink
-from pegboard.client.link import Identity, Link
-from pegboard.client.stdio import RESTARTS, StdioLink
-from pegboard.client.web import CONNECTIONS
-from pegboard.client.websocket import SocketLink
+from pegboard.client.http.http_pool import CONNECTIONS
+from pegboard.client.links.credentials import Auth
+from pegboard.client.links.in_process import InProcessLink, InProcessServer
+from pegboard.client.links.link import Identity, ServerLink
+from pegboard.client.transports.http_link import HttpLink
+from pegboard.client.transports.stdio_link import RESTARTS, StdioLink
+from pegboard.client.transports.websocket_link import WebSocketLink
+from pegboard.config.foreign_entry import read_server_entry
 from pegboard.errors import SetupError
-from pegboard.protocol.versions import REVISIONS
+from pegboard.protocol.revisions import REVISIONS
 
-Target: TypeAlias = Served | str | Sequence[str] | Mapping[str, Any]
+Target: TypeAlias = InProcessServer | str | Sequence[str] | Mapping[str, Any]
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class LinkOptions(Struct, frozen=True, kw_only=True):
     """How a server is reached; an entry's own words go before these."""
 
     headers: Mapping[str, str] | None = None
@@ -39,7 +39,7 @@ class Options(Struct, frozen=True, kw_only=True):
     rounds: bool = False
 
 
-def open_link(target: Target, identity: Identity, lobby: Channel, options: Options) -> Link:
+def open_link(target: Target, identity: Identity, unattributed: Channel, options: LinkOptions) -> ServerLink:
     """The link to a target; nothing is connected or started yet."""
     if options.version is not None and options.version not in REVISIONS:
         raise SetupError(f"There is no revision {options.version!r}; known are {', '.join(REVISIONS)}")
@@ -47,29 +47,29 @@ def open_link(target: Target, identity: Identity, lobby: Channel, options: Optio
         raise SetupError("rounds=True is for a board in this process; elsewhere the revision that is spoken decides")
     match target:
         case str():
-            return _to_url(target, identity, lobby, options)
+            return _link_to_url(target, identity, unattributed, options)
         case Mapping():
-            return _to_entry(target, identity, lobby, options)
+            return _link_to_entry(target, identity, unattributed, options)
         case Sequence():
-            return _to_command(list(target), identity, lobby, options)
+            return _link_to_command(list(target), identity, unattributed, options)
         case _ if not hasattr(target, "handler"):
             kinds = "a board, a URL, a command as a list of words, or an entry of a configuration"
             raise SetupError(f"{type(target).__name__} is nothing to connect to; give {kinds}")
         case _:
-            return DirectLink(target, identity, rounds=options.rounds)
+            return InProcessLink(target, identity, rounds=options.rounds)
 
 
-def _to_url(url: str, identity: Identity, lobby: Channel, options: Options) -> Link:
+def _link_to_url(url: str, identity: Identity, unattributed: Channel, options: LinkOptions) -> ServerLink:
     if not url.startswith(("http://", "https://", "ws://", "wss://")):
         raise SetupError(f"{url!r} is no URL; a command is given as a list of words, as in ['python', 'server.py']")
     if options.auth is not None and any(name.lower() == "authorization" for name in options.headers or ()):
         raise SetupError(f"{url}: has both auth and a header Authorization; give one of them")
     if url.startswith("ws"):
-        return _to_socket(url, identity, lobby, options)
+        return _link_to_websocket(url, identity, unattributed, options)
     return HttpLink(
         url,
         identity,
-        lobby,
+        unattributed,
         headers=options.headers,
         version=options.version,
         ca=options.ca,
@@ -79,11 +79,11 @@ def _to_url(url: str, identity: Identity, lobby: Channel, options: Options) -> L
     )
 
 
-def _to_socket(url: str, identity: Identity, lobby: Channel, options: Options) -> Link:
-    return SocketLink(
+def _link_to_websocket(url: str, identity: Identity, unattributed: Channel, options: LinkOptions) -> ServerLink:
+    return WebSocketLink(
         url,
         identity,
-        lobby,
+        unattributed,
         headers=options.headers,
         version=options.version,
         ca=options.ca,
@@ -92,13 +92,13 @@ def _to_socket(url: str, identity: Identity, lobby: Channel, options: Options) -
     )
 
 
-def _to_command(words: list[str], identity: Identity, lobby: Channel, options: Options) -> Link:
+def _link_to_command(words: list[str], identity: Identity, unattributed: Channel, options: LinkOptions) -> ServerLink:
     if not words or not words[0] or any("\0" in word for word in words):
         raise SetupError("A command is a list of words, the first of which is a program")
     return StdioLink(
         words,
         identity,
-        lobby,
+        unattributed,
         env=options.env,
         cwd=options.cwd,
         version=options.version,
@@ -107,8 +107,10 @@ def _to_command(words: list[str], identity: Identity, lobby: Channel, options: O
     )
 
 
-def _to_entry(entry: Mapping[str, Any], identity: Identity, lobby: Channel, options: Options) -> Link:
-    read = read_entry(entry)
+def _link_to_entry(
+    entry: Mapping[str, Any], identity: Identity, unattributed: Channel, options: LinkOptions
+) -> ServerLink:
+    read = read_server_entry(entry)
     options = replace(
         options,
         headers={**(options.headers or {}), **read.headers},
@@ -117,5 +119,5 @@ def _to_entry(entry: Mapping[str, Any], identity: Identity, lobby: Channel, opti
         connect_timeout=read.connect_timeout or options.connect_timeout,
     )
     if read.url:
-        return _to_url(read.url, identity, lobby, options)
-    return _to_command(list(read.command), identity, lobby, options)
+        return _link_to_url(read.url, identity, unattributed, options)
+    return _link_to_command(list(read.command), identity, unattributed, options)

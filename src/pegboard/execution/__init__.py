@@ -1,1 +1,1 @@
-"""The walk of one call from the dispatcher to the author's function and back."""
+"""From the dispatcher to the author's function and back."""

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias
 import msgspec
 from msgspec import UNSET
 
-from pegboard.call import Duplex, Json, OfTheCall, Outflow
+from pegboard.call import CallScoped, CallStream, Json, OutboundStream
 from pegboard.errors import ToolError
 from pegboard.execution.context import Context
 
@@ -22,7 +22,7 @@ _NO_INPUT = "this tool reads a stream, and the call has none: begin it with a st
 _NO_BYTES = "This call carries text only, and the tool streams bytes: begin it with a stream over /ws"
 
 
-class ToolConnector(OfTheCall):
+class ToolConnector(CallScoped):
     """Hands pieces to and fro between a tool and its caller, before the result; like Context, it blocks in a thread.
 
     The caller's stream is read by `async for chunk in connector`, or plain `for` in a thread; what is written goes out on
@@ -31,12 +31,12 @@ class ToolConnector(OfTheCall):
     are no text are refused, and so is reading. What the tool returns is still the whole result.
     """
 
-    __slots__ = ("_duplex", "_outputs", "context")
+    __slots__ = ("_outputs", "_stream", "context")
     awaited = True
 
-    def __init__(self, context: Context, duplex: Duplex | None = None) -> None:
+    def __init__(self, context: Context, duplex: CallStream | None = None) -> None:
         self.context = context
-        self._duplex = duplex
+        self._stream = duplex
         # By whether they are binary.
         self._outputs: dict[bool, OutputStream] = {}
 
@@ -48,27 +48,27 @@ class ToolConnector(OfTheCall):
     @property
     def streaming(self) -> bool:
         """Whether the caller began the call with a stream, so that bytes go both ways."""
-        return self._duplex is not None
+        return self._stream is not None
 
     @property
     def id(self) -> str:
         """The id of the caller's stream; empty where there is none."""
-        return "" if self._duplex is None else self._duplex.id
+        return "" if self._stream is None else self._stream.id
 
     @property
     def binary(self) -> bool:
         """Whether the caller's stream is one of bytes."""
-        return self._duplex is not None and self._duplex.binary
+        return self._stream is not None and self._stream.binary
 
     @property
     def meta(self) -> Mapping[str, Json]:
         """What the caller says of its stream: name, mime, totalSize and the like."""
-        return _NOTHING if self._duplex is None else self._duplex.meta
+        return _NOTHING if self._stream is None else self._stream.meta
 
     @property
     def summary(self) -> Json:
         """What the caller said at the end of its stream."""
-        return None if self._duplex is None else self._duplex.summary
+        return None if self._stream is None else self._stream.summary
 
     def read(self) -> Awaitable[Chunk]:
         """The next piece; None at the end, which on a stream of text a piece may be too: there, iterate."""
@@ -93,9 +93,9 @@ class ToolConnector(OfTheCall):
         return chunk
 
     async def _read_or(self, end: Any) -> Chunk:
-        if self._duplex is None:
+        if self._stream is None:
             raise ToolError(f"{self.context.tool_name}: {_NO_INPUT}")
-        chunk = await self._duplex.read()
+        chunk = await self._stream.read()
         return end if chunk is UNSET else chunk
 
     def write(self, chunk: Chunk) -> Awaitable[None]:
@@ -128,7 +128,7 @@ class ToolConnector(OfTheCall):
             "encoding": encoding,
         }
         told = {key: value for key, value in meta.items() if value is not None}
-        return OutputStream(self.context, None if self._duplex is None else self._duplex.open(told), binary)
+        return OutputStream(self.context, None if self._stream is None else self._stream.open(told), binary)
 
 
 class OutputStream:
@@ -136,7 +136,7 @@ class OutputStream:
 
     __slots__ = ("_binary", "_context", "_ended", "_outflow")
 
-    def __init__(self, context: Context, outflow: Outflow | None, binary: bool) -> None:
+    def __init__(self, context: Context, outflow: OutboundStream | None, binary: bool) -> None:
         self._context = context
         self._outflow = outflow
         self._binary = binary
@@ -150,13 +150,13 @@ class OutputStream:
         if self._ended:
             raise ValueError("This stream has ended")
         text = "" if self._outflow is not None else _as_text(chunk)
-        return self._context._here_or_there(self._write(chunk, text))
+        return self._context._await_on_loop(self._write(chunk, text))
 
     async def _write(self, chunk: Chunk, text: str) -> None:
         if self._context.cancelled:
             return
         if self._outflow is None:
-            await tell_step(self._context, text)
+            await report_step(self._context, text)
         else:
             await self._outflow.write(chunk)
 
@@ -173,7 +173,7 @@ class OutputStream:
         if not self._ended:
             self._ended = True
             if outflow is not None:
-                self._context.on_loop(lambda: end(outflow))
+                self._context.run_on_loop(lambda: end(outflow))
 
     def _leave(self, error: BaseException | None) -> None:
         if error is None:
@@ -199,7 +199,7 @@ class OutputStream:
         self._leave(error)
 
 
-def tell_step(context: Context, message: str) -> Awaitable[None]:
+def report_step(context: Context, message: str) -> Awaitable[None]:
     """Tell the caller that the work has come one step further than it last heard, and what the step was."""
     reached = context._call.origin._reached
     return context.progress(1 if reached is None else math.floor(reached) + 1, None, message)

@@ -9,15 +9,15 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from threading import get_ident
 from typing import Any, TypeVar
 
-from pegboard.call import Call, Caller, Change, Json, Notice, OfTheCall
-from pegboard.errors import AskFailed
-from pegboard.execution.desk import Desk
-from pegboard.execution.job import detach
-from pegboard.execution.questions import Answer, Ask, Elicit, Root, Roots, Sample, Sampled
-from pegboard.execution.rounds import Rounds
-from pegboard.execution.threads import resting
-from pegboard.protocol.versions import LOG_LEVELS
-from pegboard.tools.plain import as_plain
+from pegboard.asking.questions import Answer, Ask, Elicit, Root, Roots, Sample, Sampled
+from pegboard.asking.rounds import Rounds
+from pegboard.call import Call, Caller, CallScoped, Change, Json, Notification
+from pegboard.errors import QuestionFailed
+from pegboard.execution.call_resources import CallResources
+from pegboard.execution.threads import waiting_outside
+from pegboard.protocol.revisions import LOG_LEVELS
+from pegboard.schema.plain_json import as_plain
+from pegboard.tasks.task_run import detach
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 _watching = threading.Lock()
 
 
-class CancellationToken(OfTheCall):
+class CancellationToken(CallScoped):
     """Says whether the caller has given up; a tool in a thread looks at it, since a thread cannot be stopped."""
 
     __slots__ = ("_watchers", "cancelled")
@@ -65,7 +65,7 @@ class CancellationToken(OfTheCall):
             end()
 
 
-class _Settled:
+class _Completed:
     """An awaitable that has been waited for already: what a thread gets back."""
 
     __slots__ = ("_value",)
@@ -78,10 +78,10 @@ class _Settled:
         return self._value
 
 
-_DONE = _Settled(None)
+_DONE = _Completed(None)
 
 
-class AboutClient(dict[str, Json]):
+class ClientDescription(dict[str, Json]):
     """A client in its own words; `capabilities` is what it can be asked."""
 
     __slots__ = ("capabilities",)
@@ -91,19 +91,21 @@ class AboutClient(dict[str, Json]):
         self.capabilities = caller.capabilities
 
 
-class Context(OfTheCall):
+class Context(CallScoped):
     """One call as its tool sees it.
 
     The methods are awaited in a coroutine. In a synchronous tool, which runs in a thread, the same calls block until
     they are done and return the value itself.
     """
 
-    __slots__ = ("_call", "_desk", "_ended", "_loop", "_thread", "_token")
+    __slots__ = ("_call", "_call_resources", "_ended", "_loop", "_thread", "_token")
     awaited = True
 
-    def __init__(self, call: Call, token: CancellationToken, loop: asyncio.AbstractEventLoop, desk: Desk) -> None:
+    def __init__(
+        self, call: Call, token: CancellationToken, loop: asyncio.AbstractEventLoop, call_resources: CallResources
+    ) -> None:
         self._call = call
-        self._desk = desk
+        self._call_resources = call_resources
         self._token = token
         self._loop = loop
         self._thread = get_ident()
@@ -115,9 +117,9 @@ class Context(OfTheCall):
         return self._call.caller
 
     @property
-    def client(self) -> AboutClient:
+    def client(self) -> ClientDescription:
         """What the client says it is, for display only, and can do: `ctx.client["name"]`, `ctx.client.capabilities`."""
-        return AboutClient(self._call.caller)
+        return ClientDescription(self._call.caller)
 
     @property
     def tool_name(self) -> str:
@@ -138,13 +140,13 @@ class Context(OfTheCall):
         if not _is_number(done) or not (total is None or _is_number(total)):
             raise ValueError(f"Progress is told in numbers: {done!r:.40} of {total!r:.40} is none")
         if get_ident() == self._thread:
-            return self._tell(done, total, message)
-        return self._here_or_there(self._progress(done, total, message))
+            return self._send_progress(done, total, message)
+        return self._await_on_loop(self._progress(done, total, message))
 
     async def _progress(self, done: float, total: float | None, message: str | None) -> None:
-        await self._tell(done, total, message)
+        await self._send_progress(done, total, message)
 
-    def _tell(self, done: float, total: float | None, message: str | None) -> Awaitable[None]:
+    def _send_progress(self, done: float, total: float | None, message: str | None) -> Awaitable[None]:
         call = self._call
         if call.token is None:
             return _DONE
@@ -159,7 +161,7 @@ class Context(OfTheCall):
             params["total"] = total
         if message is not None:
             params["message"] = message
-        return call.channel.emit(Notice("notifications/progress", params))
+        return call.channel.emit(Notification("notifications/progress", params))
 
     def log(self, level: str, data: Any, logger: str | None = None) -> Awaitable[None]:
         """Send the caller a log message, where it asked for messages of that level; `data` is text or any JSON."""
@@ -172,9 +174,9 @@ class Context(OfTheCall):
         params: dict[str, Json] = {"level": level, "data": as_plain(data)}
         if logger is not None:
             params["logger"] = logger
-        return self._here_or_there(self._emit(Notice("notifications/message", params)))
+        return self._await_on_loop(self._emit(Notification("notifications/message", params)))
 
-    async def _emit(self, notice: Notice) -> None:
+    async def _emit(self, notice: Notification) -> None:
         await self._call.channel.emit(notice)
 
     def elicit(self, message: str, schema: Any = None, *, url: str | None = None, key: str = "") -> Awaitable[Answer]:
@@ -194,9 +196,9 @@ class Context(OfTheCall):
         """Ask which folders the client works in."""
         return self._answered(self._ask_one(key, Roots()))
 
-    def ask(self, **asks: Ask) -> Awaitable[dict[str, Any]]:
+    def ask(self, **questions: Ask) -> Awaitable[dict[str, Any]]:
         """Ask several things in one round, each under its key: `ctx.ask(sure=Elicit("Sure?", bool), where=Roots())`."""
-        return self._answered(self._rounds().ask(asks))
+        return self._answered(self._rounds().ask(questions))
 
     def keep(self, name: str, make: Callable[[], Any]) -> Awaitable[Any]:
         """A JSON value that is made once, however often the tool runs again for the answers to its questions."""
@@ -204,9 +206,9 @@ class Context(OfTheCall):
             raise TypeError(f"ctx.keep takes a function that makes the value: ctx.keep({name!r}, lambda: …)")
         rounds = self._rounds()
         if get_ident() == self._thread or name in rounds.kept:
-            return self._here_or_there(rounds.keep(name, make))
+            return self._await_on_loop(rounds.keep(name, make))
         made = make()
-        return self._here_or_there(rounds.keep(name, lambda: made))
+        return self._await_on_loop(rounds.keep(name, lambda: made))
 
     def wait(self, told: Awaitable[T]) -> T:
         """For type checkers: in a thread, what the other methods return is the value itself and need not be awaited."""
@@ -217,7 +219,7 @@ class Context(OfTheCall):
 
         Only older clients over HTTP can; for all others nothing happens.
         """
-        return self._here_or_there(self._call.channel.close_stream(retry_ms))
+        return self._await_on_loop(self._call.channel.close_stream(retry_ms))
 
     def detach(self) -> Awaitable[None]:
         """Go on as a task, which the caller asks after: for a tool with `detach="manual"`, once it has asked its first.
@@ -225,11 +227,11 @@ class Context(OfTheCall):
         What it asks from here on waits in the task, and the tool waits for it. For a call that is not run as a task,
         because its client cannot ask after one, nothing happens.
         """
-        return self._here_or_there(detach(self._call))
+        return self._await_on_loop(detach(self._call))
 
     def resource_changed(self, uri: str) -> Awaitable[None]:
         """Tell those who follow this resource that it has another content now."""
-        self._desk.tell(Change("updated", uri))
+        self._call_resources.publish(Change("updated", uri))
         return _DONE
 
     async def _ask_one(self, key: str, ask: Ask) -> Any:
@@ -237,10 +239,10 @@ class Context(OfTheCall):
 
     def _rounds(self) -> Rounds:
         if self._ended:
-            raise AskFailed("The call has ended: nobody is there any more to be asked")
+            raise QuestionFailed("The call has ended: nobody is there any more to be asked")
         call = self._call.origin
         if call._rounds is None:
-            call._rounds = Rounds(call, self._desk.tickets)
+            call._rounds = Rounds(call, self._call_resources.tickets)
         rounds: Rounds = call._rounds
         return rounds
 
@@ -248,23 +250,23 @@ class Context(OfTheCall):
         """The author's code is done: a task that it left behind can ask nothing."""
         self._ended = True
 
-    def take_up(self) -> None:
+    def resume_round(self) -> None:
         """Go on from the round before, if there was one; refuses a ticket that is not this request's."""
         call = self._call if self._call._origin is None else self._call.origin
         if call._rounds is not None:
             # Not the first run within this round: a middleware tries again what failed.
-            call._rounds.start_over()
+            call._rounds.restart_rounds()
         elif call.ticket is not None or call.answers is not None:
             self._rounds()
 
-    def on_loop(self, do: Callable[[], object]) -> None:
+    def run_on_loop(self, do: Callable[[], object]) -> None:
         """Do something on the loop: at once, or soon if this is another thread."""
         if get_ident() == self._thread:
             do()
         else:
             self._loop.call_soon_threadsafe(do)
 
-    def _here_or_there(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
+    def _await_on_loop(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
         """Await on the loop; from another thread, have the loop do it and wait."""
         if get_ident() == self._thread:
             return work
@@ -278,7 +280,7 @@ class Context(OfTheCall):
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         end = self._token.watch(future.cancel)
         try:
-            with resting():
+            with waiting_outside():
                 return future.result()  # type: ignore[return-value]  # see `wait`
         finally:
             end()

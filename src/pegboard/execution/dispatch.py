@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from pegboard.call import Call, Done, Handler, Json, Kept, Reply
-from pegboard.catalog.catalog import ToolCatalog
+from pegboard.call import Call, Done, EncodedResult, Handler, Json, Reply
+from pegboard.catalog.tool_catalog import ToolCatalog
 from pegboard.errors import InvalidParams, MethodNotFound
-from pegboard.execution.reading import Reading, read_cursor
-from pegboard.execution.tasks import Tasks
-from pegboard.protocol.versions import SUPPORTED
+from pegboard.execution.catalog_methods import CatalogMethods, read_cursor
+from pegboard.protocol.revisions import SUPPORTED
+from pegboard.tasks.task_methods import TaskMethods
 from pegboard.tools.tool import Tool
 
 
@@ -26,9 +26,9 @@ class Dispatcher:
         run: Callable[[Tool], Handler],
         surround: Callable[[Tool | None, Handler], Handler],
         instructions: str | None = None,
-        reading: Reading | None = None,
+        reading: CatalogMethods | None = None,
         listen: Handler | None = None,
-        tasks: Tasks | None = None,
+        tasks: TaskMethods | None = None,
     ) -> None:
         self._catalog = catalog
         self._run = run
@@ -36,13 +36,13 @@ class Dispatcher:
         self._chains: dict[str, tuple[Tool, Handler]] = {}
         self._chain_of_unknown: Handler | None = None
         self._generation = catalog.generation
-        self._reading = reading
+        self._catalog_methods = reading
         self._tasks = tasks
         self.instructions = instructions
         self.declared: Mapping[str, Json] = {}
-        self.choose_tools: Callable[[Call], Coroutine[Any, Any, Kept]] | None = None
+        self.choose_tools: Callable[[Call], Coroutine[Any, Any, EncodedResult]] | None = None
         self._tools: Mapping[str, Json] = {} if listen is None else {"listChanged": True}
-        self._discovered: Kept | None = None
+        self._discovered: EncodedResult | None = None
         self._methods: Mapping[str, Handler] = {
             "server/discover": self._discover,
             "tools/list": self._list_tools,
@@ -63,8 +63,8 @@ class Dispatcher:
 
     async def _discover(self, call: Call) -> Reply:
         capabilities: dict[str, Json] = {"logging": {}, "tools": self._tools}
-        if self._reading is not None:
-            capabilities.update(self._reading.capabilities())
+        if self._catalog_methods is not None:
+            capabilities.update(self._catalog_methods.capabilities())
         if self._tasks is not None:
             capabilities.update(self._tasks.capabilities())
         if self.declared:
@@ -75,7 +75,7 @@ class Dispatcher:
             or kept.value["capabilities"] != capabilities
             or kept.value.get("instructions") != (self.instructions or None)
         ):
-            kept = self._discovered = Kept(_discovery(capabilities, self.instructions))
+            kept = self._discovered = EncodedResult(_discovery(capabilities, self.instructions))
         return Done(kept)
 
     async def _list_tools(self, call: Call) -> Reply:

@@ -19,22 +19,22 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from pegboard.call import EMPTY_OBJECT, NOBODY, Call, Caller, Handler, Json, Kept, Reply
-from pegboard.catalog.catalog import ToolCatalog
+from pegboard.call import EMPTY_OBJECT, NULL_CHANNEL, Call, Caller, EncodedResult, Handler, Json, Reply
+from pegboard.catalog.tool_catalog import ToolCatalog
 from pegboard.errors import Refusal, UnknownTool
 from pegboard.execution.context import CancellationToken
 from pegboard.execution.dispatch import Dispatcher
-from pegboard.execution.pipeline import compose
-from pegboard.execution.run import Runner, settle
+from pegboard.execution.run import Runner, catch_errors
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
+from pegboard.hooks.pipeline import compose
 from pegboard.limits import Limits
-from pegboard.protocol.versions import MODERN
+from pegboard.protocol.revisions import MODERN
+from pegboard.schema.plain_json import encode
+from pegboard.schema.problems import ParseError, ParseWarning
 from pegboard.tools.parameters import ToolCallRequest
-from pegboard.tools.plain import encode
-from pegboard.tools.problems import ParseError, ParseWarning
-from pegboard.tools.result import PARSE_ERRORS, PARSE_WARNINGS
 from pegboard.tools.tool import Tool
+from pegboard.tools.tool_result import PARSE_ERRORS, PARSE_WARNINGS
 
 Status: TypeAlias = Literal["success", "failed", "skipped"]
 Environment: TypeAlias = Mapping[str, Any] | Callable[[ToolCallRequest], Mapping[str, Any]]
@@ -47,7 +47,7 @@ HANDLER_NOT_FOUND = "handler_not_found"
 CANCELLED = "cancelled"
 
 
-class Handled(Protocol):
+class HasHandler(Protocol):
     """What has tools and a way to call them: a board."""
 
     @property
@@ -76,7 +76,7 @@ class ToolExecutionRecord(Struct, frozen=True, kw_only=True):
     def failed(self) -> bool:
         return self.status == "failed"
 
-    def told(self) -> str:
+    def text_with_warnings(self) -> str:
         """The result with a line for each repair, so that the model sees how its arguments were read."""
         return "\n".join([self.result, *(f"[ParseWarning] {warning.message}" for warning in self.warnings)])
 
@@ -101,7 +101,7 @@ class ToolExecutor:
     """
 
     def __init__(
-        self, tools: Handled | ToolCatalog, environment: Environment | None = None, *, limits: Limits | None = None
+        self, tools: HasHandler | ToolCatalog, environment: Environment | None = None, *, limits: Limits | None = None
     ) -> None:
         self._handler = _handler_of(tools, limits or Limits()) if isinstance(tools, ToolCatalog) else tools.handler
         self._environment = environment
@@ -157,7 +157,7 @@ class ToolExecutor:
         call = Call(
             method="tools/call",
             caller=self._caller,
-            channel=NOBODY,
+            channel=NULL_CHANNEL,
             id=request.tool_call_id or None,
             name=request.tool_name,
             raw=_arguments_of(request),
@@ -188,7 +188,7 @@ def summarise(records: Iterable[ToolExecutionRecord]) -> dict[str, Any]:
 
 def _handler_of(catalog: ToolCatalog, limits: Limits) -> Handler:
     def surround(tool: Tool | None, inner: Handler) -> Handler:
-        return settle(compose((), tool, inner))
+        return catch_errors(compose((), tool, inner))
 
     runner = Runner(Services(), Threads(limits.threads, limits.thread_queue), result_bytes=limits.result_bytes)
     return Dispatcher(catalog, runner.handler, surround, None)
@@ -209,7 +209,7 @@ def _arguments_of(request: ToolCallRequest) -> Raw:
 
 def _record_of(request: ToolCallRequest, reply: Reply, began: float) -> ToolExecutionRecord:
     elapsed = _elapsed(began)
-    result = reply.result.value if isinstance(reply.result, Kept) else reply.result
+    result = reply.result.value if isinstance(reply.result, EncodedResult) else reply.result
     content = tuple(result.get("content", ()))
     meta = result.get("_meta") or {}
     errors = _notes(meta.get(PARSE_ERRORS), ParseError)
@@ -228,7 +228,7 @@ def _record_of(request: ToolCallRequest, reply: Reply, began: float) -> ToolExec
         elapsed,
         content=content,
         structured=result.get("structuredContent"),
-        warnings=_merge(request.warnings, _notes(meta.get(PARSE_WARNINGS), ParseWarning)),
+        warnings=_merge_notes(request.warnings, _notes(meta.get(PARSE_WARNINGS), ParseWarning)),
         errors=errors,
     )
 
@@ -265,7 +265,7 @@ def _notes(listed: Json, kind: type[Note]) -> tuple[Note, ...]:
     return () if not listed else msgspec.convert(tuple(listed), tuple[kind, ...])  # type: ignore[valid-type]  # a class
 
 
-def _merge(said: Iterable[ParseWarning], found: Iterable[ParseWarning]) -> tuple[ParseWarning, ...]:
+def _merge_notes(said: Iterable[ParseWarning], found: Iterable[ParseWarning]) -> tuple[ParseWarning, ...]:
     """What was said of the arguments before is not lost, and what the tool found once more is not told twice."""
     return tuple({(warning.path, warning.code): warning for warning in (*said, *found)}.values())
 

@@ -10,36 +10,36 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapp
 from contextlib import aclosing, closing
 from typing import Any, TypeAlias
 
+from pegboard.asking.questions import check_capabilities
+from pegboard.asking.rounds import asking
 from pegboard.call import Call, Done, Handler, Json, Reply
+from pegboard.deadline import Deadline
 from pegboard.errors import InvalidArguments, LimitReached, Refusal, ToolError
-from pegboard.execution.connector import ToolConnector, tell_step
+from pegboard.execution.call_resources import CallResources
+from pegboard.execution.connector import ToolConnector, report_step
 from pegboard.execution.context import CancellationToken, Context
-from pegboard.execution.desk import Desk
-from pegboard.execution.job import detach
-from pegboard.execution.questions import check_capabilities
-from pegboard.execution.rounds import asking
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
-from pegboard.patience import Patience
+from pegboard.schema.plain_json import as_plain
+from pegboard.schema.problems import render
+from pegboard.tasks.task_run import detach
+from pegboard.tools.argument_parser import Mode, ParsedArguments
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.parameters import ToolCallRequest, ToolExecutionContext
-from pegboard.tools.plain import as_plain
-from pegboard.tools.problems import render
-from pegboard.tools.relayed import Relay
-from pegboard.tools.result import RESULT_BYTES, Teller, tell_error, tell_parse_errors, with_warnings
+from pegboard.tools.relayed_tool import Relay
 from pegboard.tools.tool import TRANSPORTS, Tool
-from pegboard.tools.work import Mode, Parsed
+from pegboard.tools.tool_result import RESULT_BYTES, ResultWriter, error_result, parse_error_result, with_warnings
 
 _log = logging.getLogger("pegboard.tools")
 _NOTHING: Mapping[str, Any] = {}
 
 OnLeave: TypeAlias = Callable[["asyncio.Future[None]"], None] | None
-Perform: TypeAlias = Callable[[Call, Parsed], Coroutine[Any, Any, Any]]
+Perform: TypeAlias = Callable[[Call, ParsedArguments], Coroutine[Any, Any, Any]]
 Begin: TypeAlias = Callable[[Call, Any, Mapping[str, Any], OnLeave], Coroutine[Any, Any, Any]]
 
 SPECIAL = frozenset({Context, ToolConnector, CancellationToken, JsonRpcMessage, ToolExecutionContext})
 """Types that a tool's parameter may have to be given the call itself, in one of its forms."""
-_SPEAKERS = frozenset({Context, ToolConnector})
+_STREAMING = frozenset({Context, ToolConnector})
 
 
 class Runner:
@@ -51,9 +51,9 @@ class Runner:
         threads: Threads,
         arguments: Mode = "lenient",
         result_bytes: int = RESULT_BYTES,
-        desk: Desk | None = None,
+        call_resources: CallResources | None = None,
     ) -> None:
-        self._desk = desk or Desk()
+        self._call_resources = call_resources or CallResources()
         self._services = services
         self._threads = threads
         self._arguments: Mode = arguments
@@ -62,8 +62,8 @@ class Runner:
     def handler(self, tool: Tool) -> Handler:
         """The walk from raw arguments to a result; it raises what the tool raises."""
         if tool.relay is not None:
-            return _in_time(tool, _relaying(tool, tool.relay, self._arguments))
-        parse, tell = tool.parse, Teller(tool.output_schema, name=tool.name, limit=self._result_bytes).tell
+            return _with_timeout(tool, _relaying(tool, tool.relay, self._arguments))
+        parse, tell = tool.parse, ResultWriter(tool.output_schema, name=tool.name, limit=self._result_bytes).write
         perform = self._performer(tool)
         passes = tool.on_parse_error == "pass"
         mode = self._arguments
@@ -76,20 +76,20 @@ class Runner:
         async def run(call: Call) -> Reply:
             parsed = call.parsed = parse(call.raw, mode)
             if call._origin is not None:
-                call.note_parsed(parsed)
+                call.set_parsed(parsed)
             if parsed.errors and not passes:
                 raise InvalidArguments(render(parsed.errors, tool.name), parsed.errors)
             value = await (author(parsed.value, _NOTHING) if author is not None else perform(call, parsed))
             done = tell(value, call.id)
             return with_warnings(done, parsed.warnings) if parsed.warnings else done
 
-        speaks = not _SPEAKERS.isdisjoint(tool.injected.values())
+        speaks = not _STREAMING.isdisjoint(tool.injected.values())
         ready: Handler = asking(run) if speaks else run
         if tool.requires:
             ready = _requiring(tool.requires, ready)
         if tool.transports:
-            ready = _coming_by(tool, ready)
-        return _in_time(tool, ready)
+            ready = _check_transport(tool, ready)
+        return _with_timeout(tool, ready)
 
     def reader(self, tool: Tool) -> Callable[[Call], Coroutine[Any, Any, Any]]:
         """As `handler`, but what the function returned is handed on untold."""
@@ -109,7 +109,7 @@ class Runner:
         begin = self._begin(tool)
         if not wanted:
 
-            async def perform(call: Call, parsed: Parsed) -> Any:
+            async def perform(call: Call, parsed: ParsedArguments) -> Any:
                 return await begin(call, parsed.value, _NOTHING, None)
 
             return perform
@@ -117,11 +117,11 @@ class Runner:
         asked = {name: kind for name, kind in wanted.items() if kind not in SPECIAL}
         special = {name: kind for name, kind in wanted.items() if kind in SPECIAL}
 
-        async def perform_supplied(call: Call, parsed: Parsed) -> Any:
+        async def perform_supplied(call: Call, parsed: ParsedArguments) -> Any:
             token = CancellationToken()
             # One for all that may speak, so that whatever each of them tells goes on increasing.
-            context = Context(call, token, asyncio.get_running_loop(), self._desk)
-            context.take_up()
+            context = Context(call, token, asyncio.get_running_loop(), self._call_resources)
+            context.resume_round()
             supplied: dict[str, Any] = {}
             for name, kind in special.items():
                 supplied[name] = _special(kind, call, parsed, context, token)
@@ -131,7 +131,7 @@ class Runner:
                 async with self._services.scope() as scope:
                     for name, kind in asked.items():
                         supplied[name] = await scope.get(kind)
-                    return await begin(call, parsed.value, supplied, scope.outlast)
+                    return await begin(call, parsed.value, supplied, scope.keep_until_done)
             except asyncio.CancelledError:
                 token.cancel()
                 raise
@@ -141,7 +141,7 @@ class Runner:
         return perform_supplied
 
     def _begin(self, tool: Tool) -> Begin:
-        invoke, threads, desk = tool.author, self._threads, self._desk
+        invoke, threads, call_resources = tool.author, self._threads, self._call_resources
         match tool.kind:
             case "async":
 
@@ -151,12 +151,12 @@ class Runner:
             case "async_generator":
 
                 async def begin(call: Call, value: Any, supplied: Mapping[str, Any], on_leave: OnLeave) -> Any:
-                    return await _exhaust_async(invoke(value, supplied), call, _context(call, supplied, desk))
+                    return await _collect_async(invoke(value, supplied), call, _context(call, supplied, call_resources))
 
             case "generator":
 
                 async def begin(call: Call, value: Any, supplied: Mapping[str, Any], on_leave: OnLeave) -> Any:
-                    context = _context(call, supplied, desk)
+                    context = _context(call, supplied, call_resources)
                     left: list[asyncio.Future[None]] = []
 
                     def leave(returned: asyncio.Future[None]) -> None:
@@ -165,7 +165,7 @@ class Runner:
                             on_leave(returned)
 
                     return await threads.run(
-                        lambda: _exhaust(invoke(value, supplied), call, context, left), on_leave=leave
+                        lambda: _collect(invoke(value, supplied), call, context, left), on_leave=leave
                     )
 
             case _ if tool.inline:
@@ -187,7 +187,7 @@ def _relaying(tool: Tool, relay: Relay, mode: Mode) -> Handler:
     async def forward(call: Call) -> Reply:
         parsed = call.parsed = tool.parse(call.raw, mode)
         if call._origin is not None:
-            call.note_parsed(parsed)
+            call.set_parsed(parsed)
         if parsed.errors:
             raise InvalidArguments(render(parsed.errors, tool.name), parsed.errors)
         reply = await relay(call, parsed)
@@ -196,14 +196,14 @@ def _relaying(tool: Tool, relay: Relay, mode: Mode) -> Handler:
     return forward
 
 
-def _in_time(tool: Tool, inner: Handler) -> Handler:
+def _with_timeout(tool: Tool, inner: Handler) -> Handler:
     """The same within the time that the tool may take."""
     seconds = tool.timeout
     if seconds is None:
         return inner
 
     async def run_in_time(call: Call) -> Reply:
-        clock = Patience(math.inf, seconds)
+        clock = Deadline(math.inf, seconds)
         try:
             with call.timed(clock):
                 return await inner(call)
@@ -219,7 +219,7 @@ def _in_time(tool: Tool, inner: Handler) -> Handler:
 def _detached(perform: Perform) -> Perform:
     """Go on as a task just before the author's code runs: whoever is refused before is told so at once."""
 
-    async def detach_and_perform(call: Call, parsed: Parsed) -> Any:
+    async def detach_and_perform(call: Call, parsed: ParsedArguments) -> Any:
         await detach(call)
         return await perform(call, parsed)
 
@@ -240,7 +240,7 @@ def _requiring(capabilities: Sequence[str], inner: Handler) -> Handler:
     return require
 
 
-def _coming_by(tool: Tool, inner: Handler) -> Handler:
+def _check_transport(tool: Tool, inner: Handler) -> Handler:
     """Refuse callers that come by a transport which the tool is not for; those who come by none are its own house."""
     refused = frozenset(TRANSPORTS).difference(tool.transports)
     others = " or ".join(f"/{name}" if name == "ws" else name for name in tool.transports)
@@ -253,7 +253,7 @@ def _coming_by(tool: Tool, inner: Handler) -> Handler:
     return look
 
 
-def settle(inner: Handler) -> Handler:
+def catch_errors(inner: Handler) -> Handler:
     """Turn whatever a tool or a hook raised into a result for the model; only Refusals and cancellation pass."""
 
     async def settled(call: Call) -> Reply:
@@ -266,27 +266,27 @@ def settle(inner: Handler) -> Handler:
                 raise
             call._task = None
             if call._stopped:
-                await _take_back_cancel(task)
-            return _tell_failure(call, exception, task)
+                await _undo_cancel(task)
+            return _failure_result(call, exception, task)
         call._task = None
         if call._stopped:
-            await _take_back_cancel(task)
+            await _undo_cancel(task)
         return reply
 
     return settled
 
 
-def _tell_failure(call: Call, exception: BaseException, task: asyncio.Task[Any] | None) -> Reply:
+def _failure_result(call: Call, exception: BaseException, task: asyncio.Task[Any] | None) -> Reply:
     match exception:
         case Refusal():
             raise exception
         case InvalidArguments():
-            return tell_parse_errors(exception.message, exception.errors)
+            return parse_error_result(exception.message, exception.errors)
         case ToolError():
-            return tell_error(exception.message, exception.meta)
+            return error_result(exception.message, exception.meta)
         case asyncio.CancelledError():
             if call._stopped:
-                told = tell_error(f"{call.name} was stopped before it had a result")
+                told = error_result(f"{call.name} was stopped before it had a result")
                 return Done(told.result, metadata={"error": "cancelled"})
             if task is None or task.cancelling():
                 raise exception
@@ -295,7 +295,7 @@ def _tell_failure(call: Call, exception: BaseException, task: asyncio.Task[Any] 
             return _failed(call.name, type(exception).__name__, exception)
 
 
-async def _take_back_cancel(task: asyncio.Task[Any] | None) -> None:
+async def _undo_cancel(task: asyncio.Task[Any] | None) -> None:
     """End the cancellation that a hook asked for, delivered or not; one that came from outside goes on."""
     try:
         await asyncio.sleep(0)
@@ -308,11 +308,11 @@ async def _take_back_cancel(task: asyncio.Task[Any] | None) -> None:
 def _failed(name: str, how: str, exception: BaseException | None = None) -> Done:
     error_id = secrets.token_hex(4)
     _log.error("tool %s failed (%s), error id %s", name, how, error_id, exc_info=exception)
-    told = tell_error(f"{name} failed, error id {error_id}")
+    told = error_result(f"{name} failed, error id {error_id}")
     return Done(told.result, metadata={"error": how, "error_id": error_id})
 
 
-def _special(kind: Any, call: Call, parsed: Parsed, context: Context, token: CancellationToken) -> Any:
+def _special(kind: Any, call: Call, parsed: ParsedArguments, context: Context, token: CancellationToken) -> Any:
     if kind is Context:
         return context
     if kind is ToolConnector:
@@ -334,17 +334,17 @@ def _special(kind: Any, call: Call, parsed: Parsed, context: Context, token: Can
     )
 
 
-def _context(call: Call, supplied: Mapping[str, Any], desk: Desk) -> Context:
+def _context(call: Call, supplied: Mapping[str, Any], call_resources: CallResources) -> Context:
     """The tool's own Context if it has one, so that what both tell goes on increasing."""
     for value in supplied.values():
         if isinstance(value, Context):
             return value
         if isinstance(value, ToolConnector):
             return value.context
-    return Context(call, CancellationToken(), asyncio.get_running_loop(), desk)
+    return Context(call, CancellationToken(), asyncio.get_running_loop(), call_resources)
 
 
-async def _exhaust_async(yielded: AsyncGenerator[Any, None], call: Call, context: Context) -> list[Any]:
+async def _collect_async(yielded: AsyncGenerator[Any, None], call: Call, context: Context) -> list[Any]:
     """All that a generator yields, each sent on the stream of the call, or told to a caller that asked for progress."""
     items = []
     stream = _stream(call, context)
@@ -355,11 +355,11 @@ async def _exhaust_async(yielded: AsyncGenerator[Any, None], call: Call, context
             if stream is None or not isinstance(item, bytes):
                 items.append(item)
             if call.token is not None:
-                await tell_step(context, _text(item))
+                await report_step(context, _text(item))
     return items
 
 
-def _exhaust(yielded: Generator[Any, None, None], call: Call, context: Context, left: Sequence[object]) -> list[Any]:
+def _collect(yielded: Generator[Any, None, None], call: Call, context: Context, left: Sequence[object]) -> list[Any]:
     """The same in a thread, which stops at the next value once its caller has left."""
     items = []
     stream = _stream(call, context)
@@ -372,7 +372,7 @@ def _exhaust(yielded: Generator[Any, None, None], call: Call, context: Context, 
             if stream is None or not isinstance(item, bytes):
                 items.append(item)
             if call.token is not None:
-                tell_step(context, _text(item))
+                report_step(context, _text(item))
     return items
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_type_hints
 
 from msgspec import Struct
 
-from pegboard.call import OfTheCall
+from pegboard.call import CallScoped
 from pegboard.errors import DeclarationError
 
 _log = logging.getLogger("pegboard.tools")
@@ -39,7 +39,7 @@ class Services:
         self._instances: dict[Any, Any] = {}
         self._making: dict[Any, asyncio.Lock] = {}
         self._clean_up = AsyncExitStack()
-        self._lingering: set[asyncio.Task[None]] = set()
+        self._pending_cleanup: set[asyncio.Task[None]] = set()
         self.value(logging.Logger, logging.getLogger("pegboard.tools"))
 
     def __contains__(self, kind: object) -> bool:
@@ -60,11 +60,11 @@ class Services:
         if lifetime not in ("call", "app"):
             raise DeclarationError(f"lifetime must be 'call' or 'app', got {lifetime!r}")
         needs = _needs(kind, make)
-        self._check_circle(kind, needs)
+        self._check_cycle(kind, needs)
         self._recipes[kind] = Recipe(make, needs, lifetime)
         self._instances.pop(kind, None)
 
-    def _check_circle(self, kind: object, needs: Mapping[str, Any]) -> None:
+    def _check_cycle(self, kind: object, needs: Mapping[str, Any]) -> None:
         """Whichever factory closes a circle is refused: none of those in it could ever be made."""
         ways: list[tuple[Any, ...]] = [(kind, need) for need in needs.values()]
         while ways:
@@ -94,18 +94,18 @@ class Services:
                     self._instances[kind] = kept
 
     @asynccontextmanager
-    async def scope(self) -> AsyncIterator[Scope]:
+    async def scope(self) -> AsyncIterator[ServiceScope]:
         """The instances of one call; what they have to clean up is cleaned up when the call ends."""
         async with AsyncExitStack() as stack:
-            scope = Scope(self, stack)
+            scope = ServiceScope(self, stack)
             try:
                 yield scope
             except asyncio.CancelledError:
                 if scope.user is not None:
                     # The thread still uses what it was given: nothing of it may go to another call before.
                     task = asyncio.ensure_future(_clean_up_after(scope.user, stack.pop_all()))
-                    self._lingering.add(task)
-                    task.add_done_callback(self._lingering.discard)
+                    self._pending_cleanup.add(task)
+                    task.add_done_callback(self._pending_cleanup.discard)
                 raise
 
     async def close(self) -> None:
@@ -130,14 +130,14 @@ class Services:
         lock = self._making.setdefault(kind, asyncio.Lock())
         async with lock:
             if kind not in self._instances:
-                whole = Scope(self, self._clean_up)
+                whole = ServiceScope(self, self._clean_up)
                 self._instances[kind] = await whole.make(recipe)
                 # A lock belongs to the loop it was waited for on; the next application may run on another.
                 self._making.pop(kind, None)
             return self._instances[kind]
 
 
-class Scope:
+class ServiceScope:
     """Instances for one call."""
 
     __slots__ = ("_made", "_services", "_stack", "user")
@@ -148,7 +148,7 @@ class Scope:
         self._made: dict[Any, Any] = {}
         self.user: asyncio.Future[None] | None = None
 
-    def outlast(self, user: asyncio.Future[None]) -> None:
+    def keep_until_done(self, user: asyncio.Future[None]) -> None:
         """Keep the instances for one who goes on using them after the call is cancelled, until this is done."""
         self.user = user
 
@@ -206,7 +206,7 @@ def _needs(kind: object, make: Callable[..., Any]) -> Mapping[str, Any]:
                 "annotate it with a registered type or give it a default"
             )
         need = needs[parameter.name] = hints[parameter.name]
-        if isinstance(need, type) and issubclass(need, OfTheCall):
+        if isinstance(need, type) and issubclass(need, CallScoped):
             raise DeclarationError(
                 f"The factory for {_name(kind)} takes a {_name(need)}, which is given to tools alone; take it in the tool "
                 "and hand it on"

@@ -33,7 +33,7 @@ class Raised:
         self.exception = exception
 
 
-class Tray:
+class ResultQueue:
     """The finished jobs of one event loop, until it collects them."""
 
     __slots__ = ("_finished", "_woken", "loop")
@@ -63,22 +63,22 @@ class Tray:
                 future.set_result(outcome)
 
 
-class Job:
+class ThreadJob:
     """One function on its way through a thread; what changes is changed under the pool's lock."""
 
-    __slots__ = ("args", "begun", "context", "function", "future", "left", "pool", "returned", "tray")
+    __slots__ = ("args", "begun", "context", "function", "future", "left", "pool", "results", "returned")
 
     def __init__(
         self,
         pool: Threads,
         future: asyncio.Future[Any],
-        tray: Tray,
+        results: ResultQueue,
         function: Callable[..., Any],
         args: tuple[Any, ...],
     ) -> None:
         self.pool = pool
         self.future = future
-        self.tray = tray
+        self.results = results
         self.context = contextvars.copy_context()
         self.function = function
         self.args = args
@@ -93,15 +93,15 @@ class Threads:
     def __init__(self, limit: int, waiting: int, resting: int = 0) -> None:
         self._limit = limit
         self._waiting = waiting
-        self._most_resting = resting
+        self._max_resting = resting
         # None ends the thread that takes it.
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[ThreadJob | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._started = 0
         self._unfinished = 0
         self._abandoned = 0
         self._resting = 0
-        self._tray: Tray | None = None
+        self._results: ResultQueue | None = None
 
     @property
     def busy(self) -> int:
@@ -121,13 +121,13 @@ class Threads:
         Cancelled while the function runs, it calls `on_leave` with a future that is done once the function has returned.
         """
         loop = asyncio.get_running_loop()
-        tray = self._tray
-        if tray is None or tray.loop is not loop:
-            tray = self._tray = Tray(loop)
+        results = self._results
+        if results is None or results.loop is not loop:
+            results = self._results = ResultQueue(loop)
         with self._lock:
             self._make_room()
             self._unfinished += 1
-        job = Job(self, loop.create_future(), tray, function, args)
+        job = ThreadJob(self, loop.create_future(), results, function, args)
         self._jobs.put(job)
         try:
             outcome = await job.future
@@ -144,19 +144,19 @@ class Threads:
         if self._abandoned >= self._limit:
             raise ToolError(f"busy: all {self._limit} threads are held by calls nobody waits for; try again later")
         spare = self._started - self._unfinished
-        if spare <= 0 and self._has_place():
+        if spare <= 0 and self._has_slot():
             self._start()
         elif -spare >= self._waiting:
             raise ToolError(
                 f"busy: all {self._limit} threads are at work and {self._waiting} calls wait; try again later"
             )
 
-    def _has_place(self) -> bool:
+    def _has_slot(self) -> bool:
         return self._started - self._resting < self._limit
 
     def _start(self) -> None:
         self._started += 1
-        _Worker(self._jobs, self._started).start()
+        _PoolThread(self._jobs, self._started).start()
 
     def release(self) -> None:
         """End the idle threads; later jobs start new ones."""
@@ -173,13 +173,13 @@ class Threads:
             self._jobs.put(None)
 
     @contextmanager
-    def lend(self) -> Iterator[None]:
+    def lend_slot(self) -> Iterator[None]:
         """Let another thread work in the place of this one, which waits; its own place where too many wait already."""
         with self._lock:
-            lent = self._resting < self._most_resting
+            lent = self._resting < self._max_resting
             if lent:
                 self._resting += 1
-                if self._started < self._unfinished and self._has_place():
+                if self._started < self._unfinished and self._has_slot():
                     self._start()
         try:
             yield
@@ -188,15 +188,15 @@ class Threads:
                 with self._lock:
                     self._resting -= 1
 
-    def _leave(self, job: Job) -> asyncio.Future[None] | None:
+    def _leave(self, job: ThreadJob) -> asyncio.Future[None] | None:
         with self._lock:
             if not job.begun or job.returned:
                 return None
-            job.left = job.tray.loop.create_future()
+            job.left = job.results.loop.create_future()
             self._abandoned += 1
             return job.left
 
-    def perform(self, job: Job) -> bool:
+    def perform(self, job: ThreadJob) -> bool:
         """Run a job in this thread; whether the thread is needed after that."""
         with self._lock:
             # A caller that left while its job waited does not need the result: the function is not begun.
@@ -217,16 +217,16 @@ class Threads:
             if surplus:
                 self._started -= 1
         if job.left is None:
-            job.tray.put(job.future, outcome)
+            job.results.put(job.future, outcome)
         else:
-            job.tray.put(job.left, None)
+            job.results.put(job.left, None)
         return not surplus
 
 
-class _Worker(threading.Thread):
+class _PoolThread(threading.Thread):
     """A thread that runs the jobs of a queue, and knows the pool of the one it runs."""
 
-    def __init__(self, jobs: SimpleQueue[Job | None], number: int) -> None:
+    def __init__(self, jobs: SimpleQueue[ThreadJob | None], number: int) -> None:
         super().__init__(name=f"pegboard-{number}", daemon=True)
         self._jobs = jobs
         self.pool: Threads | None = None
@@ -245,11 +245,11 @@ class _Worker(threading.Thread):
 
 
 @contextmanager
-def resting() -> Iterator[None]:
+def waiting_outside() -> Iterator[None]:
     """While this thread waits for somebody outside: one of a pool lends its place."""
     thread = threading.current_thread()
-    if isinstance(thread, _Worker) and thread.pool is not None:
-        with thread.pool.lend():
+    if isinstance(thread, _PoolThread) and thread.pool is not None:
+        with thread.pool.lend_slot():
             yield
     else:
         yield

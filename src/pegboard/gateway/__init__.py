@@ -1,1 +1,1 @@
-"""Many servers as one board."""
+"""Many MCP servers behind one endpoint."""

@@ -15,31 +15,31 @@ from msgspec.structs import replace
 
 from pegboard import __version__
 from pegboard.call import Around, Change, Handler, Json
-from pegboard.client.direct import Served
-from pegboard.execution.hooks import Middleware
-from pegboard.gateway.attaching import Made
-from pegboard.gateway.configuration.config import MAIN, GatewayConfig, Mode, ServerConfig, ToolboxConfig, read_config
-from pegboard.gateway.configuration.mistakes import hide
-from pegboard.gateway.configuration.watch import Watch, compare
-from pegboard.gateway.endpoint import Endpoint
-from pegboard.gateway.nesting import mark_within
+from pegboard.client.links.in_process import InProcessServer
+from pegboard.config.config_watch import ConfigWatch, compare
+from pegboard.config.gateway_config import MAIN, GatewayConfig, Mode, ServerConfig, ToolboxConfig, read_config
+from pegboard.config.mistakes import redact
+from pegboard.gateway.configured_middleware import ConfiguredMiddleware
+from pegboard.gateway.forwarding.destination import Destination
+from pegboard.gateway.forwarding.forwarder import Forwarder
+from pegboard.gateway.gateway_endpoint import GatewayEndpoint
+from pegboard.gateway.lock.lock_watch import watch_lock_file
+from pegboard.gateway.lock.pins import Pins, read_pins
+from pegboard.gateway.lock.scanner import Scanner
+from pegboard.gateway.log_redaction import LogRedaction
+from pegboard.gateway.nesting import mark_nested
 from pegboard.gateway.offers import Offers
-from pegboard.gateway.passage.destination import Destination
-from pegboard.gateway.passage.passage import Passage
 from pegboard.gateway.servers.downstream import Downstream
-from pegboard.gateway.servers.local import LocalBoard
-from pegboard.gateway.servers.logins import Logins, token_storage
-from pegboard.gateway.trust.discretion import Discretion
-from pegboard.gateway.trust.pin_watch import watch_pins
-from pegboard.gateway.trust.pins import Pins, read_pins
-from pegboard.gateway.trust.scanner import Scanner
+from pegboard.gateway.servers.local_board import LocalBoard
+from pegboard.gateway.servers.server_logins import Logins, token_storage
 from pegboard.gateway.withheld import withhold
-from pegboard.hosting import Hosted
+from pegboard.hooks.middleware import Middleware
 from pegboard.limits import Limits
 from pegboard.seal import read_keys
-from pegboard.stores.corner import corner
-from pegboard.stores.crew import Shared
-from pegboard.stores.keys import common_key
+from pegboard.server.hosting import Hosted
+from pegboard.stores.cluster import SharedStore
+from pegboard.stores.namespaced_store import namespaced
+from pegboard.stores.shared_key import shared_key
 
 _log = logging.getLogger("pegboard.gateway")
 
@@ -66,37 +66,37 @@ class Gateway(Hosted):
         watch: bool = False,
         limits: Limits | None = None,
         environ: Mapping[str, str] | None = None,
-        boards: Mapping[str, Served] | None = None,
+        boards: Mapping[str, InProcessServer] | None = None,
         logins: Logins | None = None,
     ) -> None:
         """`mode` goes before that of the file; `watch` takes over edits of the file while it is served."""
         self._environ = os.environ if environ is None else environ
         self._mode = mode
         self.config = self._told(config if isinstance(config, GatewayConfig) else read_config(config, self._environ))
-        self._marks = mark_within(self.config.path, self._environ)
-        self._discretion = Discretion()
-        self._discretion.learn(self.config.secrets)
+        self._marks = mark_nested(self.config.path, self._environ)
+        self._redaction = LogRedaction()
+        self._redaction.learn(self.config.secrets)
         self.limits = limits or Limits()
         self._boards = boards or {}
         self._logins = logins or Logins(token_storage())
         self._watches = watch
         self._tasks: set[asyncio.Task[None]] = set()
-        self._followed: WeakKeyDictionary[Downstream, dict[Endpoint, frozenset[str]]] = WeakKeyDictionary()
+        self._followed: WeakKeyDictionary[Downstream, dict[GatewayEndpoint, frozenset[str]]] = WeakKeyDictionary()
         self._secret = os.environ.get("PEGBOARD_SECRET")
-        self.passage = Passage(self.config.name, read_keys(self._secret), self._find)
+        self.forwarder = Forwarder(self.config.name, read_keys(self._secret), self._find)
         self._downstreams: dict[Key, Downstream] = {}
         self._offers: dict[Key, Offers] = {}
         self._noted: set[str] = set()
         self._rearranging: asyncio.Handle | None = None
-        self._shared: Shared | None = None
-        self._made = Made(self.config)
+        self._shared: SharedStore | None = None
+        self._made = ConfiguredMiddleware(self.config)
         self._used: list[tuple[tuple[Middleware | Around, ...], dict[str, Any]]] = []
         self._pins = read_pins(self.config)
         self._scanner = Scanner()
-        self.main = Endpoint(MAIN, self.config, self.config.toolboxes, self.limits, self.passage, self._follow)
-        self._toolboxes: dict[str, Endpoint] = {}
+        self.main = GatewayEndpoint(MAIN, self.config, self.config.toolboxes, self.limits, self.forwarder, self._follow)
+        self._toolboxes: dict[str, GatewayEndpoint] = {}
         self.places: Mapping[str, Handler] = Places(self._toolboxes)
-        self._take_up(self.config, frozenset())
+        self._apply_config(self.config, frozenset())
         self._attach()
 
     def _told(self, config: GatewayConfig) -> GatewayConfig:
@@ -125,7 +125,7 @@ class Gateway(Hosted):
         return self.config.lock == "off" or not self._pins.is_empty
 
     @property
-    def endpoints(self) -> Sequence[Endpoint]:
+    def endpoints(self) -> Sequence[GatewayEndpoint]:
         return (self.main, *self._toolboxes.values())
 
     def use(
@@ -146,20 +146,20 @@ class Gateway(Hosted):
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
-    async def start(self, shared: Shared | None = None) -> None:
+    async def start(self, shared: SharedStore | None = None) -> None:
         """Begin to connect the servers, all at once; whoever lists before they have answered waits for a moment."""
         if self._started:
             return
         self._started = True
-        self._discretion.begin()
+        self._redaction.begin()
         self._shared = shared
         for warning in self.config.warnings:
             self._note(f"{self.config.path}: {warning}")
         if shared is not None:
-            self.passage.share(shared)
+            self.forwarder.share(shared)
             if not self._secret:
-                key = await common_key(shared.store.records, f"{self.config.name}:passage")
-                for seal in self.passage.seals:
+                key = await shared_key(shared.store.records, f"{self.config.name}:passage")
+                for seal in self.forwarder.seals:
                     seal.prefer(key)
         await self.main.start(shared)
         for name, endpoint in self._toolboxes.items():
@@ -168,26 +168,26 @@ class Gateway(Hosted):
             downstream.start()
         self._rearrange()
         if self._watches:
-            edits = Watch(self.config, self.reload, environ=self._environ)
-            self.hold(asyncio.create_task(edits.run()))
-            self.hold(asyncio.create_task(watch_pins(lambda: self.config, self._take_pins)))
+            edits = ConfigWatch(self.config, self.reload, environ=self._environ)
+            self.keep_task(asyncio.create_task(edits.run()))
+            self.keep_task(asyncio.create_task(watch_lock_file(lambda: self.config, self._apply_pins)))
 
-    def _take_pins(self, pins: Pins) -> None:
+    def _apply_pins(self, pins: Pins) -> None:
         """Let through what was accepted while we serve."""
         self._pins = pins
         for endpoint in self.endpoints:
             endpoint.stale = True
         self._rearrange()
 
-    def hold(self, task: asyncio.Task[None]) -> None:
+    def keep_task(self, task: asyncio.Task[None]) -> None:
         """Keep a task while the gateway is served; it ends with it at the latest."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def settle(self, seconds: float | None = None, *, lazy: bool = False) -> None:
+    async def wait_connected(self, seconds: float | None = None, *, lazy: bool = False) -> None:
         """Wait until every server has answered or failed for the first time, or time is up; `lazy` ones only if told."""
         wanted = [one for one in self._downstreams.values() if lazy or not one.config.lazy]
-        waits = [asyncio.ensure_future(one.settled()) for one in wanted]
+        waits = [asyncio.ensure_future(one.wait_connected()) for one in wanted]
         if waits:
             await asyncio.wait(waits, timeout=seconds)
         for wait in waits:
@@ -195,8 +195,8 @@ class Gateway(Hosted):
         # What they have said is shown from the next turn of the loop on.
         await asyncio.sleep(0)
 
-    async def _start_endpoint(self, name: str, endpoint: Endpoint) -> None:
-        await endpoint.start(None if self._shared is None else corner(self._shared, f"/toolboxes/{name}"))
+    async def _start_endpoint(self, name: str, endpoint: GatewayEndpoint) -> None:
+        await endpoint.start(None if self._shared is None else namespaced(self._shared, f"/toolboxes/{name}"))
 
     async def stop(self) -> None:
         """End the parked calls, then the servers, then the boards."""
@@ -208,11 +208,11 @@ class Gateway(Hosted):
         if self._rearranging is not None:
             self._rearranging.cancel()
             self._rearranging = None
-        await self.passage.close()
+        await self.forwarder.close()
         await _stop_all(self._downstreams.values())
         for endpoint in self.endpoints:
             await endpoint.stop()
-        self._discretion.end()
+        self._redaction.end()
         self._started = False
 
     def __del__(self) -> None:
@@ -222,13 +222,13 @@ class Gateway(Hosted):
     async def reload(self, _before: GatewayConfig, config: GatewayConfig) -> None:
         """Serve another configuration: what is not in it ends, what is new or changed connects, the rest goes on."""
         config = self._told(config)
-        self._discretion.learn(config.secrets)
+        self._redaction.learn(config.secrets)
         changes = compare(self.config, config)
         # What can fail comes first: an edit is taken over whole or not at all.
-        pins, made = read_pins(config), Made(config)
+        pins, made = read_pins(config), ConfiguredMiddleware(config)
         self._detach()
         self.config, self._pins, self._made = config, pins, made
-        ended = self._take_up(config, frozenset(changes.changed))
+        ended = self._apply_config(config, frozenset(changes.changed))
         self._attach()
         if self._started:
             for downstream in self._downstreams.values():
@@ -236,7 +236,7 @@ class Gateway(Hosted):
         self._rearrange()
         await _stop_all(ended)
 
-    def _take_up(self, config: GatewayConfig, changed: frozenset[Key]) -> list[Downstream]:
+    def _apply_config(self, config: GatewayConfig, changed: frozenset[Key]) -> list[Downstream]:
         """Have a Downstream for each server and an endpoint for each toolbox; those that are not needed any more."""
         wanted = {
             (toolbox.name, server.name): (toolbox, server)
@@ -256,24 +256,24 @@ class Gateway(Hosted):
         for name in [name for name in self._toolboxes if name not in config.toolboxes]:
             del self._toolboxes[name]
         for name, toolbox in config.toolboxes.items():
-            self._take_up_toolbox(config, name, toolbox)
+            self._apply_toolbox(config, name, toolbox)
         return list(before.values())
 
-    def _take_up_toolbox(self, config: GatewayConfig, name: str, toolbox: ToolboxConfig) -> None:
+    def _apply_toolbox(self, config: GatewayConfig, name: str, toolbox: ToolboxConfig) -> None:
         endpoint = self._toolboxes.get(name)
         if endpoint is not None:
             endpoint.reconfigure(config, {name: toolbox})
             return
-        endpoint = self._toolboxes[name] = Endpoint(
-            name, config, {name: toolbox}, self.limits, self.passage, self._follow
+        endpoint = self._toolboxes[name] = GatewayEndpoint(
+            name, config, {name: toolbox}, self.limits, self.forwarder, self._follow
         )
         for middleware, scope in self._used:
             endpoint.board.use(*middleware, **scope)
         if self._started:
-            self.hold(asyncio.get_running_loop().create_task(self._start_endpoint(name, endpoint)))
+            self.keep_task(asyncio.get_running_loop().create_task(self._start_endpoint(name, endpoint)))
 
     def _make(self, toolbox: str, server: ServerConfig) -> Downstream:
-        board: Served | None = None
+        board: InProcessServer | None = None
         if server.kind == "board":
             board = self._boards.get(server.board) or LocalBoard(server.board)
         return Downstream(
@@ -297,16 +297,16 @@ class Gateway(Hosted):
         offers = self._offers.get((downstream.toolbox, downstream.name))
         if offers is not None:
             for endpoint in self._showing(downstream.toolbox):
-                endpoint.board.changes.publish(Change("updated", offers.addresses.here(uri)))
+                endpoint.board.changes.publish(Change("updated", offers.addresses.to_gateway(uri)))
 
-    def _follow(self, endpoint: Endpoint, downstream: Downstream, uris: frozenset[str]) -> None:
+    def _follow(self, endpoint: GatewayEndpoint, downstream: Downstream, uris: frozenset[str]) -> None:
         """Resources are followed at several endpoints; their server is told of all of them."""
         followed = self._followed.setdefault(downstream, {})
         if followed.get(endpoint, frozenset()) != uris:
             followed[endpoint] = uris
             downstream.follow(frozenset().union(*followed.values()))
 
-    def _showing(self, toolbox: str) -> Iterator[Endpoint]:
+    def _showing(self, toolbox: str) -> Iterator[GatewayEndpoint]:
         yield self.main
         if toolbox in self._toolboxes:
             yield self._toolboxes[toolbox]
@@ -316,31 +316,31 @@ class Gateway(Hosted):
         changed: set[str] = set()
         for key, downstream in self._downstreams.items():
             offers = self._offers.get(key)
-            if offers is None or offers.catalogue is not downstream.catalogue:
+            if offers is None or offers.catalog is not downstream.catalog:
                 self._offers[key] = self._read_offers(downstream)
                 changed.add(downstream.toolbox)
         for endpoint in self.endpoints:
             shown = [offers for key, offers in self._offers.items() if key[0] in endpoint.toolbox_names]
             if changed & endpoint.toolbox_names or endpoint.stale:
-                endpoint.arrange(shown, withhold(shown, self._pins))
+                endpoint.replace_all(shown, withhold(shown, self._pins))
             else:
                 endpoint.refresh()
-        self._tell_notes()
+        self._log_notes()
         if changed and self.config.lock != "off":
-            self.hold(asyncio.get_running_loop().create_task(self._scan()))
+            self.keep_task(asyncio.get_running_loop().create_task(self._scan()))
 
     def _read_offers(self, downstream: Downstream) -> Offers:
         toolbox = self.config.toolboxes[downstream.toolbox]
         middleware = self._made.own.get((toolbox.name, downstream.name), ())
-        return Offers(downstream, toolbox, self.passage, middleware, self.limits.result_bytes)
+        return Offers(downstream, toolbox, self.forwarder, middleware, self.limits.result_bytes)
 
     async def _scan(self) -> None:
         """Tell what a person should look at in what servers say of themselves."""
-        catalogues = {key: offers.catalogue for key, offers in self._offers.items() if offers.catalogue is not None}
-        for found in await self._scanner.scan_all(catalogues, self._pins):
+        catalogs = {key: offers.catalog for key, offers in self._offers.items() if offers.catalog is not None}
+        for found in await self._scanner.scan_all(catalogs, self._pins):
             self._note(found)
 
-    def _tell_notes(self) -> None:
+    def _log_notes(self) -> None:
         """Log what was left out, and why, once."""
         for offers in self._offers.values():
             for note in offers.notes:
@@ -349,7 +349,7 @@ class Gateway(Hosted):
     def _note(self, note: str) -> None:
         if note not in self._noted:
             self._noted.add(note)
-            _log.warning("%s", hide(note, self.config.secrets))
+            _log.warning("%s", redact(note, self.config.secrets))
 
     def _find(self, toolbox: str, server: str, tool: str) -> Destination | None:
         """Where a call that was interrupted by a question goes on."""
@@ -374,7 +374,7 @@ class Gateway(Hosted):
 class Places(Mapping[str, Handler]):
     """The toolboxes as places of their own, as they come and go."""
 
-    def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
+    def __init__(self, endpoints: Mapping[str, GatewayEndpoint]) -> None:
         self._endpoints = endpoints
 
     def __getitem__(self, name: str) -> Handler:

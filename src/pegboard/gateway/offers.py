@@ -10,19 +10,19 @@ import msgspec
 from pegboard.call import Call, Handler, Json, Reply
 from pegboard.catalog.prompt import RelayedPrompt
 from pegboard.catalog.resource import RelayedResource
+from pegboard.config.gateway_config import ToolboxConfig, ToolOverride, describe_unused, is_allowed
 from pegboard.errors import DeclarationError
-from pegboard.gateway.addresses import Addresses
-from pegboard.gateway.configuration.config import ToolboxConfig, ToolOverride, lets_through, tell_unused
-from pegboard.gateway.names import ToolName, dropped_because
-from pegboard.gateway.overrides import Arguments
-from pegboard.gateway.passage.destination import Destination
-from pegboard.gateway.passage.passage import Passage
+from pegboard.gateway.forwarding.destination import Destination
+from pegboard.gateway.forwarding.forwarder import Forwarder
+from pegboard.gateway.overrides import ArgumentMapping
 from pegboard.gateway.servers.downstream import Downstream
-from pegboard.tools.relayed import RelayedTool, read_output
-from pegboard.tools.result import RESULT_BYTES, Teller
-from pegboard.tools.work import Parsed
+from pegboard.gateway.uri_rewriter import UriRewriter
+from pegboard.tools.argument_parser import ParsedArguments
+from pegboard.tools.qualified_names import ToolName, dropped_because
+from pegboard.tools.relayed_tool import RelayedTool, read_output
+from pegboard.tools.tool_result import RESULT_BYTES, ResultWriter
 
-_AS_IT_IS = ToolOverride()
+_UNCHANGED = ToolOverride()
 
 
 class ToolOffer:
@@ -62,31 +62,31 @@ class Offers:
         self,
         downstream: Downstream,
         toolbox: ToolboxConfig,
-        passage: Passage,
+        forwarder: Forwarder,
         middleware: Sequence[Any] = (),
         result_bytes: int = RESULT_BYTES,
     ) -> None:
         self.downstream = downstream
-        self.catalogue = catalogue = downstream.catalogue
+        self.catalog = catalog = downstream.catalog
         self._result_bytes = result_bytes
         self.notes: list[str] = []
         self._toolbox = toolbox
-        self._passage = passage
+        self._forwarder = forwarder
         self._middleware = middleware
         self.plain = toolbox.names == "plain"
         self.place = toolbox.name, downstream.name
         self.source = f"{toolbox.name}/{downstream.name}"
-        self.addresses = Addresses(toolbox.name, downstream.name, plain=self.plain)
+        self.addresses = UriRewriter(toolbox.name, downstream.name, plain=self.plain)
         self.anything = Destination(downstream=downstream, map_result=self.addresses.in_result)
         self.destinations: dict[str, Destination] = {}
         self._places: dict[str, ToolName] = {}
         self.tools: list[ToolOffer] = []
         self.prompts: list[PromptOffer] = []
         self.resources: list[RelayedResource] = []
-        if catalogue is not None:
-            self.tools = list(self._read_tools(catalogue.tools))
-            self.prompts = list(self._read_prompts(catalogue.prompts))
-            self.resources = list(self._read_resources([*catalogue.resources, *catalogue.templates]))
+        if catalog is not None:
+            self.tools = list(self._read_tools(catalog.tools))
+            self.prompts = list(self._read_prompts(catalog.prompts))
+            self.resources = list(self._read_resources([*catalog.resources, *catalog.templates]))
 
     # -- tools -------------------------------------------------------------------------------------------------------
 
@@ -100,27 +100,27 @@ class Offers:
                 self.notes.append(f"{self.source}: a tool is left out: {problem}")
                 continue
             seen.add(name)
-            override = config.tools.get(name, _AS_IT_IS)
-            if override.enabled and lets_through(config.tool_filters, name):
+            override = config.tools.get(name, _UNCHANGED)
+            if override.enabled and is_allowed(config.tool_filters, name):
                 place = self._places[name] = ToolName(self._toolbox.name, self.downstream.name, override.name or name)
                 tags = (*config.tags, *override.tags)
                 yield ToolOffer(place, self._tool_maker(name, definition, override), tags)
         if seen:
-            self.notes += [f"{self.source}: {told}" for told in tell_unused(config, seen)]
+            self.notes += [f"{self.source}: {told}" for told in describe_unused(config, seen)]
 
     def _tool_maker(
         self, original: str, definition: Mapping[str, Json], override: ToolOverride
     ) -> Callable[[str], RelayedTool]:
         config = self.downstream.config
         schema = definition.get("inputSchema") if override.input_schema is None else override.input_schema
-        arguments = Arguments(schema if isinstance(schema, Mapping) else {}, override.arguments)
+        arguments = ArgumentMapping(schema if isinstance(schema, Mapping) else {}, override.arguments)
         shown = {**definition, "inputSchema": arguments.schema if isinstance(schema, Mapping) else schema}
         said = {"title": override.title, "description": override.description}
         shown |= {member: text for member, text in said.items() if text is not None}
         if override.annotations is not None:
             own = definition.get("annotations")
             shown["annotations"] = {**(own if isinstance(own, Mapping) else {}), **override.annotations}
-        shown = self._marked(shown, original, "Tool")
+        shown = self._with_origin(shown, original, "Tool")
 
         def make(name: str) -> RelayedTool:
             tool = RelayedTool(
@@ -143,10 +143,12 @@ class Offers:
         destination = self._tool_destination(original, shown)
         self.destinations[original] = destination
 
-        def relay(call: Call, parsed: Parsed) -> Coroutine[Any, Any, Reply]:
+        def relay(call: Call, parsed: ParsedArguments) -> Coroutine[Any, Any, Reply]:
             # What fits keeps its numbers as they were written.
             fits = arguments.unchanged and not parsed.warnings
-            return self._passage.call_tool(destination, call, call.raw if fits else arguments.restore(parsed.arguments))
+            return self._forwarder.call_tool(
+                destination, call, call.raw if fits else arguments.to_server_arguments(parsed.arguments)
+            )
 
         return make
 
@@ -156,13 +158,13 @@ class Offers:
         return Destination(
             downstream=self.downstream,
             tool=original,
-            tell=Teller(read_output(shown), name=f"{self.source}/{original}", limit=self._result_bytes).pass_on,
+            tell=ResultWriter(read_output(shown), name=f"{self.source}/{original}", limit=self._result_bytes).pass_on,
             map_result=self.addresses.in_result,
             repeatable=told.get("readOnlyHint") is True or told.get("idempotentHint") is True,
             as_task=isinstance(execution, Mapping) and execution.get("taskSupport") == "required",
         )
 
-    def _marked(self, definition: Mapping[str, Json], original: str, kind: str) -> dict[str, Json]:
+    def _with_origin(self, definition: Mapping[str, Json], original: str, kind: str) -> dict[str, Json]:
         """A definition that says where it is from."""
         toolbox, server = self._toolbox.name, self.downstream.name
         own = definition.get("_meta")
@@ -189,7 +191,7 @@ class Offers:
                 self.notes.append(f"{self.source}: a prompt is left out: {problem}")
                 continue
             seen.add(name)
-            shown = self._marked(definition, name, "Prompt")
+            shown = self._with_origin(definition, name, "Prompt")
             relay = self._prompt_relay(name)
 
             def make(served: str, shown: Mapping[str, Json] = shown, relay: Handler = relay) -> RelayedPrompt:
@@ -201,7 +203,7 @@ class Offers:
         async def relay(call: Call) -> Reply:
             if call.method == "completion/complete":
                 return await self._complete(call, {"type": "ref/prompt", "name": original})
-            return await self._passage.forward(self.anything, call, {"name": original, "arguments": call.raw})
+            return await self._forwarder.forward(self.anything, call, {"name": original, "arguments": call.raw})
 
         return relay
 
@@ -219,19 +221,19 @@ class Offers:
     @property
     def serves_resources(self) -> bool:
         """Whether there may be resources that are not listed."""
-        return self.catalogue is not None and "resources" in self.catalogue.capabilities
+        return self.catalog is not None and "resources" in self.catalog.capabilities
 
     def qualified(self, resource: RelayedResource) -> RelayedResource:
         """The same under a URI that says where it is; one that does so already is as it was."""
-        whole = Addresses(self._toolbox.name, self.downstream.name)
+        whole = UriRewriter(self._toolbox.name, self.downstream.name)
         return RelayedResource(whole.in_definition(resource.definition()), self.relay, source=self.source)
 
     def relay(self, call: Call) -> Coroutine[Any, Any, Reply]:
         """Answer whatever is asked about a resource of this server, listed or not."""
         if call.method == "completion/complete":
             asked = msgspec.json.decode(call.params)["ref"]
-            return self._complete(call, {**asked, "uri": self.addresses.back(asked["uri"])})
-        return self._passage.forward(self.anything, call, {"uri": self.addresses.back(call.name)})
+            return self._complete(call, {**asked, "uri": self.addresses.to_server(asked["uri"])})
+        return self._forwarder.forward(self.anything, call, {"uri": self.addresses.to_server(call.name)})
 
     def _complete(self, call: Call, ref: Mapping[str, Json]) -> Coroutine[Any, Any, Reply]:
-        return self._passage.forward(self.anything, call, {**msgspec.json.decode(call.params), "ref": ref})
+        return self._forwarder.forward(self.anything, call, {**msgspec.json.decode(call.params), "ref": ref})

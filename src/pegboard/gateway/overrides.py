@@ -8,8 +8,8 @@ from typing import Final
 from msgspec import UNSET
 
 from pegboard.call import Json
-from pegboard.gateway.configuration.config import ArgumentOverride
-from pegboard.tools.literals import fold
+from pegboard.config.gateway_config import ArgumentOverride
+from pegboard.schema.literals import fold_name
 
 # Where one of these stands in a schema, more arguments may be declared than its properties.
 _OPEN: Final = frozenset(
@@ -20,7 +20,7 @@ _OPEN: Final = frozenset(
 )  # fmt: skip
 
 
-class Arguments:
+class ArgumentMapping:
     """What the arguments are called here and at the server; `schema` is how they are shown.
 
     An argument of the server that is hidden, has a fixed value or goes by another name here cannot be set by its own
@@ -43,13 +43,13 @@ class Arguments:
         """Whether what is sent here may be passed on as it is."""
         return not (self._withheld or self._defaults)
 
-    def restore(self, sent: Mapping[str, Json]) -> dict[str, Json]:
+    def to_server_arguments(self, sent: Mapping[str, Json]) -> dict[str, Json]:
         """The arguments as the server takes them."""
         shown = self.schema.get("properties", ())
         named = {
             self._names.get(name, name): value
             for name, value in sent.items()
-            if name in shown or fold(name) not in self._withheld
+            if name in shown or fold_name(name) not in self._withheld
         }
         return {**self._defaults, **named, **self._fixed}
 
@@ -63,7 +63,7 @@ class Arguments:
             if shown == name:
                 return
             self._names[shown] = name
-        self._withheld.add(fold(name))
+        self._withheld.add(fold_name(name))
 
     def _reshape(self, schema: Mapping[str, Json], overrides: Mapping[str, ArgumentOverride]) -> dict[str, Json]:
         declared = schema.get("properties")

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from pegboard.gateway.names import ToolName
+from pegboard.gateway.lock.pins import Pins
 from pegboard.gateway.offers import Offers
-from pegboard.gateway.trust.pins import Pins
+from pegboard.tools.qualified_names import ToolName
 
 
-class Withheld(Struct):
+class WithheldDefinitions(Struct):
     """Tools with the reason, prompts, and templates by server and URI.
 
     A server whose templates are not known yet is among `templates` with none.
@@ -22,23 +22,23 @@ class Withheld(Struct):
     templates: dict[tuple[str, str], set[str]] = {}
 
 
-def withhold(shown: Sequence[Offers], pins: Pins) -> Withheld:
+def withhold(shown: Sequence[Offers], pins: Pins) -> WithheldDefinitions:
     """What the lock file does not let through; what is told of it goes to the notes of each server's offers."""
-    withheld = Withheld()
+    withheld = WithheldDefinitions()
     for offers in shown:
-        if offers.catalogue is None:
+        if offers.catalog is None:
             if pins.quarantines:
                 withheld.templates[offers.place] = set()
             continue
-        tools = pins.judge(*offers.place, offers.catalogue.tools)
-        prompts = pins.judge(*offers.place, offers.catalogue.prompts, kind="prompts")
-        templates = pins.judge(*offers.place, offers.catalogue.templates, kind="templates")
+        tools = pins.judge(*offers.place, offers.catalog.tools)
+        prompts = pins.judge(*offers.place, offers.catalog.prompts, kind="prompts")
+        templates = pins.judge(*offers.place, offers.catalog.templates, kind="templates")
         for name, reason in tools.withheld.items():
             if (place := offers.place_of(name)) is not None:
                 withheld.tools[place] = reason
         withheld.prompts.update(ToolName(*offers.place, name) for name in prompts.withheld)
         if templates.withheld:
-            withheld.templates[offers.place] = {offers.addresses.here(uri) for uri in templates.withheld}
+            withheld.templates[offers.place] = {offers.addresses.to_gateway(uri) for uri in templates.withheld}
         told = (*tools.notes, *prompts.notes, *templates.notes)
         offers.notes += [note for note in told if note not in offers.notes]
     return withheld

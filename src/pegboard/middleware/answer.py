@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from pegboard.call import Reply
-from pegboard.tools.result import Teller
+from pegboard.tools.tool_result import ResultWriter
 
-_TELLER = Teller(name="a middleware")
+_RESULT_WRITER = ResultWriter(name="a middleware")
 
 
 def answer(value: Any) -> Reply:
     """The reply of a call whose tool returned this: text, any JSON value, content, or a ToolResult."""
-    return _TELLER.tell(value)
+    return _RESULT_WRITER.write(value)

@@ -16,11 +16,11 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from pegboard.call import Call, Handler, InputRequired, Json, Kept, Reply
+from pegboard.call import Call, EncodedResult, Handler, InputRequired, Json, Reply
 from pegboard.errors import DeclarationError, LimitReached, Refusal, SetupError
-from pegboard.execution.hooks import Middleware
-from pegboard.middleware.journal import Journal, LinesFile, Sink, SqliteFile
-from pegboard.middleware.keys import client_of
+from pegboard.hooks.middleware import Middleware
+from pegboard.middleware.call_keys import client_of
+from pegboard.middleware.journal import Journal, JournalSink, LinesFile, SqliteFile
 from pegboard.middleware.masking import mask
 
 Form: TypeAlias = Literal["lines", "sqlite"]
@@ -43,7 +43,7 @@ _COLUMNS = {
     "elapsed_ms": "REAL NOT NULL",
 }
 _UNWRITTEN = (OSError, sqlite3.Error)
-_LAST_WORDS_SECONDS = 1.0
+_CLEANUP_SECONDS = 1.0
 
 
 class Audit(Middleware):
@@ -99,7 +99,7 @@ class Audit(Middleware):
             outcome = "refused" if isinstance(problem, Refusal | LimitReached) else "failed"
             await self._write(call, self._record(call, outcome, problem, began))
             raise
-        result = reply.result.value if isinstance(reply.result, Kept) else reply.result
+        result = reply.result.value if isinstance(reply.result, EncodedResult) else reply.result
         outcome = "asked" if isinstance(reply, InputRequired) else "failed" if result.get("isError") else "ok"
         await self._write(call, self._record(call, outcome, None, began))
         return reply
@@ -116,7 +116,7 @@ class Audit(Middleware):
         try:
             await self._journal.put(record)
         except _UNWRITTEN as problem:
-            self._tell_unwritten(problem)
+            self._report_unwritten(problem)
             if self.fail == "closed":
                 raise LimitReached(
                     f"{call.name} ran, but could not be recorded, so its result is withheld. Tell the operator.",
@@ -128,17 +128,17 @@ class Audit(Middleware):
     async def _write_cancelled(self, record: dict[str, Json]) -> None:
         """Waits too: a call that cancelled itself, or was stopped by a hook, is answered all the same."""
         try:
-            async with asyncio.timeout(_LAST_WORDS_SECONDS):
+            async with asyncio.timeout(_CLEANUP_SECONDS):
                 await self._journal.put(record)
         except (TimeoutError, *_UNWRITTEN) as problem:
-            self._tell_unwritten(problem)
+            self._report_unwritten(problem)
 
     async def _probe(self, call: Call) -> None:
         """Try the disk before anything runs; the record says that."""
         try:
             await self._journal.put(self._record(call, "resumed", None, perf_counter()))
         except _UNWRITTEN as problem:
-            self._tell_unwritten(problem)
+            self._report_unwritten(problem)
             raise LimitReached(
                 f"{call.name} was not run: calls cannot be recorded now. Try again later.",
                 "audit_unavailable",
@@ -147,7 +147,7 @@ class Audit(Middleware):
         self._is_down = False
         _log.info("the audit file can be written again")
 
-    def _tell_unwritten(self, problem: Exception) -> None:
+    def _report_unwritten(self, problem: Exception) -> None:
         self.unwritten += 1
         if not self._is_down:
             self._is_down = True
@@ -176,7 +176,7 @@ class Audit(Middleware):
         return record
 
 
-def _sink(path: Path, form: Form | None) -> Sink:
+def _sink(path: Path, form: Form | None) -> JournalSink:
     form = form or ("sqlite" if path.suffix in (".db", ".sqlite", ".sqlite3") else "lines")
     if form == "sqlite":
         return SqliteFile(path, "audit", _COLUMNS)

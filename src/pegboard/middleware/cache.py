@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from pegboard.call import Call, Done, Handler, Kept, Reply
+from pegboard.call import Call, Done, EncodedResult, Handler, Reply
 from pegboard.errors import DeclarationError
-from pegboard.execution.hooks import Middleware
-from pegboard.middleware.promises import promised
+from pegboard.hooks.middleware import Middleware
+from pegboard.middleware.idempotency import promised_tools
 
 Key: TypeAlias = tuple[Any, ...]
 
@@ -24,9 +24,9 @@ _decode = msgspec.json.Decoder().decode
 _OVERHEAD = 512
 
 
-class _Entry(Struct):
+class _CachedResult(Struct):
     written: bytes
-    boxed: bool
+    wrapped: bool
     expires: float
     size: int
 
@@ -56,9 +56,9 @@ class Cache(Middleware):
             raise DeclarationError(f"ttl={ttl!r}, entries={entries!r}, size={size!r}: each has to be above 0")
         self.ttl, self.shared, self.entries, self.size = ttl, shared, entries, size
         self.hits = self.misses = 0
-        self._covers = promised(tools, "readOnlyHint")
+        self._covers = promised_tools(tools, "readOnlyHint")
         self._clock = clock
-        self._kept: OrderedDict[Key, _Entry] = OrderedDict()
+        self._kept: OrderedDict[Key, _CachedResult] = OrderedDict()
         self._bytes = 0
 
     async def around(self, call: Call, proceed: Handler) -> Reply:
@@ -72,7 +72,7 @@ class Cache(Middleware):
             self._kept.move_to_end(key)
             call.state["cache"] = "hit"
             # Decoded anew: whoever gets it may change it.
-            return Done(_decode(entry.written), entry.boxed)
+            return Done(_decode(entry.written), entry.wrapped)
         self.misses += 1
         call.state["cache"] = "miss"
         reply = await proceed(call)
@@ -100,7 +100,7 @@ class Cache(Middleware):
         return call.tool, _encode_sorted(arguments), tuple(written), principal
 
     def _keep(self, key: Key, reply: Done) -> None:
-        result = reply.result.value if isinstance(reply.result, Kept) else reply.result
+        result = reply.result.value if isinstance(reply.result, EncodedResult) else reply.result
         if result.get("isError"):
             return
         written = _encode(result)
@@ -108,7 +108,7 @@ class Cache(Middleware):
         self._drop(key)
         if size > self.size:
             return
-        self._kept[key] = _Entry(written, reply.boxed, self._clock() + self.ttl, size)
+        self._kept[key] = _CachedResult(written, reply.wrapped, self._clock() + self.ttl, size)
         self._bytes += size
         while self._bytes > self.size or len(self._kept) > self.entries:
             self._drop(next(iter(self._kept)))

@@ -34,10 +34,10 @@ Waiter: TypeAlias = "asyncio.Future[None]"
 _log = logging.getLogger("pegboard.audit")
 _encode = msgspec.json.Encoder().encode
 _sync = getattr(os, "fdatasync", os.fsync)
-_PIECE = 65536
+_CHUNK_BYTES = 65536
 
 
-class Sink(Protocol):
+class JournalSink(Protocol):
     """Where a journal's thread writes."""
 
     def open(self) -> None:
@@ -66,7 +66,7 @@ class LinesFile:
             os.close(folder)
         self._lock(True)
         try:
-            self._drop_torn_end()
+            self._drop_partial_record()
         finally:
             self._lock(False)
 
@@ -96,13 +96,13 @@ class LinesFile:
         os.lseek(self._file, size - 1, os.SEEK_SET)
         return os.read(self._file, 1)
 
-    def _drop_torn_end(self) -> None:
+    def _drop_partial_record(self) -> None:
         if self._last_byte() == b"\n":
             return
         size = end = os.lseek(self._file, 0, os.SEEK_END)
         kept = 0
         while end and not kept:
-            begin = max(0, end - _PIECE)
+            begin = max(0, end - _CHUNK_BYTES)
             os.lseek(self._file, begin, os.SEEK_SET)
             found = os.read(self._file, end - begin).rfind(b"\n")
             kept = begin + found + 1 if found >= 0 else 0
@@ -165,7 +165,7 @@ class SqliteFile:
 class Journal:
     """Records on their way to a sink, at most `pending` of them."""
 
-    def __init__(self, sink: Sink, pending: int = 4096) -> None:
+    def __init__(self, sink: JournalSink, pending: int = 4096) -> None:
         if pending < 1:
             raise DeclarationError(f"pending={pending}: at least one record has to fit")
         self._sink = sink
@@ -254,12 +254,12 @@ def _wake(waiters: Sequence[Waiter], problem: BaseException | None) -> None:
         by_loop.setdefault(waiter.get_loop(), []).append(waiter)
     for loop, group in by_loop.items():
         try:
-            loop.call_soon_threadsafe(_settle, group, problem)
+            loop.call_soon_threadsafe(_resolve_waiters, group, problem)
         except RuntimeError:
             continue  # the loop is closed: nobody waits any more
 
 
-def _settle(waiters: Sequence[Waiter], problem: BaseException | None) -> None:
+def _resolve_waiters(waiters: Sequence[Waiter], problem: BaseException | None) -> None:
     for waiter in waiters:
         if waiter.done():
             continue

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Collection
 
 from pegboard.call import Call, Handler, Reply
 from pegboard.errors import DeclarationError, DelegationFailed, Refusal, ToolError
-from pegboard.execution.hooks import Middleware
-from pegboard.middleware.promises import promised
+from pegboard.hooks.middleware import Middleware
+from pegboard.middleware.idempotency import promised_tools
 
 _log = logging.getLogger("pegboard.retry")
 
@@ -44,7 +44,7 @@ class Retry(Middleware):
         self.retried = 0
         self._on = on
         self._answers = tuple(kind for kind in (ToolError, Refusal) if not _names(on, kind))
-        self._covers = promised(tools, "idempotentHint", "readOnlyHint")
+        self._covers = promised_tools(tools, "idempotentHint", "readOnlyHint")
         self._sleep, self._draw = sleep, draw
 
     async def around(self, call: Call, proceed: Handler) -> Reply:

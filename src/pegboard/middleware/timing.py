@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from pegboard.call import Call, Json
 from pegboard.errors import DeclarationError
-from pegboard.execution.hooks import Middleware
-from pegboard.middleware.keys import OTHERS, tool_of
+from pegboard.hooks.middleware import Middleware
+from pegboard.middleware.call_keys import OTHERS, tool_of
 
 SLOW = "slow_ms"
 """Where `call.state` says by how many milliseconds' work a call was slow."""

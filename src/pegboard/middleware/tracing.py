@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from pegboard.call import Call, Handler, Json, Kept, Reply
+from pegboard.call import Call, EncodedResult, Handler, Json, Reply
 from pegboard.errors import Refusal, SetupError, ToolError
-from pegboard.execution.hooks import Middleware
+from pegboard.hooks.middleware import Middleware
 from pegboard.middleware.masking import mask
 from pegboard.middleware.metrics import TOOL_ERROR, error_type
 
@@ -71,11 +71,11 @@ class Tracing(Middleware):
         )
         here = trace.set_span_in_context(span, parent)
         if call.tool is not None and call.tool.relay is not None:
-            call.note_trace(self._carried(here))
+            call.set_trace_context(self._carried(here))
         token = self._context.attach(here)
         try:
             reply = await proceed(call)
-            result = reply.result.value if isinstance(reply.result, Kept) else reply.result
+            result = reply.result.value if isinstance(reply.result, EncodedResult) else reply.result
             if result.get("isError"):
                 self._fail(span, TOOL_ERROR)
             if self.results and span.is_recording():

@@ -7,7 +7,7 @@ from typing import Final
 
 from pegboard.call import Json
 from pegboard.errors import MissingCapability
-from pegboard.protocol.versions import trim
+from pegboard.protocol.revisions import trim
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from pegboard.call import Json
 from pegboard.errors import HeaderMismatch
-from pegboard.protocol.versions import NAMED
+from pegboard.protocol.revisions import NAMED
 
 VERSION: Final = b"mcp-protocol-version"
 METHOD: Final = b"mcp-method"

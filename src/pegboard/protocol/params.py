@@ -27,7 +27,7 @@ class Params(Struct, gc=False):
     meta: Raw = field(name="_meta", default=NOTHING)
 
 
-class Meta(Struct, gc=False):
+class RequestMeta(Struct, gc=False):
     """The metadata of a request as the protocol defines it; a legacy request has only the token."""
 
     version: str | UnsetType = field(name=PREFIX + "protocolVersion", default=UNSET)
@@ -38,10 +38,10 @@ class Meta(Struct, gc=False):
 
 
 NO_PARAMS = Params()
-NO_META = Meta()
+NO_REQUEST_META = RequestMeta()
 
 decode_params = msgspec.json.Decoder(Params).decode
-_decode_meta = msgspec.json.Decoder(Meta).decode
+_decode_meta = msgspec.json.Decoder(RequestMeta).decode
 
 
 def read_params(message: Message) -> Params:
@@ -54,10 +54,10 @@ def read_params(message: Message) -> Params:
         raise _wrong_member(bytes(message.params)) from None
 
 
-def read_meta(raw: bytes) -> Meta:
+def read_meta(raw: bytes) -> RequestMeta:
     """Decode a request's `_meta`."""
     if not raw:
-        return NO_META
+        return NO_REQUEST_META
     try:
         return _decode_meta(raw)
     except msgspec.MsgspecError:

@@ -13,12 +13,12 @@ from msgspec import Raw, Struct
 from pegboard.call import RequestId
 from pegboard.errors import StoreDown
 from pegboard.protocol.jsonrpc import NOTHING, Message
-from pegboard.sessions.asks import asking_worker
-from pegboard.sessions.session import Listener, Session
+from pegboard.sessions.open_questions import worker_of_question
+from pegboard.sessions.resumable_streams import STREAM_HANDOFF, StreamHandoff
+from pegboard.sessions.session import Session, SessionListener
 from pegboard.sessions.sessions import Sessions
-from pegboard.sessions.streams import PART, Part
-from pegboard.stores.crew import Crew
-from pegboard.stores.naming import digest
+from pegboard.stores.cluster import Cluster
+from pegboard.stores.identifiers import digest
 
 _log = logging.getLogger("pegboard.sessions")
 
@@ -40,7 +40,7 @@ class _Cancel(Struct, array_like=True):
     id: RequestId
 
 
-class _Heard(Struct, array_like=True):
+class _ListenPosition(Struct, array_like=True):
     """How far a session has heard of changes, by a stream that has just stopped carrying them or by none."""
 
     after: int | None
@@ -55,8 +55,8 @@ class _Carry(Struct, array_like=True):
 _encode = msgspec.msgpack.Encoder().encode
 _decode_answer = msgspec.msgpack.Decoder(_Answer).decode
 _decode_cancel = msgspec.msgpack.Decoder(_Cancel).decode
-_decode_part = msgspec.msgpack.Decoder(Part).decode
-_decode_heard = msgspec.msgpack.Decoder(_Heard).decode
+_decode_handoff = msgspec.msgpack.Decoder(StreamHandoff).decode
+_decode_position = msgspec.msgpack.Decoder(_ListenPosition).decode
 _decode_carry = msgspec.msgpack.Decoder(_Carry).decode
 
 
@@ -66,68 +66,68 @@ class Relay:
     `wake` brings those who listen up to date.
     """
 
-    def __init__(self, crew: Crew, sessions: Sessions, wake: Callable[[], object]) -> None:
-        self._crew = crew
+    def __init__(self, cluster: Cluster, sessions: Sessions, wake: Callable[[], object]) -> None:
+        self._cluster = cluster
         self._sessions = sessions
         self._wake = wake
         # By session: who carried its changes before the stream that is open here.
         self._before: dict[str, str] = {}
         self._passing: set[asyncio.Task[None]] = set()
-        crew.hear(_ANSWER, self._hear_answer)
-        crew.hear(_CANCEL, self._hear_cancel)
-        crew.hear(PART, self._hear_part)
-        crew.hear(_LISTEN, self._hear_listen)
-        crew.hear(_CARRY, self._hear_carry)
+        cluster.on_message(_ANSWER, self._receive_answer)
+        cluster.on_message(_CANCEL, self._receive_cancel)
+        cluster.on_message(STREAM_HANDOFF, self._receive_handoff)
+        cluster.on_message(_LISTEN, self._receive_listen)
+        cluster.on_message(_CARRY, self._receive_carry)
 
     # -- calls -------------------------------------------------------------------------------------------------------
 
     def answer(self, session: Session, message: Message) -> Awaitable[object] | None:
         """Bring an answer of the client to the process that asked; None where that is this one."""
-        worker = asking_worker(message.id)
-        if not worker or worker == self._crew.me or isinstance(message.id, msgspec.UnsetType):
+        worker = worker_of_question(message.id)
+        if not worker or worker == self._cluster.me or isinstance(message.id, msgspec.UnsetType):
             session.answer(message)
             return None
         said = _Answer(digest(session.caller.session), message.id, bytes(message.result), bytes(message.error))
-        return self._crew.tell(worker, _ANSWER, _encode(said))
+        return self._cluster.send_to(worker, _ANSWER, _encode(said))
 
     def cancel(self, session: Session, request_id: RequestId | None) -> Awaitable[object] | None:
         """Stop the call of that id, wherever it runs; None where that is here, or nowhere."""
         if request_id is None or request_id in session.calls:
             session.cancel(request_id)
             return None
-        return self._crew.tell_others(_CANCEL, _encode(_Cancel(digest(session.caller.session), request_id)))
+        return self._cluster.broadcast(_CANCEL, _encode(_Cancel(digest(session.caller.session), request_id)))
 
-    def _hear_answer(self, said: bytes) -> None:
+    def _receive_answer(self, said: bytes) -> None:
         answer = _decode_answer(said)
         session = self._sessions.find_by_digest(answer.session)
         if session is not None:
             session.answer(Message("2.0", id=answer.id, result=_raw(answer.result), error=_raw(answer.error)))
 
-    def _hear_cancel(self, said: bytes) -> None:
+    def _receive_cancel(self, said: bytes) -> None:
         cancel = _decode_cancel(said)
         session = self._sessions.find_by_digest(cancel.session)
         if session is not None:
             session.cancel(cancel.id)
 
-    def _hear_part(self, said: bytes) -> None:
-        part = _decode_part(said)
+    def _receive_handoff(self, said: bytes) -> None:
+        part = _decode_handoff(said)
         session = self._sessions.find_by_digest(part.session)
         if session is not None and session.streamed:
-            session.streams.let_go(part.stream, part.retry_ms)
+            session.streams.detach_connection(part.stream, part.retry_ms)
 
     # -- changes -----------------------------------------------------------------------------------------------------
 
     async def take_over(self, session: Session) -> None:
         """Have the streams of a session elsewhere stop to carry changes, and learn how far they have come."""
-        answers = await self._crew.ask_others(_LISTEN, digest(session.caller.session).encode())
+        answers = await self._cluster.ask_others(_LISTEN, digest(session.caller.session).encode())
         for worker, answer in answers.items():
-            heard = _decode_heard(answer) if answer else _Heard(None, carried=False)
+            heard = _decode_position(answer) if answer else _ListenPosition(None, carried=False)
             if heard.carried:
                 self._before[session.caller.session] = worker
             if heard.after is not None and not session.listeners:
                 session.heard = heard.after if session.heard is None else max(heard.after, session.heard)
 
-    def end_listening(self, session: Session, listener: Listener) -> None:
+    def end_listening(self, session: Session, listener: SessionListener) -> None:
         """A stream has ended; if none is left here, the one that carried changes before goes on."""
         carried = not listener.idle
         session.end_listening(listener)
@@ -136,27 +136,27 @@ class Relay:
         worker = self._before.pop(session.caller.session, None)
         if worker is not None:
             said = _encode(_Carry(digest(session.caller.session), listener.after))
-            task = asyncio.get_running_loop().create_task(self._pass_on(worker, said))
+            task = asyncio.get_running_loop().create_task(self._send_to_worker(worker, said))
             self._passing.add(task)
             task.add_done_callback(self._passing.discard)
 
-    async def _pass_on(self, worker: str, said: bytes) -> None:
+    async def _send_to_worker(self, worker: str, said: bytes) -> None:
         try:
-            await self._crew.tell(worker, _CARRY, said)
+            await self._cluster.send_to(worker, _CARRY, said)
         except StoreDown:
             _log.warning("an older stream could not be told to go on: its client hears nothing until it listens anew")
 
-    def _hear_listen(self, said: bytes) -> Awaitable[bytes] | None:
+    def _receive_listen(self, said: bytes) -> Awaitable[bytes] | None:
         session = self._sessions.find_by_digest(said.decode())
         if session is None:
             return None
-        heard = _Heard(session.heard, carried=False)
+        heard = _ListenPosition(session.heard, carried=False)
         for newest in session.listeners[-1:]:
-            heard = _Heard(newest.after, carried=not newest.idle)
+            heard = _ListenPosition(newest.after, carried=not newest.idle)
             newest.idle = True
         return _at_once(_encode(heard))
 
-    def _hear_carry(self, said: bytes) -> None:
+    def _receive_carry(self, said: bytes) -> None:
         carry = _decode_carry(said)
         session = self._sessions.find_by_digest(carry.session)
         if session is None:

@@ -12,15 +12,15 @@ from pegboard.call import Caller, RequestId
 from pegboard.errors import InvalidParams
 from pegboard.limits import Limits
 from pegboard.protocol.jsonrpc import Message
-from pegboard.protocol.versions import LOG_LEVELS
-from pegboard.sessions.asks import Asks
-from pegboard.sessions.register import Known
-from pegboard.sessions.streams import Streams
-from pegboard.stores.crew import Crew
+from pegboard.protocol.revisions import LOG_LEVELS
+from pegboard.sessions.open_questions import OpenQuestions
+from pegboard.sessions.resumable_streams import SessionStreams
+from pegboard.sessions.session_records import SessionState
+from pegboard.stores.cluster import Cluster
 from pegboard.stores.store import Logs
 
 
-class Listener(Protocol):
+class SessionListener(Protocol):
     """A stream by which a session hears of the board's changes: its place in their log, and whether it is passed over."""
 
     after: int
@@ -38,32 +38,46 @@ class Session:
     """
 
     __slots__ = (
-        "_asks", "_crew", "_logs", "_streams", "_uris", "caller", "calls", "heard", "listeners", "saved", "stale", "touched", "version",
+        "_cluster",
+        "_logs",
+        "_questions",
+        "_streams",
+        "_uris",
+        "caller",
+        "calls",
+        "heard",
+        "listeners",
+        "saved",
+        "stale",
+        "touched",
+        "version",
     )  # fmt: skip
 
-    def __init__(self, caller: Caller, now: float = 0.0, logs: Logs | None = None, crew: Crew | None = None) -> None:
+    def __init__(
+        self, caller: Caller, now: float = 0.0, logs: Logs | None = None, cluster: Cluster | None = None
+    ) -> None:
         self.caller = caller
         self.touched = now
-        self.saved = math.inf if crew is None else now
+        self.saved = math.inf if cluster is None else now
         self.stale = False
         self.version = 0
         # None: let in, but not begun.
         self.calls: dict[RequestId, asyncio.Task[Any] | None] = {}
         # The newest is the one that hears; `heard` is how far they have come when there is none.
-        self.listeners: tuple[Listener, ...] = ()
+        self.listeners: tuple[SessionListener, ...] = ()
         self.heard: int | None = None
         self._logs = logs
-        self._crew = crew
-        self._asks: Asks | None = None
+        self._cluster = cluster
+        self._questions: OpenQuestions | None = None
         self._uris: set[str] | None = None
-        self._streams: Streams | None = None
+        self._streams: SessionStreams | None = None
 
     @property
     def idle(self) -> bool:
         """Whether its client has nothing under way."""
         return not self.calls and not self.listeners and (self._streams is None or not self._streams.held)
 
-    def learn(self, known: Known) -> None:
+    def learn(self, known: SessionState) -> None:
         """What is known of it everywhere is this."""
         self.caller, self.version, self.stale = known.caller, known.version, False
         if known.uris or self._uris:
@@ -71,13 +85,13 @@ class Session:
             self.uris.clear()
             self.uris.update(known.uris)
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: SessionListener) -> None:
         """From now on this one hears of changes; those before stay open."""
         for older in self.listeners[-1:]:
             older.idle = True
         self.listeners += (listener,)
 
-    def end_listening(self, listener: Listener) -> None:
+    def end_listening(self, listener: SessionListener) -> None:
         """One has ended; the one before it goes on where it was."""
         carried = self.listeners[-1:] == (listener,) and not listener.idle
         self.listeners = tuple(other for other in self.listeners if other is not listener)
@@ -92,11 +106,11 @@ class Session:
         return b"mcp-session-id", self.caller.session.encode()
 
     @property
-    def asks(self) -> Asks:
+    def questions(self) -> OpenQuestions:
         """The questions its client has not answered."""
-        if self._asks is None:
-            self._asks = Asks("" if self._crew is None else self._crew.me)
-        return self._asks
+        if self._questions is None:
+            self._questions = OpenQuestions("" if self._cluster is None else self._cluster.me)
+        return self._questions
 
     @property
     def uris(self) -> set[str]:
@@ -111,12 +125,12 @@ class Session:
         return () if self._uris is None else tuple(sorted(self._uris))
 
     @property
-    def streams(self) -> Streams:
+    def streams(self) -> SessionStreams:
         """The streams of its calls."""
         if self._streams is None:
             if self._logs is None:
                 raise RuntimeError("a line that all calls share has no streams")
-            self._streams = Streams(self._logs, self.caller.session, self._crew)
+            self._streams = SessionStreams(self._logs, self.caller.session, self._cluster)
         return self._streams
 
     @property
@@ -127,12 +141,12 @@ class Session:
     @property
     def asking(self) -> int:
         """How many calls of it wait for an answer of the client."""
-        return 0 if self._asks is None else self._asks.calls
+        return 0 if self._questions is None else self._questions.calls
 
     def answer(self, message: Message) -> None:
         """An answer of the client to one of our questions."""
-        if self._asks is not None:
-            self._asks.take(message)
+        if self._questions is not None:
+            self._questions.receive_answer(message)
 
     def cancel(self, request_id: RequestId | None) -> None:
         """Stop the call of that id, if it runs."""

@@ -21,11 +21,11 @@ from typing import Any, Final
 from pegboard.call import Caller
 from pegboard.errors import Busy, SessionNotFound, StoreDown
 from pegboard.limits import Limits
-from pegboard.sessions.register import TOUCH_SECONDS, Register
 from pegboard.sessions.session import Session
-from pegboard.stores.crew import Crew, Shared
+from pegboard.sessions.session_records import TOUCH_SECONDS, SessionRecords
+from pegboard.stores.cluster import Cluster, SharedStore
+from pegboard.stores.identifiers import digest
 from pegboard.stores.memory import MemoryLogs
-from pegboard.stores.naming import digest
 from pegboard.stores.store import Logs
 
 _log = logging.getLogger("pegboard.sessions")
@@ -49,8 +49,8 @@ class Sessions:
         self._open: dict[str, Session] = {}
         self._under_way: set[asyncio.Task[None]] = set()
         # The rest is for those who share.
-        self._crew: Crew | None = None
-        self._register: Register | None = None
+        self._cluster: Cluster | None = None
+        self._records: SessionRecords | None = None
         self._by_digest: dict[str, Session] = {}
         self._loading: dict[str, asyncio.Task[Session | None]] = {}
         self._changed: set[str] = set()
@@ -58,13 +58,13 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._open)
 
-    def share(self, shared: Shared, wall: Callable[[], float] = time.time) -> None:
+    def share(self, shared: SharedStore, wall: Callable[[], float] = time.time) -> None:
         """Keep sessions in a store from now on, where the others of the crew find them; `wall` is the clock of all."""
-        store, crew = shared.store, shared.crew
-        self._logs, self._crew = store.logs, crew
-        self._register = Register(store.records, store.logs, self._limits, wall)
-        crew.hear(_CHANGED, self._hear_change)
-        crew.on_lapse(self.distrust)
+        store, cluster = shared.store, shared.cluster
+        self._logs, self._cluster = store.logs, cluster
+        self._records = SessionRecords(store.records, store.logs, self._limits, wall)
+        cluster.on_message(_CHANGED, self._on_changed)
+        cluster.on_lapse(self.invalidate_all)
 
     def open(self, make_caller: Callable[[str], Caller]) -> Session:
         """A new session; the longest idle one makes room when there are too many."""
@@ -74,10 +74,10 @@ class Sessions:
 
     async def enter(self, session: Session) -> None:
         """Write down a new session, before its client learns of it."""
-        if self._register is None:
+        if self._records is None:
             return
         try:
-            session.version = await self._register.write(session.caller, (), 0) or 0
+            session.version = await self._records.write(session.caller, (), 0) or 0
         except StoreDown:
             self._forget(session)
             raise
@@ -87,10 +87,10 @@ class Sessions:
         session = self._open.get(session_id)
         now = self._clock()
         if session is not None and now - session.touched > self._limits.session_seconds and session.idle:
-            self._let_go(session)
+            self._release(session)
             session = None
         if session is None or session.stale:
-            if self._register is None:
+            if self._records is None:
                 raise _not_found()
             return None
         if session.caller.principal != principal:
@@ -100,7 +100,7 @@ class Sessions:
             self._touch(session, now)
         return session
 
-    async def fetch(self, session_id: str, principal: str) -> Session:
+    async def load(self, session_id: str, principal: str) -> Session:
         """The same for one that is not here, or not as it is now."""
         session = await self._load(session_id) if _ID.fullmatch(session_id) else None
         if session is None or session.caller.principal != principal:
@@ -122,32 +122,32 @@ class Sessions:
     async def change(self, session: Session, change: Callable[[Session], None]) -> None:
         """Change what is known of a session, everywhere; what is to be done may be done twice."""
         change(session)
-        if self._register is None:
+        if self._records is None:
             return
         while True:
-            version = await self._register.write(session.caller, session.subscribed, session.version)
+            version = await self._records.write(session.caller, session.subscribed, session.version)
             if version is not None:
                 break
-            known = await self._register.read(session.caller.session)
+            known = await self._records.read(session.caller.session)
             if known is None:
                 self.close(session)
                 raise _not_found()
             session.learn(known)
             change(session)
         session.version = version
-        await self._tell(session)
+        await self._drop_copies(session)
 
     async def end(self, session: Session) -> None:
         """End a session, its streams and its calls, everywhere."""
-        if self._register is not None:
-            await self._register.delete(session.caller.session)
+        if self._records is not None:
+            await self._records.delete(session.caller.session)
         self.close(session)
-        await self._tell(session)
+        await self._drop_copies(session)
 
     def close(self, session: Session) -> None:
         """End a session, its streams and its calls, as far as they are here."""
         self._forget(session)
-        if session.streamed and self._register is None:
+        if session.streamed and self._records is None:
             self._spawn(self._logs.drop(session.caller.session))
         for task in list(session.calls.values()):
             if task is not None:
@@ -166,14 +166,14 @@ class Sessions:
             elif session.touched < oldest:
                 over.append(session)
         for session in over:
-            self._let_go(session)
+            self._release(session)
         return len(over)
 
     def _take_in(self, caller: Caller, now: float) -> Session:
         if len(self._open) >= self._limits.sessions:
             self._make_room(now)
-        session = self._open[caller.session] = Session(caller, now, self._logs, self._crew)
-        if self._crew is not None:
+        session = self._open[caller.session] = Session(caller, now, self._logs, self._cluster)
+        if self._cluster is not None:
             self._by_digest[digest(caller.session)] = session
         return session
 
@@ -185,20 +185,20 @@ class Sessions:
             raise Busy(f"All {self._limits.sessions} sessions are at work; try again later", retry_after=30)
         # Some at a time: to find the oldest takes a look at all.
         for session in nsmallest(max(1, self._limits.sessions // 100), idle, key=lambda session: session.touched):
-            self._let_go(session)
-            if self._register is not None:
+            self._release(session)
+            if self._records is not None:
                 # Else a store could be filled by whoever opens sessions and leaves them.
-                self._spawn(self._register.retire(session.caller.session, now - session.touched))
+                self._spawn(self._records.retire(session.caller.session, now - session.touched))
 
-    def _let_go(self, session: Session) -> None:
+    def _release(self, session: Session) -> None:
         """The time of a session is over, or it has to make room. Alone, that is its end; else it is only not here."""
-        if self._register is None:
+        if self._records is None:
             self.close(session)
         else:
             self._forget(session)
 
     def _forget(self, session: Session) -> None:
-        if self._open.pop(session.caller.session, None) is not None and self._crew is not None:
+        if self._open.pop(session.caller.session, None) is not None and self._cluster is not None:
             self._by_digest.pop(digest(session.caller.session), None)
         for listener in session.listeners:
             listener.end()
@@ -215,10 +215,10 @@ class Sessions:
         return await asyncio.shield(reading)
 
     async def _read(self, session_id: str, hidden: str) -> Session | None:
-        assert self._register is not None  # noqa: S101 — nothing is loaded where nothing is shared
+        assert self._records is not None  # noqa: S101 — nothing is loaded where nothing is shared
         while True:
             self._changed.discard(hidden)
-            known = await self._register.read(session_id)
+            known = await self._records.read(session_id)
             # Else it may be of before the change that we were told of meanwhile.
             if hidden not in self._changed:
                 break
@@ -233,12 +233,12 @@ class Sessions:
         session.saved = self._clock() - known.idle
         return session
 
-    async def _tell(self, session: Session) -> None:
+    async def _drop_copies(self, session: Session) -> None:
         """Have every other process drop its copy."""
-        if self._crew is not None:
-            await self._crew.ask_others(_CHANGED, digest(session.caller.session).encode())
+        if self._cluster is not None:
+            await self._cluster.ask_others(_CHANGED, digest(session.caller.session).encode())
 
-    def _hear_change(self, said: bytes) -> Awaitable[bytes] | None:
+    def _on_changed(self, said: bytes) -> Awaitable[bytes] | None:
         hidden = said.decode()
         if hidden in self._loading:
             self._changed.add(hidden)
@@ -255,7 +255,7 @@ class Sessions:
         await self._load(session.caller.session)
         return b""
 
-    def distrust(self) -> None:
+    def invalidate_all(self) -> None:
         """Look anew at every session before it is served: what is kept here may not be true any more."""
         for session in list(self._open.values()):
             session.stale = True
@@ -267,15 +267,15 @@ class Sessions:
         self._spawn(self._write_use(session))
 
     async def _write_use(self, session: Session) -> None:
-        assert self._register is not None  # noqa: S101 — as above
-        version = await self._register.write(session.caller, session.subscribed, session.version)
+        assert self._records is not None  # noqa: S101 — as above
+        version = await self._records.write(session.caller, session.subscribed, session.version)
         if version is None:
             # Somebody else has written, be it only that it is in use.
             session.stale = True
         else:
             session.version = version
         if session.streamed:
-            await self._register.keep_logs(session.caller.session)
+            await self._records.keep_logs(session.caller.session)
 
     def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
         async def see_to_it() -> None:

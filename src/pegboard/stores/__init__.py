@@ -1,1 +1,1 @@
-"""Where what must outlive a connection is kept: one contract, one module per backend."""
+"""Stores for sessions, streams and tasks: one contract, one module or folder for each backend."""

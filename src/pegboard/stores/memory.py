@@ -15,8 +15,8 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from pegboard.limits import Limits
-from pegboard.stores.naming import new_worker
-from pegboard.stores.store import ChangePage, Delivery, Entry, LogName, Page, Receiver, Record, Watcher
+from pegboard.stores.identifiers import new_worker
+from pegboard.stores.store import ChangePage, Delivery, LogEntry, LogName, LogPage, Receiver, StoredRecord, Watcher
 
 _log = logging.getLogger("pegboard.stores")
 
@@ -142,15 +142,15 @@ class MemoryLogs:
             found.kept.discard(seq)
             self._spare.setdefault(log, found)
 
-    async def read(self, log: LogName, after: int, limit: int) -> Page | None:
+    async def read(self, log: LogName, after: int, limit: int) -> LogPage | None:
         self._expire()
         found = self._find(log)
         if found is None:
             return None
         # Most readers are near the end: what they look for is among the newest.
         newer = list(takewhile(lambda seq: seq > after, reversed(found.entries)))[::-1]
-        entries = tuple(Entry(seq, found.entries[seq]) for seq in newer[:limit])
-        return Page(entries, found.last, len(newer) > limit, found.ended is not None, found.about)
+        entries = tuple(LogEntry(seq, found.entries[seq]) for seq in newer[:limit])
+        return LogPage(entries, found.last, len(newer) > limit, found.ended is not None, found.about)
 
     async def drop(self, session: str) -> None:
         group = self._groups.get(session)
@@ -227,9 +227,9 @@ class MemoryLogs:
         """Forget them in time also where nobody comes by any more; one loop may follow another, as in tests."""
         loop = asyncio.get_running_loop()
         if self._timer is None or self._timer[0] is not loop:
-            self._timer = loop, loop.call_later(self._limits.ended_seconds, self._ring)
+            self._timer = loop, loop.call_later(self._limits.ended_seconds, self._on_timer)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self._expire()
         if self._ended:
@@ -247,7 +247,7 @@ class MemoryLogs:
         self._hints.hint(log.name)
 
 
-class _Kept(Struct, eq=False):
+class _MemoryRecord(Struct, eq=False):
     value: bytes
     version: int
     until: float | None
@@ -258,15 +258,15 @@ class MemoryRecords:
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _MemoryRecord] = {}
         self._due: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    async def get(self, key: str) -> Record | None:
+    async def get(self, key: str) -> StoredRecord | None:
         found = self._find(key)
-        return None if found is None else Record(found.value, found.version)
+        return None if found is None else StoredRecord(found.value, found.version)
 
     async def put(
         self, key: str, value: bytes, *, ttl: float | None = None, if_version: int | None = None
@@ -275,13 +275,13 @@ class MemoryRecords:
         version = 0 if found is None else found.version
         if if_version is not None and if_version != version:
             return None
-        self._write(key, _Kept(value, version + 1, None), ttl)
+        self._write(key, _MemoryRecord(value, version + 1, None), ttl)
         return version + 1
 
     async def add(self, key: str, amount: int, *, ttl: float | None = None) -> int:
         found = self._find(key)
         if found is None:
-            self._write(key, _Kept(b"%d" % amount, 1, None), ttl)
+            self._write(key, _MemoryRecord(b"%d" % amount, 1, None), ttl)
             return amount
         total = int(found.value) + amount
         found.value = b"%d" % total
@@ -293,14 +293,14 @@ class MemoryRecords:
         self._kept.pop(key, None)
         return there
 
-    def _find(self, key: str) -> _Kept | None:
+    def _find(self, key: str) -> _MemoryRecord | None:
         found = self._kept.get(key)
         if found is not None and found.until is not None and found.until <= self._clock():
             del self._kept[key]
             return None
         return found
 
-    def _write(self, key: str, record: _Kept, ttl: float | None) -> None:
+    def _write(self, key: str, record: _MemoryRecord, ttl: float | None) -> None:
         now = self._clock()
         while self._due and self._due[0][0] <= now:
             self._find(heappop(self._due)[1])
@@ -374,7 +374,7 @@ class MemoryChanges:
     """The newest changes in a queue."""
 
     def __init__(self, keep: int) -> None:
-        self._kept: deque[Entry] = deque(maxlen=keep)
+        self._kept: deque[LogEntry] = deque(maxlen=keep)
         self._last = 0
         self._hints = MemoryHints[Hashable]()
 
@@ -383,7 +383,7 @@ class MemoryChanges:
 
     async def publish(self, change: bytes) -> int:
         self._last += 1
-        self._kept.append(Entry(self._last, change))
+        self._kept.append(LogEntry(self._last, change))
         self._hints.hint("")
         return self._last
 

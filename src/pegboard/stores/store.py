@@ -21,21 +21,21 @@ Watcher: TypeAlias = Callable[[], object]
 """Called in the event loop of whoever watches; it takes note and returns, and reads later."""
 
 
-class Entry(Struct, frozen=True):
+class LogEntry(Struct, frozen=True):
     """One thing in a log, under its number."""
 
     seq: int
     data: bytes
 
 
-class Page(Struct, frozen=True):
+class LogPage(Struct, frozen=True):
     """Some of the entries after a cursor, in order; numbers that are missing between them were trimmed.
 
     `last` is the newest number in the log, `more` whether entries follow that this page had no room for, `ended` whether
     nothing will ever be appended. `about` is what was said when the log was opened.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[LogEntry, ...]
     last: int
     more: bool
     ended: bool
@@ -64,7 +64,7 @@ class Logs(Protocol):
     async def release(self, log: LogName, seq: int) -> None:
         """An entry that was to be kept may be trimmed like others."""
 
-    async def read(self, log: LogName, after: int, limit: int) -> Page | None:
+    async def read(self, log: LogName, after: int, limit: int) -> LogPage | None:
         """The entries after that number, at most so many; None where there is no such log."""
 
     async def drop(self, session: str) -> None:
@@ -81,7 +81,7 @@ class Logs(Protocol):
         """Be called when something was appended, or the log is gone; returns what ends the watch."""
 
 
-class Record(Struct, frozen=True):
+class StoredRecord(Struct, frozen=True):
     """A value and how often it has been written."""
 
     value: bytes
@@ -91,7 +91,7 @@ class Record(Struct, frozen=True):
 class Records(Protocol):
     """Values by key, each with a time to live in seconds, or without end."""
 
-    async def get(self, key: str) -> Record | None:
+    async def get(self, key: str) -> StoredRecord | None:
         """The value, unless there is none or its time is over."""
 
     async def put(
@@ -161,13 +161,13 @@ class ChangePage(Struct, frozen=True):
     that what followed the cursor is not kept any more, or that its number is another log's: anything may have changed.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[LogEntry, ...]
     last: int
     more: bool
     lost: bool
 
 
-class ChangeLog(Protocol):
+class ChangeStore(Protocol):
     """What has changed of one board, by whichever process, numbered by the store; the newest are kept.
 
     Numbers grow by one. A log that was lost begins anew above every number it can have given before, so that a cursor
@@ -202,7 +202,7 @@ class Store(Protocol):
     @property
     def workers(self) -> Workers: ...
 
-    def changes(self, board: str) -> ChangeLog:
+    def changes(self, board: str) -> ChangeStore:
         """The log of what changes of the board of that name."""
 
     async def start(self) -> None:

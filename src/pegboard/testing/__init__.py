@@ -7,13 +7,13 @@ from typing import Any
 
 # Names load when they are first used, as those of `pegboard` do.
 _HOMES = {
-    "FakeClock": "pegboard.testing.clock",
-    "FakeRates": "pegboard.testing.rates",
+    "FakeClock": "pegboard.testing.fake_clock",
+    "FakeRates": "pegboard.testing.fake_rates",
     "Recorder": "pegboard.testing.recorder",
-    "Run": "pegboard.testing.alone",
+    "Run": "pegboard.testing.single_call",
     "Step": "pegboard.testing.recorder",
-    "make_call": "pegboard.testing.alone",
-    "run_alone": "pegboard.testing.alone",
+    "make_call": "pegboard.testing.single_call",
+    "run_alone": "pegboard.testing.single_call",
 }
 
 __all__ = list(_HOMES)

@@ -1,7 +1,7 @@
-from pegboard.testing.alone import Run as Run
-from pegboard.testing.alone import make_call as make_call
-from pegboard.testing.alone import run_alone as run_alone
-from pegboard.testing.clock import FakeClock as FakeClock
-from pegboard.testing.rates import FakeRates as FakeRates
+from pegboard.testing.fake_clock import FakeClock as FakeClock
+from pegboard.testing.fake_rates import FakeRates as FakeRates
 from pegboard.testing.recorder import Recorder as Recorder
 from pegboard.testing.recorder import Step as Step
+from pegboard.testing.single_call import Run as Run
+from pegboard.testing.single_call import make_call as make_call
+from pegboard.testing.single_call import run_alone as run_alone

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from pegboard.call import Call, Json
-from pegboard.execution.hooks import Middleware
+from pegboard.hooks.middleware import Middleware
 
 Phase: TypeAlias = Literal["before", "after", "error"]
 

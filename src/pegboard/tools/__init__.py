@@ -1,1 +1,1 @@
-"""Tools: what they are called, what they take, how arguments are read and results are told."""
+"""One `Tool` for every authoring style: names, arguments, results."""

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
 
+from pegboard.binding.conversion import BindingProblem, convert, describe_problems, load_pydantic
 from pegboard.call import Json, RequestId
 from pegboard.errors import InvalidArguments
-from pegboard.tools.binding import BindingProblem, convert, load_pydantic, tell_problems
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class JsonRpcMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
             value: T = convert(params, wanted)
             return value
         except BindingProblem as problem:
-            errors = tell_problems(problem, params)
+            errors = describe_problems(problem, params)
             told = "; ".join(error.message for error in errors)
             raise InvalidArguments(f"The arguments do not fit: {told}", errors) from problem
 

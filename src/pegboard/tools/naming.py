@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 from pegboard.errors import DeclarationError
 
-LONGEST = 128
+MAX_NAME_LENGTH = 128
 
 _RULE = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 _ACRONYM_END = re.compile(r"([A-Z])([A-Z][a-z])")
-_HUMP = re.compile(r"([a-z0-9])([A-Z])")
+_CAMEL_CASE = re.compile(r"([a-z0-9])([A-Z])")
 _BETWEEN_WORDS = re.compile(r"[\s_.-]+")
 _SEPARATORS = str.maketrans("", "", "-_.")
 
@@ -31,14 +31,14 @@ def check_name(name: str, where: str) -> None:
     if _RULE.match(name):
         return
     if not name:
-        raise DeclarationError(f"{where}: the tool name is empty; give it 1 to {LONGEST} of A-Z a-z 0-9 _ . -")
+        raise DeclarationError(f"{where}: the tool name is empty; give it 1 to {MAX_NAME_LENGTH} of A-Z a-z 0-9 _ . -")
     if name == "<lambda>":
         raise DeclarationError(
             f'{where}: a lambda has no name of its own; pass one, as in board.tool(f, name="double")'
         )
-    if len(name) > LONGEST:
+    if len(name) > MAX_NAME_LENGTH:
         raise DeclarationError(
-            f"{where}: tool name {name[:40]!r}… has {len(name)} characters; at most {LONGEST} are allowed"
+            f"{where}: tool name {name[:40]!r}… has {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed"
         )
     strange = "".join(sorted({letter for letter in name if not _RULE.match(letter)}))
     mended = re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("_")
@@ -46,18 +46,18 @@ def check_name(name: str, where: str) -> None:
     raise DeclarationError(f"{where}: tool name {name!r} has {strange!r} in it; use only A-Z a-z 0-9 _ . -{hint}")
 
 
-def fold(name: str) -> str:
+def fold_case(name: str) -> str:
     """The form in which near-duplicates are equal: case, `-`, `_` and `.` do not count."""
     return name.translate(_SEPARATORS).lower()
 
 
 def suggest(name: str, names: Iterable[str], most: int = 3) -> list[str]:
     """The names probably meant: those spelt nearly alike first, then those that contain the other."""
-    folded = fold(name[:LONGEST])
+    folded = fold_case(name[:MAX_NAME_LENGTH])
     reach = max(1, min(3, len(folded) // 3))
     ranked = []
     for place, other in enumerate(names):
-        candidate = fold(other)
+        candidate = fold_case(other)
         if not folded or not candidate:
             continue
         distance = _distance(folded, candidate, reach)
@@ -72,17 +72,17 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def misspelt(name: str, names: Iterable[str]) -> str | None:
+def find_misspelt(name: str, names: Iterable[str]) -> str | None:
     """The name that another is a slip of: one or two letters away, or the same but for case and separators."""
-    folded = fold(name[:LONGEST])
+    folded = fold_case(name[:MAX_NAME_LENGTH])
     reach = 1 if len(folded) < 6 else 2
-    ranked = [(_distance(folded, fold(other), reach), place, other) for place, other in enumerate(names)]
+    ranked = [(_distance(folded, fold_case(other), reach), place, other) for place, other in enumerate(names)]
     near = [each for each in ranked if folded and each[0] <= reach]
     return min(near)[2] if near else None
 
 
 def _split(name: str) -> list[str]:
-    spaced = _HUMP.sub(r"\1_\2", _ACRONYM_END.sub(r"\1_\2", name))
+    spaced = _CAMEL_CASE.sub(r"\1_\2", _ACRONYM_END.sub(r"\1_\2", name))
     return [word for word in _BETWEEN_WORDS.split(spaced) if word]
 
 

@@ -11,9 +11,9 @@ from msgspec import UNSET, Struct
 
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
-from pegboard.tools.constraints import EnumConstraint
-from pegboard.tools.problems import ParseError, ParseWarning
-from pegboard.tools.schema import EXACT
+from pegboard.schema.constraints import EnumConstraint
+from pegboard.schema.problems import ParseError, ParseWarning
+from pegboard.schema.schema_writer import EXACT
 
 
 class ValueKind(Enum):

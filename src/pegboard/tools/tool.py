@@ -8,21 +8,21 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from msgspec import Raw
 
-from pegboard.call import Json, OfTheCall
+from pegboard.call import CallScoped, Json
 from pegboard.errors import DeclarationError
-from pegboard.tools.infer import Inferred, IsInjected, Kind, infer
-from pegboard.tools.naming import check_name, humanise, snake_case, suggest
-from pegboard.tools.parameters import Parameter, ToolExecutionContext
-from pegboard.tools.work import (
+from pegboard.tools.argument_parser import (
+    ArgumentParser,
     Invoke,
     Mode,
-    Parsed,
-    Work,
+    ParsedArguments,
     choose_output,
     compile_call,
-    work_of_function,
-    work_of_parameters,
+    parser_of_function,
+    parser_of_parameters,
 )
+from pegboard.tools.naming import check_name, humanise, snake_case, suggest
+from pegboard.tools.parameters import Parameter, ToolExecutionContext
+from pegboard.tools.signature import InferredFunction, IsInjected, Kind, infer
 
 OnParseError: TypeAlias = Literal["refuse", "pass"]
 TaskSupport: TypeAlias = Literal["optional", "required"]
@@ -111,7 +111,7 @@ class Tool:
     kind: Kind
     injected: Mapping[str, Any]
     hooks: tuple[Any, ...]
-    _work: Work
+    _parser: ArgumentParser
     author: Invoke
     """The author's code behind `invoke`, for those who call it at every turn."""
 
@@ -121,7 +121,7 @@ class Tool:
 
     def prepare(self, is_injected: IsInjected = no_services) -> Tool:
         """Check and compile a declared tool; whoever takes a tool in calls this, once."""
-        if "_work" in self.__dict__:
+        if "_parser" in self.__dict__:
             return self
         if type(self).execute is Tool.execute:
             raise DeclarationError(f"{type(self).__qualname__} declares a tool and has no execute(self, context)")
@@ -131,13 +131,19 @@ class Tool:
             raise DeclarationError(f"{inferred.source}: parameter {name!r} of execute is no registered service")
         _check_requires(self.requires, inferred.source)
         given: Mapping[str, Json] | None = getattr(self, "input_schema", None)
-        self._settle(self.execute, inferred, work_of_parameters(inferred, self.parameters, given), self.output_schema)
+        self._configure(
+            self.execute, inferred, parser_of_parameters(inferred, self.parameters, given), self.output_schema
+        )
         self.description = self.description or type(self).__dict__.get("__doc__") or ""
         self.title = self.title or humanise(self.name)
         return self
 
-    def _settle(
-        self, function: Callable[..., Any], inferred: Inferred, work: Work, output_schema: Mapping[str, Json] | None
+    def _configure(
+        self,
+        function: Callable[..., Any],
+        inferred: InferredFunction,
+        work: ArgumentParser,
+        output_schema: Mapping[str, Json] | None,
     ) -> None:
         check_name(self.name, inferred.source)
         if self.task not in (None, "optional", "required"):
@@ -149,7 +155,7 @@ class Tool:
             )
         if self.inline and inferred.kind == "sync":
             for name, kind in inferred.injected.items():
-                if isinstance(kind, type) and issubclass(kind, OfTheCall) and kind.awaited:
+                if isinstance(kind, type) and issubclass(kind, CallScoped) and kind.awaited:
                     raise DeclarationError(
                         f"{inferred.source}: inline=True runs the function on the event loop, where it cannot wait for what "
                         f"{name!r} ({kind.__name__}) does; write `async def`, which costs no more, or leave inline out"
@@ -164,16 +170,16 @@ class Tool:
         self.tags = frozenset(self.tags)
         # Read once: a property may make new ones each time it is asked.
         self.hooks = tuple(self.middleware)
-        self._work = work
+        self._parser = work
         self.author = compile_call(function, inferred, work)
 
-    def parse(self, raw: bytes | Raw, mode: Mode = "lenient") -> Parsed:
+    def parse(self, raw: bytes | Raw, mode: Mode = "lenient") -> ParsedArguments:
         """Read the arguments of a call. `mode` is the board's; the tool's own `arguments` goes before it."""
-        work = self._work
+        work = self._parser
         bound = work.bind_raw(raw)
         if bound is not None:
-            return Parsed(bound, (), (), work.view)
-        return work.parse_slowly(raw, self.arguments or mode)
+            return ParsedArguments(bound, (), (), work.view)
+        return work.repair_and_parse(raw, self.arguments or mode)
 
     def invoke(self, value: Any, injected: Mapping[str, Any]) -> Any:
         """Call the author's code with `Parsed.value` and return whatever it returns."""
@@ -232,8 +238,8 @@ def tool_from_function(
     tool.task = options.get("task")
     tool.detach = options.get("detach", "start")
     tool.once = options.get("once", False)
-    work = work_of_function(inferred, options.get("input_schema"))
-    tool._settle(function, inferred, work, options.get("output_schema"))
+    work = parser_of_function(inferred, options.get("input_schema"))
+    tool._configure(function, inferred, work, options.get("output_schema"))
     return tool
 
 
@@ -252,7 +258,7 @@ def read_icons(icons: Icons) -> tuple[Mapping[str, Json], ...]:
     return tuple({"src": icon} if isinstance(icon, str) else icon for icon in listed)
 
 
-def _check_options(options: ToolOptions, inferred: Inferred) -> None:
+def _check_options(options: ToolOptions, inferred: InferredFunction) -> None:
     known = ToolOptions.__annotations__
     for name in options:
         if name not in known:

@@ -10,9 +10,9 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, RSAKey
 
-from pegboard.client.login.authentication import ASSERTION, Credentials, choose_method, prove
+from pegboard.client.login.authentication import ASSERTION, Credentials, authenticate, choose_method
 from pegboard.client.login.metadata import ServerMetadata
-from pegboard.errors import Garbled, SetupError
+from pegboard.errors import MalformedMessage, SetupError
 
 
 def server(methods: list[str] | None = None) -> ServerMetadata:
@@ -38,18 +38,18 @@ def test_the_method_is_one_that_both_know(secret: str | None, told: str | None, 
 
 
 def test_a_server_that_takes_none_of_them_is_told() -> None:
-    with pytest.raises(Garbled, match="takes only tls_client_auth"):
+    with pytest.raises(MalformedMessage, match="takes only tls_client_auth"):
         choose_method(Credentials("c", "s"), server(["tls_client_auth"]))
 
 
 def test_a_secret_goes_by_header_encoded_as_a_form_has_it() -> None:
-    fields, lines = prove(Credentials("a:b", "s p%"), server(["client_secret_basic"]))
+    fields, lines = authenticate(Credentials("a:b", "s p%"), server(["client_secret_basic"]))
     assert fields == []
     assert lines == b"Authorization: Basic %b\r\n" % base64.b64encode(b"a%3Ab:s+p%25")
 
 
 def test_a_secret_goes_in_the_form_where_that_is_wanted() -> None:
-    told = prove(Credentials("c", "s"), server(["client_secret_post"]))
+    told = authenticate(Credentials("c", "s"), server(["client_secret_post"]))
     assert told == ([("client_id", "c"), ("client_secret", "s")], b"")
 
 
@@ -57,20 +57,20 @@ def test_a_secret_goes_in_the_form_where_that_is_wanted() -> None:
 def test_a_private_key_signs_for_one_issuer_and_a_minute(kind: Any, argument: Any, algorithm: str) -> None:
     key = kind.generate_key(argument)
     pem = key.as_pem(private=True).decode()
-    fields, lines = prove(Credentials("c", private_key=pem, algorithm=algorithm), server(["private_key_jwt"]))
+    fields, lines = authenticate(Credentials("c", private_key=pem, algorithm=algorithm), server(["private_key_jwt"]))
     form = dict(fields)
     signed = jwt.decode(form["client_assertion"], key, algorithms=[algorithm])
     assert (form["client_assertion_type"], lines) == (ASSERTION, b"")
     assert (signed.claims["iss"], signed.claims["sub"], signed.claims["aud"]) == ("c", "c", "https://a.example")
     assert 0 < signed.claims["exp"] - time.time() <= 60
-    again = dict(prove(Credentials("c", private_key=pem, algorithm=algorithm), server())[0])["client_assertion"]
+    again = dict(authenticate(Credentials("c", private_key=pem, algorithm=algorithm), server())[0])["client_assertion"]
     assert jwt.decode(again, key, algorithms=[algorithm]).claims["jti"] != signed.claims["jti"]
 
 
 @pytest.mark.parametrize("algorithm", ["ES256", "RS256", "HS256", "none"])
 def test_a_key_that_is_none_is_told_without_it(algorithm: str) -> None:
     with pytest.raises(SetupError) as caught:
-        prove(Credentials("c", private_key="-----BEGIN s3cret-----", algorithm=algorithm), server())
+        authenticate(Credentials("c", private_key="-----BEGIN s3cret-----", algorithm=algorithm), server())
     assert "s3cret" not in str(caught.value)
 
 

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from pegboard.client.login.browser import BrowserLogin
-from pegboard.errors import NoAnswer, SetupError
-from tests.client.leftovers import nothing_left
+from pegboard.errors import ResponseTimeout, SetupError
+from tests.client.process_leftovers import nothing_left
 from tests.waiting import until
 
 URL = "https://auth.example.com/authorize?client_id=c&state=right"
@@ -71,7 +71,7 @@ async def test_the_port_that_is_registered_is_taken_again_and_another_if_it_is_b
 
 async def test_nobody_is_waited_for_longer_than_said() -> None:
     async with nothing_left(), BrowserLogin(browser=False, seconds=0.05, show=lambda _: None).opened(None) as redirect:
-        with pytest.raises(NoAnswer, match=r"within 0\.05 s"):
+        with pytest.raises(ResponseTimeout, match=r"within 0\.05 s"):
             await redirect.visit(URL)
 
 
@@ -89,7 +89,7 @@ async def test_a_guest_who_says_nothing_is_not_waited_for() -> None:
 
 async def test_without_a_browser_the_link_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     async with BrowserLogin(browser=False, seconds=0.01).opened(None) as redirect:
-        with pytest.raises(NoAnswer):
+        with pytest.raises(ResponseTimeout):
             await redirect.visit(URL)
     out, err = capsys.readouterr()
     assert (out, URL in err) == ("", True)

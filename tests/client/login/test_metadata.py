@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pegboard.client.address import read_address
+from pegboard.client.http.address import read_address
 from pegboard.client.login.metadata import (
     canonical,
     covers,
@@ -17,7 +17,7 @@ from pegboard.client.login.metadata import (
     resource_locations,
     server_locations,
 )
-from pegboard.errors import Garbled
+from pegboard.errors import MalformedMessage
 
 SERVER = read_address("https://mcp.example.com/public/mcp")
 SEGMENTS = st.lists(st.from_regex(r"[a-z0-9._~-]{1,6}", fullmatch=True), max_size=4)
@@ -87,7 +87,7 @@ def test_a_resource_covers_exactly_the_paths_that_begin_with_its_segments(above:
 
 
 def test_the_metadata_of_another_server_are_refused() -> None:
-    with pytest.raises(Garbled, match=r"which is not https://mcp\.example\.com/public/mcp"):
+    with pytest.raises(MalformedMessage, match=r"which is not https://mcp\.example\.com/public/mcp"):
         read_resource({"resource": "https://evil.example.com/mcp"}, SERVER, "there")
 
 
@@ -95,13 +95,13 @@ def test_the_metadata_of_another_server_are_refused() -> None:
     "issuer", ["https://a.example/", "https://A.example", "https://a.example:443", "https://b.example"]
 )
 def test_the_issuer_is_compared_to_the_letter(issuer: str) -> None:
-    with pytest.raises(Garbled, match="to the letter"):
+    with pytest.raises(MalformedMessage, match="to the letter"):
         read_server({"issuer": issuer, "token_endpoint": "https://a.example/token"}, "https://a.example", "there")
 
 
 @pytest.mark.parametrize("document", [{}, {"issuer": 1}, {"issuer": "https://a.example", "token_endpoint": None}])
 def test_metadata_that_are_none_are_told_with_their_place(document: dict[str, Any]) -> None:
-    with pytest.raises(Garbled, match="there: "):
+    with pytest.raises(MalformedMessage, match="there: "):
         read_server(document, "https://a.example", "there")
 
 
@@ -118,7 +118,7 @@ json = st.recursive(
 def test_any_document_is_read_or_refused(document: dict[str, Any]) -> None:
     try:
         read = read_server(document, "https://a.example", "there")
-    except Garbled:
+    except MalformedMessage:
         return
     assert read.issuer == "https://a.example"
 

@@ -12,15 +12,15 @@ import pytest
 from examples import logging_in
 
 from pegboard import Client, ClientCredentials, OAuth
-from pegboard.client.address import read_address
+from pegboard.client.http.address import read_address
+from pegboard.client.http.http_pool import HttpRequest
+from pegboard.client.login.access_tokens import Token
 from pegboard.client.login.oauth import Assertion
 from pegboard.client.login.storage import FileStorage, MemoryStorage
-from pegboard.client.login.tokens import Token
-from pegboard.client.web import Request
-from pegboard.errors import Garbled, LoginFailed, NoAnswer, NotAdmitted, SetupError
+from pegboard.errors import LoginFailed, MalformedMessage, ResponseTimeout, SetupError, Unauthorized
 from tests.client.fakes import Asked, data, faking, initialized, modern, reply, result, stream, text
-from tests.client.leftovers import nothing_left
-from tests.client.login.authority import Authority, Locked, Person, challenge, locked
+from tests.client.login.authorization_server import Authority, Locked, Person, challenge, locked
+from tests.client.process_leftovers import nothing_left
 from tests.loops import skip
 from tests.waiting import until
 
@@ -125,7 +125,7 @@ async def test_who_comes_with_an_old_token_while_a_person_logs_in_waits_on_their
             server.taken = None
             person.may.set()
             assert await first == []
-            with pytest.raises(Garbled, match="no list of prompts"):
+            with pytest.raises(MalformedMessage, match="no list of prompts"):
                 await second
         assert len(person.visits) == 2
 
@@ -264,7 +264,7 @@ async def test_a_refusal_that_no_scope_would_change_is_told_as_it_is() -> None:
         async with Client(server.url, auth=OAuth(login=person)) as client:
             assert server.fake is not None
             server.fake.answer = lambda asked, writer: reply(writer, b"", "403 Forbidden")
-            with pytest.raises(NotAdmitted) as caught:
+            with pytest.raises(Unauthorized) as caught:
                 await client.discover()
         assert not isinstance(caught.value, LoginFailed)
         assert len(person.visits) == 1
@@ -386,7 +386,7 @@ async def test_a_client_that_nobody_came_back_for_registers_again() -> None:
     class Away(Person):
         async def visit(self, url: str) -> str:
             self.visits.append(url)
-            raise NoAnswer("Nobody logged in")
+            raise ResponseTimeout("Nobody logged in")
 
     async with locked() as server:
         storage = MemoryStorage()
@@ -571,7 +571,7 @@ async def test_nothing_secret_is_logged_or_told(caplog: pytest.LogCaptureFixture
 
 def test_nothing_secret_is_shown() -> None:
     token = Token("https://a", "https://b", "c", "s3cret", [], "s3cret")
-    request = Request("POST", read_address("https://a/token"), b"", b"Authorization: s3cret", b"s3cret")
+    request = HttpRequest("POST", read_address("https://a/token"), b"", b"Authorization: s3cret", b"s3cret")
     auths = [OAuth(client_id="c", client_secret="s3cret"), ClientCredentials("c", "s3cret"), Assertion("c", "s3cret")]
     assert "s3cret" not in "".join(map(repr, [token, request, *auths]))
     assert msgspec.json.decode(msgspec.json.encode(token), type=Token) == token
@@ -600,7 +600,7 @@ def test_what_is_set_up_wrongly_is_told_at_once(make: Any, told: str) -> None:
 
 async def test_without_auth_the_error_says_what_to_do() -> None:
     async with locked() as server:
-        with pytest.raises(NotAdmitted, match="auth=OAuth") as caught:
+        with pytest.raises(Unauthorized, match="auth=OAuth") as caught:
             async with Client(server.url):
                 pass
         assert caught.value.status == 401

@@ -18,27 +18,27 @@ from typing import Any
 import pytest
 
 from pegboard import Board, Context
-from pegboard.call import NOBODY, Caller, Json, Notice, Question
-from pegboard.client.link import Outbound
+from pegboard.call import NULL_CHANNEL, Caller, Json, Notification, Question
+from pegboard.client.links.link import OutgoingRequest
+from pegboard.config.gateway_config import ServerConfig
 from pegboard.errors import (
     Busy,
-    Garbled,
-    LinkLost,
-    NoAnswer,
-    NotAdmitted,
+    ConnectionLost,
+    MalformedMessage,
+    MessageTooLong,
+    ResponseTimeout,
     ServerFault,
-    TooLong,
+    Unauthorized,
     Unreachable,
 )
-from pegboard.gateway.configuration.config import ServerConfig
-from pegboard.gateway.servers import keeper
-from pegboard.gateway.servers.logins import Logins
-from tests.child import HttpChild
+from pegboard.gateway.servers import supervisor
+from pegboard.gateway.servers.server_logins import Logins
 from tests.client.fakes import Asked, faking, reply
-from tests.client.leftovers import children, nothing_left
-from tests.gateway.behind import BATTERY, Person, Watched, bad, battery, behind, both, call, kept
-from tests.gateway.crossing import LEGACY, MODERN, served
+from tests.client.process_leftovers import children, nothing_left
+from tests.gateway.minimal_gateway import LEGACY, MODERN, served
+from tests.gateway.one_server import BATTERY, Person, Watched, bad, battery, behind, both, call, kept
 from tests.loops import skip
+from tests.server_processes import HttpChild
 from tests.waiting import until
 
 pytestmark = pytest.mark.process
@@ -119,7 +119,7 @@ async def test_metadata_of_the_caller_passes_and_ours_goes_before_it() -> None:
             "io.modelcontextprotocol/clientInfo": {"name": "evil", "version": "1"},
         }
         params = {"name": "act", "arguments": {}, "_meta": meta}
-        await far.send(Outbound(method="tools/call", params=params, channel=NOBODY), ANN)
+        await far.send(OutgoingRequest(method="tools/call", params=params, channel=NULL_CHANNEL), ANN)
     assert seen[0]["traceparent"] == "00-1"
     assert seen[0]["x/y"] == [1]
     assert seen[0]["io.modelcontextprotocol/clientInfo"]["name"] == "pegboard"
@@ -171,7 +171,7 @@ async def test_the_question_of_a_single_call_goes_to_its_caller() -> None:
         # Lists and pings beside it are nobody's calls.
         said, _ = await asyncio.gather(
             call(server, "ask", channel=ann, caller=ANN),
-            server.send(Outbound(method="tools/list", params={}, channel=NOBODY), BOB),
+            server.send(OutgoingRequest(method="tools/list", params={}, channel=NULL_CHANNEL), BOB),
         )
     assert json.loads(said) == {"action": "accept", "content": {}}
     assert [question.method for question in ann.asked] == ["elicitation/create"]
@@ -228,7 +228,7 @@ async def test_a_log_of_several_calls_goes_to_our_own_on_one_line(caplog: pytest
 
 async def test_a_call_that_is_not_answered_in_time_is_cancelled_at_the_server() -> None:
     async with behind(bad(timeout=0.2)) as server:
-        with pytest.raises(NoAnswer, match=r"tools/call within 0\.2 s"):
+        with pytest.raises(ResponseTimeout, match=r"tools/call within 0\.2 s"):
             await call(server, "never")
         assert len(json.loads(await call(server, "seen", timeout=5))["cancelled"]) == 1
         assert server.in_flight == 0
@@ -236,14 +236,14 @@ async def test_a_call_that_is_not_answered_in_time_is_cancelled_at_the_server() 
 
 async def test_progress_is_news_but_not_for_ever() -> None:
     class Waiting(Person):
-        async def emit(self, notice: Notice) -> None:
+        async def emit(self, notice: Notification) -> None:
             await super().emit(notice)
             await skip(20)
 
     async with behind(bad(timeout=30, max_timeout=70)) as server:
         steps = {"steps": 3, "seconds": 0}
         assert await call(server, "climb", steps, channel=Waiting(), wants_progress=True) == "up"
-        with pytest.raises(NoAnswer):
+        with pytest.raises(ResponseTimeout):
             await call(server, "climb", {"steps": 20, "seconds": 0.1}, channel=Waiting(), wants_progress=True)
 
 
@@ -300,13 +300,13 @@ async def test_a_server_that_does_not_begin_is_shown_and_comes_back(
 ) -> None:
     well = tmp_path / "well"
     async with both(bad(), bad(how, well, connect_timeout=2.0)) as (neighbour, server):
-        assert (server.state, server.catalogue, server.pending) == (state, None, False)
+        assert (server.state, server.catalog, server.pending) == (state, None, False)
         assert re.search(problem, server.problem), server.problem
         assert await call(neighbour, "echo", {"text": "unharmed"}) == "unharmed"
         well.touch()
         await until(lambda: server.state == "ready")
         assert "echo" in server.tools
-        assert server.problem == server.told_problem == ""
+        assert server.problem == server.describe_problem == ""
         assert await call(server, "echo", {"text": "back"}) == "back"
 
 
@@ -325,8 +325,8 @@ async def test_a_server_that_needs_longer_to_start_is_given_more_time_until_it_i
 
 
 async def test_a_server_that_never_starts_is_given_a_minute_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert keeper.LONGEST_START == 60
-    monkeypatch.setattr(keeper, "LONGEST_START", 0.15)
+    assert supervisor.MAX_START_SECONDS == 60
+    monkeypatch.setattr(supervisor, "MAX_START_SECONDS", 0.15)
     async with behind(bad("silent", connect_timeout=0.05)) as server:
         await until(lambda: "with a connectTimeout of 0.15 s" in server.problem)
         await until(lambda: server.spawns > 4)
@@ -336,15 +336,15 @@ async def test_a_server_that_never_starts_is_given_a_minute_and_no_more(monkeypa
 
 
 async def test_a_long_attempt_to_start_is_no_time_that_a_server_was_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "STEADY_SECONDS", 0.01)
+    monkeypatch.setattr(supervisor, "STEADY_SECONDS", 0.01)
     counted: list[int] = []
-    pause = keeper.Keeper._pause
+    pause = supervisor.Supervisor._pause
 
-    async def note(self: keeper.Keeper, failures: int, problem: Any) -> None:
+    async def note(self: supervisor.Supervisor, failures: int, problem: Any) -> None:
         counted.append(failures)
         await pause(self, failures, problem)
 
-    monkeypatch.setattr(keeper.Keeper, "_pause", note)
+    monkeypatch.setattr(supervisor.Supervisor, "_pause", note)
     async with behind(bad("silent", connect_timeout=0.05)):
         await until(lambda: len(counted) == 3)
     assert counted == [1, 2, 3]
@@ -368,32 +368,32 @@ async def test_a_program_that_is_not_there_is_named() -> None:
 
 async def test_malformed_tools_are_left_out_and_their_siblings_stay() -> None:
     async with behind(bad("lies")) as server:
-        assert server.catalogue is not None
+        assert server.catalog is not None
         assert server.tools[:2] == ["echo", "never"]
-        assert len(server.catalogue.dropped) == 12
+        assert len(server.catalog.dropped) == 12
         assert await call(server, "echo", {"text": "well"}) == "well"
 
 
 async def test_a_list_without_end_is_cut_and_that_is_said() -> None:
     async with behind(bad("floods")) as server:
-        assert server.catalogue is not None
+        assert server.catalog is not None
         assert len(server.tools) == 10_000
-        assert any("10000" in told for told in server.catalogue.dropped)
+        assert any("10000" in told for told in server.catalog.dropped)
 
 
 async def test_answers_that_no_server_should_give_cost_their_call_alone() -> None:
     async with behind(bad(timeout=0.5)) as server:
         pid = await call(server, "pid", timeout=5)
         assert await call(server, "twice", timeout=5) == "first"
-        with pytest.raises(TooLong):
+        with pytest.raises(MessageTooLong):
             await call(server, "huge", timeout=30)
-        with pytest.raises(Garbled):
+        with pytest.raises(MalformedMessage):
             await call(server, "null", timeout=5)
         assert await call(server, "flood", timeout=30) == "flooded"
         for name in ("never", "stranger", "garbled"):
-            with pytest.raises(NoAnswer):
+            with pytest.raises(ResponseTimeout):
                 await call(server, name)
-        with pytest.raises(NoAnswer):
+        with pytest.raises(ResponseTimeout):
             await call(server, "late", {"seconds": 0.6})
         assert await call(server, "pid", timeout=5) == pid
         assert (server.spawns, server.state) == (1, "ready")
@@ -404,7 +404,7 @@ async def test_a_flood_is_not_kept() -> None:
         tracemalloc.start()
         try:
             await call(server, "flood")
-            with pytest.raises(TooLong):
+            with pytest.raises(MessageTooLong):
                 await call(server, "huge")
             kept, most = tracemalloc.get_traced_memory()
         finally:
@@ -416,14 +416,14 @@ async def test_a_flood_is_not_kept() -> None:
 
 async def test_a_server_that_dies_in_a_call_is_back_without_being_called() -> None:
     async with behind(bad()) as server:
-        before = server.catalogue
+        before = server.catalog
         waiting = asyncio.create_task(call(server, "never"))
-        with pytest.raises(LinkLost, match="exit code 3"):
+        with pytest.raises(ConnectionLost, match="exit code 3"):
             await call(server, "die")
-        with pytest.raises(LinkLost):
+        with pytest.raises(ConnectionLost):
             await waiting
         await until(lambda: server.spawns == 2 and server.state == "ready")
-        assert server.catalogue is before
+        assert server.catalog is before
         assert await call(server, "echo", {"text": "x"}) == "x"
         assert server.spawns == 2
 
@@ -438,7 +438,7 @@ async def test_a_killed_server_serves_the_next_call_at_once() -> None:
 
 async def test_a_server_that_hangs_is_found_out_and_started_anew() -> None:
     async with behind(bad(timeout=0.2, connect_timeout=2.0)) as server:
-        with pytest.raises(NoAnswer):
+        with pytest.raises(ResponseTimeout):
             await call(server, "sulk")
         await until(lambda: server.spawns >= 2 and server.state == "ready")
         assert await call(server, "echo", {"text": "x"}, timeout=5) == "x"
@@ -448,7 +448,7 @@ async def test_a_server_that_is_down_fails_at_once_and_not_once_a_process() -> N
     async with behind(bad("dies", Path("/nowhere"))) as server:
         spawned = server.spawns
         said = await asyncio.gather(*(call(server, "echo") for _ in range(50)), return_exceptions=True)
-        assert {type(problem) for problem in said} <= {Unreachable, LinkLost}
+        assert {type(problem) for problem in said} <= {Unreachable, ConnectionLost}
         assert server.spawns <= spawned + 2
 
 
@@ -502,7 +502,7 @@ async def test_a_lazy_server_waits_until_it_is_needed() -> None:
         assert (server.state, server.spawns, server.pending) == ("idle", 0, True)
         assert await call(server, "echo", {"text": "x"}) == "x"
         assert server.spawns == 1
-        await server.settled()
+        await server.wait_connected()
         assert (server.state, server.pending) == ("ready", False)
 
 
@@ -532,7 +532,7 @@ async def test_a_server_that_wants_a_login_says_so_and_opens_no_browser() -> Non
             assert server.state == "needs_login"
         async with behind(config, login=Logins().auth) as server:
             assert server.state == "needs_login"
-            with pytest.raises(NotAdmitted) as refused:
+            with pytest.raises(Unauthorized) as refused:
                 await call(server, "x")
             assert "needs a login" in server.explain(refused.value)
             assert "127.0.0.1" not in server.explain(refused.value)
@@ -552,7 +552,7 @@ async def test_a_board_that_cannot_start_is_shown_by_the_kind_of_its_fault_alone
         assert "hunter2" not in near.problem
 
 
-@pytest.mark.parametrize("kind", [Unreachable, LinkLost, NoAnswer, Garbled, ServerFault])
+@pytest.mark.parametrize("kind", [Unreachable, ConnectionLost, ResponseTimeout, MalformedMessage, ServerFault])
 def test_a_fault_is_explained_without_what_is_ours(kind: type[ServerFault]) -> None:
     secret = "npx -y server --token hunter2: http://10.0.0.7/mcp /home/me"
     told = Watched(bad()).explain(kind(secret))
@@ -614,13 +614,13 @@ async def test_a_server_elsewhere_that_was_killed_is_used_again_when_it_is_back(
             far = await asyncio.to_thread(start, 0)
             config = ServerConfig(name="far", kind=kind, url=url.format(far.port), version=version)
             async with kept(config) as server:
-                before = server.catalogue
+                before = server.catalog
                 assert await call(server, "add", {"a": 1, "b": 1}) == "2"
                 far.process.kill()
                 await asyncio.to_thread(far.wait)
                 with pytest.raises(ServerFault):
                     await call(server, "add", {"a": 1, "b": 1})
-                assert server.catalogue is before
+                assert server.catalog is before
                 await asyncio.to_thread(start, far.port)
                 await until(lambda: server.state == "ready")
                 said: list[str] = []
@@ -630,4 +630,4 @@ async def test_a_server_elsewhere_that_was_killed_is_used_again_when_it_is_back(
                         said.append(await call(server, "add", {"a": 1, "b": 1}))
                     await asyncio.sleep(0.02)
                 assert said == ["2"]
-                assert server.catalogue is before
+                assert server.catalog is before

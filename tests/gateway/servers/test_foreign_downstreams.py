@@ -8,11 +8,11 @@ import signal
 
 import pytest
 
-from pegboard.call import NOBODY, Caller
-from pegboard.client.link import Outbound
-from pegboard.gateway.configuration.config import ServerConfig
-from tests.client.leftovers import children
-from tests.gateway.behind import Person, Watched, behind, call
+from pegboard.call import NULL_CHANNEL, Caller
+from pegboard.client.links.link import OutgoingRequest
+from pegboard.config.gateway_config import ServerConfig
+from tests.client.process_leftovers import children
+from tests.gateway.one_server import Person, Watched, behind, call
 from tests.peers.judges import LEGACY, NODE
 from tests.peers.test_foreign_servers import EVERYTHING, SERVERS, Server, target
 from tests.waiting import until
@@ -25,9 +25,9 @@ ANN = Caller(version=LEGACY, transport="http", principal="ann", capabilities={"e
 async def use(downstream: Watched) -> None:
     assert downstream.state == "ready", downstream.problem
     assert {"add", "steps", "order"} <= set(downstream.tools)
-    assert downstream.catalogue is not None
-    assert downstream.catalogue.dropped == ()
-    assert downstream.catalogue.prompts
+    assert downstream.catalog is not None
+    assert downstream.catalog.dropped == ()
+    assert downstream.catalog.prompts
     said = await asyncio.gather(*(call(downstream, "add", {"a": n, "b": 1}, caller=ANN) for n in range(64)))
     assert said == [str(n + 1) for n in range(64)]
     ann = Person()
@@ -66,7 +66,7 @@ async def test_the_reference_server_is_kept_with_all_that_it_has() -> None:
     )  # fmt: skip
     async with behind(config) as downstream:
         assert downstream.state == "ready", downstream.problem
-        found = downstream.catalogue
+        found = downstream.catalog
         assert found is not None
         assert found.dropped == ()
         assert all((found.tools, found.prompts, found.resources, found.templates))
@@ -75,5 +75,7 @@ async def test_the_reference_server_is_kept_with_all_that_it_has() -> None:
         said = await call(downstream, "trigger-elicitation-request", channel=ann, caller=ANN)
         assert "decline" in said.lower()
         uri = found.resources[0]["uri"]
-        read = await downstream.send(Outbound(method="resources/read", params={"uri": uri}, channel=NOBODY))
+        read = await downstream.send(
+            OutgoingRequest(method="resources/read", params={"uri": uri}, channel=NULL_CHANNEL)
+        )
         assert read["contents"]

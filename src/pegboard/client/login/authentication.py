@@ -11,7 +11,7 @@ from urllib.parse import quote_plus
 from msgspec import Struct
 
 from pegboard.client.login.metadata import ServerMetadata
-from pegboard.errors import Garbled, SetupError
+from pegboard.errors import MalformedMessage, SetupError
 
 ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 ASSERTION_SECONDS: Final = 60
@@ -47,13 +47,13 @@ def choose_method(credentials: Credentials, server: ServerMetadata) -> str:
         return credentials.method
     method = next((one for one in ("client_secret_basic", "client_secret_post", "none") if one in usable), None)
     if method is None:
-        raise Garbled(
+        raise MalformedMessage(
             f"{server.issuer}: takes only {', '.join(taken or ())[:200]} from its clients, which is not known here"
         )
     return method
 
 
-def prove(credentials: Credentials, server: ServerMetadata) -> tuple[list[tuple[str, str]], bytes]:
+def authenticate(credentials: Credentials, server: ServerMetadata) -> tuple[list[tuple[str, str]], bytes]:
     """The fields and the header lines that prove it."""
     secret = credentials.client_secret or ""
     match choose_method(credentials, server):

@@ -16,38 +16,38 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from pegboard.client.address import Address
+from pegboard.client.http.address import Address
+from pegboard.client.login.access_tokens import Token
 from pegboard.client.login.challenge import Challenge, read_bearer
 from pegboard.client.login.discovery import discover
 from pegboard.client.login.grants import Grant, recall
-from pegboard.client.login.inquiry import Inquiry
-from pegboard.client.login.metadata import Site
+from pegboard.client.login.login_http import LoginClient
+from pegboard.client.login.metadata import ProtectedResource
 from pegboard.client.login.storage import Storage
-from pegboard.client.login.tokens import Token
-from pegboard.errors import LoginFailed, NotAdmitted, ServerFault
+from pegboard.errors import LoginFailed, ServerFault, Unauthorized
 
-STEPS: Final = 2
+MAX_STEP_UPS: Final = 2
 """How often the scopes are widened for one request."""
-TRIES: Final = 4
+MAX_TRIES: Final = 4
 """How often one request tries in all."""
 
 _log = logging.getLogger("pegboard.client")
 
 
-class _Pointer(Struct):
+class _TokenPointer(Struct):
     """Where the token of a server is kept."""
 
     issuer: str
     resource: str
 
 
-class _Bond(Struct):
+class _ClientBinding(Struct):
     """The issuer that a client id belongs to."""
 
     issuer: str
 
 
-class TokenEntry:
+class TokenAttempt:
     """What one request has tried so far."""
 
     __slots__ = ("_authorizer", "attempt", "granted", "refreshed", "steps", "token", "tries")
@@ -73,7 +73,7 @@ class TokenAuthorizer:
         server: Address,
         grant: Grant,
         storage: Storage,
-        inquiry: Inquiry,
+        login_client: LoginClient,
         *,
         scopes: Sequence[str] = (),
         issuer: str | None = None,
@@ -81,11 +81,11 @@ class TokenAuthorizer:
         self._server = server
         self._grant = grant
         self._storage = storage
-        self._inquiry = inquiry
+        self._login_client = login_client
         self._wanted = list(scopes)
         self._issuer = issuer
         self._token: Token | None = None
-        self._site: Site | None = None
+        self._site: ProtectedResource | None = None
         self._loaded = False
         self._granted: set[frozenset[str]] = set()
         self._failure: ServerFault | None = None
@@ -101,20 +101,20 @@ class TokenAuthorizer:
                 token = await self._freshened()
         return b"" if token is None else b"Authorization: Bearer %b\r\n" % token.access_token.encode()
 
-    def entry(self) -> TokenEntry:
-        return TokenEntry(self, self._token, self._attempts)
+    def entry(self) -> TokenAttempt:
+        return TokenAttempt(self, self._token, self._attempts)
 
     @property
     def context(self) -> int | None:
         return None if self._token is None else hash(self._token.access_token)
 
-    async def renew(self, entry: TokenEntry, status: int, told: str) -> bool:
+    async def renew(self, entry: TokenAttempt, status: int, told: str) -> bool:
         """Seek a better token for a request that was refused."""
         challenge = read_bearer(told)
         if status == 403 and challenge.error != "insufficient_scope":
             return False
         entry.tries += 1
-        if entry.tries > TRIES:
+        if entry.tries > MAX_TRIES:
             raise LoginFailed(f"{self._server}: refuses every token it is shown", status, told)
         async with self._lock:
             if self._failure is not None and self._attempts > entry.attempt:
@@ -127,7 +127,7 @@ class TokenAuthorizer:
             except ServerFault as fault:
                 self._attempts += 1
                 self._failure = fault
-                if isinstance(fault, NotAdmitted):
+                if isinstance(fault, Unauthorized):
                     raise
                 raise LoginFailed(f"{self._server} wants a login, which failed: {fault}", status, told) from None
             self._failure = None
@@ -136,7 +136,7 @@ class TokenAuthorizer:
 
     # The rungs.
 
-    async def _replace(self, entry: TokenEntry, challenge: Challenge) -> None:
+    async def _replace(self, entry: TokenAttempt, challenge: Challenge) -> None:
         """Another token for one that was refused, or the first."""
         refused = entry.token
         if self._token is not None and self._token is not refused:
@@ -156,14 +156,14 @@ class TokenAuthorizer:
         entry.granted = True
         await self._obtain(site, _union(before, challenge.scopes or self._wanted or site.scopes or [], self._wanted))
 
-    async def _widen(self, entry: TokenEntry, challenge: Challenge) -> None:
+    async def _widen(self, entry: TokenAttempt, challenge: Challenge) -> None:
         """A token with the scopes that were missing as well."""
         token = self._token
         held = [] if token is None else token.scopes
         if token is not entry.token and set(challenge.scopes) <= set(held):
             return
         scopes = _union(held, challenge.scopes)
-        if not challenge.scopes or entry.steps >= STEPS or frozenset(scopes) in self._granted:
+        if not challenge.scopes or entry.steps >= MAX_STEP_UPS or frozenset(scopes) in self._granted:
             # "track scope upgrade attempts to avoid repeated failures"
             missing = " ".join(challenge.scopes)[:200] or "more than this token has"
             raise LoginFailed(f"{self._server}: wants the scopes {missing!r}, and asking for them did not help", 403)
@@ -171,8 +171,8 @@ class TokenAuthorizer:
         _log.info("%s: more scopes are asked for: %s", self._server, " ".join(challenge.scopes)[:200])
         await self._obtain(await self._discovered(challenge), scopes)
 
-    async def _obtain(self, site: Site, scopes: Sequence[str]) -> None:
-        await self._check_bond(site.server.issuer)
+    async def _obtain(self, site: ProtectedResource, scopes: Sequence[str]) -> None:
+        await self._check_binding(site.server.issuer)
         self._asking = not self._grant.silent
         try:
             token = await self._grant.obtain(site, scopes)
@@ -181,7 +181,7 @@ class TokenAuthorizer:
         self._granted.add(frozenset(scopes))
         await self._keep(token)
 
-    async def _refreshed(self, site: Site, token: Token) -> bool:
+    async def _refreshed(self, site: ProtectedResource, token: Token) -> bool:
         """Whether there is a token from a refresh; where it was refused, perhaps because another process was first."""
         try:
             fresh = await self._grant.refresh(site, token)
@@ -221,20 +221,20 @@ class TokenAuthorizer:
 
     # What is known, and kept.
 
-    async def _discovered(self, challenge: Challenge) -> Site:
+    async def _discovered(self, challenge: Challenge) -> ProtectedResource:
         known = [] if self._token is None else [self._token.issuer]
-        self._site = await discover(self._inquiry, self._server, challenge, issuer=self._issuer, known=known)
+        self._site = await discover(self._login_client, self._server, challenge, issuer=self._issuer, known=known)
         return self._site
 
-    async def _check_bond(self, issuer: str) -> None:
+    async def _check_binding(self, issuer: str) -> None:
         """Credentials that were registered with one authorization server are not shown to another."""
         client_id = self._grant.bound_id
         if client_id is None or self._issuer is not None:
             return
         key = f"bond {client_id} {self._server}"
-        bond = await recall(self._storage, key, _Bond)
+        bond = await recall(self._storage, key, _ClientBinding)
         if bond is None:
-            await self._storage.save(key, msgspec.json.encode(_Bond(issuer)))
+            await self._storage.save(key, msgspec.json.encode(_ClientBinding(issuer)))
         elif bond.issuer != issuer:
             raise LoginFailed(
                 f"{self._server}: its tokens are given out by {issuer} now, and the client {client_id} was registered "
@@ -242,7 +242,7 @@ class TokenAuthorizer:
             )
 
     async def _recalled(self, *, stale: bool = False) -> Token | None:
-        pointer = await recall(self._storage, self._pointer_key, _Pointer)
+        pointer = await recall(self._storage, self._pointer_key, _TokenPointer)
         if pointer is None:
             return None
         token = await recall(self._storage, self._token_key(pointer.issuer, pointer.resource), Token)
@@ -256,7 +256,7 @@ class TokenAuthorizer:
         if old is not None and (old.issuer, old.resource) != (token.issuer, token.resource):
             await self._storage.delete(self._token_key(old.issuer, old.resource))
         await self._storage.save(self._token_key(token.issuer, token.resource), msgspec.json.encode(token))
-        pointer = _Pointer(token.issuer, token.resource)
+        pointer = _TokenPointer(token.issuer, token.resource)
         await self._storage.save(self._pointer_key, msgspec.json.encode(pointer))
 
     @property
@@ -267,7 +267,7 @@ class TokenAuthorizer:
         return f"token {self._grant.kind} {issuer} {resource}"
 
 
-def _belongs(token: Token, site: Site) -> bool:
+def _belongs(token: Token, site: ProtectedResource) -> bool:
     return (token.issuer, token.resource) == (site.server.issuer, site.resource)
 
 

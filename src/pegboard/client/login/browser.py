@@ -11,11 +11,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final, Protocol
 from urllib.parse import parse_qs, urlsplit
 
-from pegboard.client.address import read_address
-from pegboard.errors import NoAnswer, SetupError
+from pegboard.client.http.address import read_address
+from pegboard.errors import ResponseTimeout, SetupError
 from pegboard.printable import printable_lines
 
-SECONDS: Final = 300.0
+LOGIN_SECONDS: Final = 300.0
 _PATH: Final = "/callback"
 _HEAD_BYTES: Final = 16 * 1024
 _HEAD_SECONDS: Final = 5.0
@@ -51,7 +51,7 @@ class BrowserLogin:
         *,
         port: int = 0,
         browser: bool = True,
-        seconds: float = SECONDS,
+        seconds: float = LOGIN_SECONDS,
         show: Callable[[str], None] | None = None,
     ) -> None:
         self._port = port
@@ -61,7 +61,7 @@ class BrowserLogin:
 
     @asynccontextmanager
     async def opened(self, registered: str | None) -> AsyncIterator[Redirect]:
-        waiting = _Waiting(self._seconds, self._browser, self._show)
+        waiting = _CallbackServer(self._seconds, self._browser, self._show)
         ports = [self._port] if self._port else [*_port_of(registered), 0]
         for port in ports:
             try:
@@ -81,7 +81,7 @@ class BrowserLogin:
             await waiting.close()
 
 
-class _Waiting:
+class _CallbackServer:
     """Waits for one redirect; whoever comes with another state is turned away, and the wait goes on."""
 
     def __init__(self, seconds: float, browser: bool, show: Callable[[str], None]) -> None:
@@ -90,8 +90,8 @@ class _Waiting:
         self._browser = browser
         self._show = show
         self._state = ""
-        self._came: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._guests: set[asyncio.Task[None]] = set()
+        self._callback: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._connections: set[asyncio.Task[None]] = set()
 
     async def visit(self, url: str) -> str:
         self._state = parse_qs(urlsplit(url).query).get("state", [""])[0]
@@ -101,15 +101,15 @@ class _Waiting:
             await asyncio.to_thread(_open, url)
         try:
             async with asyncio.timeout(self._seconds):
-                return await self._came
+                return await self._callback
         except TimeoutError:
-            raise NoAnswer(f"Nobody logged in within {self._seconds:g} s") from None
+            raise ResponseTimeout(f"Nobody logged in within {self._seconds:g} s") from None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         if task is not None:
-            self._guests.add(task)
-            task.add_done_callback(self._guests.discard)
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
         try:
             async with asyncio.timeout(_HEAD_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -118,8 +118,8 @@ class _Waiting:
                 expected = expected and parse_qs(urlsplit(target).query).get("state") == [self._state]
                 writer.write(_page("200 OK", _DONE) if expected else _page("404 Not Found", _NOT_HERE))
                 await writer.drain()
-            if expected and not self._came.done():
-                self._came.set_result(self.uri.removesuffix(_PATH) + target)
+            if expected and not self._callback.done():
+                self._callback.set_result(self.uri.removesuffix(_PATH) + target)
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, ValueError):
             pass
         finally:
@@ -128,9 +128,9 @@ class _Waiting:
                 await writer.wait_closed()
 
     async def close(self) -> None:
-        self._came.cancel()
-        if self._guests:
-            _, late = await asyncio.wait(self._guests, timeout=1.0)
+        self._callback.cancel()
+        if self._connections:
+            _, late = await asyncio.wait(self._connections, timeout=1.0)
             for task in late:
                 task.cancel()
 

@@ -4,62 +4,67 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pegboard.client.address import Address
+from pegboard.client.http.address import Address
 from pegboard.client.login.challenge import Challenge
-from pegboard.client.login.inquiry import Inquiry
+from pegboard.client.login.login_http import LoginClient
 from pegboard.client.login.metadata import (
+    ProtectedResource,
     ResourceMetadata,
     ServerMetadata,
-    Site,
     canonical,
     read_resource,
     read_server,
     resource_locations,
     server_locations,
 )
-from pegboard.errors import Garbled
+from pegboard.errors import MalformedMessage
 
 
 async def discover(
-    inquiry: Inquiry, server: Address, challenge: Challenge, *, issuer: str | None = None, known: Sequence[str] = ()
-) -> Site:
+    login_client: LoginClient,
+    server: Address,
+    challenge: Challenge,
+    *,
+    issuer: str | None = None,
+    known: Sequence[str] = (),
+) -> ProtectedResource:
     """The site of a server. `issuer` is the only authorization server to be used, `known` are those to be preferred."""
-    resource = await _find_resource(inquiry, server, challenge)
+    resource = await _find_resource(login_client, server, challenge)
     if resource is None:
         # Revision 2025-03-26 knows no such document: there the server's own origin gives out the tokens.
         origin = f"{server.scheme}://{server.authority}"
         resource = ResourceMetadata(canonical(server), [origin])
     listed = resource.authorization_servers or []
     if not listed:
-        raise Garbled(f"{server}: its metadata name no authorization server")
+        raise MalformedMessage(f"{server}: its metadata name no authorization server")
     if issuer is not None and issuer not in listed:
-        raise Garbled(
+        raise MalformedMessage(
             f"{server}: its tokens are given out by {', '.join(listed)[:200]}, and the credentials given here are for "
             f"{issuer}; they are not sent elsewhere"
         )
     chosen = issuer or next((one for one in known if one in listed), listed[0])
-    return Site(resource.resource, resource.scopes_supported, await _find_server(inquiry, chosen))
+    return ProtectedResource(resource.resource, resource.scopes_supported, await _find_server(login_client, chosen))
 
 
-async def _find_resource(inquiry: Inquiry, server: Address, challenge: Challenge) -> ResourceMetadata | None:
+async def _find_resource(login_client: LoginClient, server: Address, challenge: Challenge) -> ResourceMetadata | None:
     if challenge.metadata_url:
         source = challenge.metadata_url
-        reply = await inquiry.get(source)
+        reply = await login_client.get(source)
         if reply.status != 200 or reply.document is None:
-            raise Garbled(f"{source}: {server} has its metadata there, and it answers {reply.status} and none")
+            raise MalformedMessage(f"{source}: {server} has its metadata there, and it answers {reply.status} and none")
         return read_resource(reply.document, server, source)
     for source in resource_locations(server):
-        reply = await inquiry.get(source)
+        reply = await login_client.get(source)
         # A site with a page for everything answers 200 here too.
         if reply.status == 200 and reply.document is not None and "resource" in reply.document:
             return read_resource(reply.document, server, source)
     return None
 
 
-async def _find_server(inquiry: Inquiry, issuer: str) -> ServerMetadata:
-    inquiry.permit(issuer)
+async def _find_server(login_client: LoginClient, issuer: str) -> ServerMetadata:
+    login_client.check_address(issuer)
     for source in server_locations(issuer):
-        reply = await inquiry.get(source)
+        reply = await login_client.get(source)
         if reply.status == 200 and reply.document is not None and "issuer" in reply.document:
             return read_server(reply.document, issuer, source)
-    raise Garbled(f"{issuer}: has no metadata of an authorization server at any of the places for them")
+    raise MalformedMessage(f"{issuer}: has no metadata of an authorization server at any of the places for them")

@@ -13,15 +13,15 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import msgspec
 from msgspec import Struct
 
+from pegboard.client.links.server_output import shorten_output
+from pegboard.client.login.access_tokens import Token, request_token
 from pegboard.client.login.authentication import Credentials
 from pegboard.client.login.browser import Login
-from pegboard.client.login.inquiry import Inquiry
-from pegboard.client.login.metadata import ServerMetadata, Site
+from pegboard.client.login.login_http import LoginClient
+from pegboard.client.login.metadata import ProtectedResource, ServerMetadata
 from pegboard.client.login.registration import Registration, register
 from pegboard.client.login.storage import Storage
-from pegboard.client.login.tokens import Token, request_token
-from pegboard.client.sayings import plain
-from pegboard.errors import LoginFailed, NoAnswer
+from pegboard.errors import LoginFailed, ResponseTimeout
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 OFFLINE = "offline_access"
@@ -44,9 +44,9 @@ class Grant(Protocol):
     @property
     def bound_id(self) -> str | None: ...
 
-    async def obtain(self, site: Site, scopes: Sequence[str]) -> Token: ...
+    async def obtain(self, site: ProtectedResource, scopes: Sequence[str]) -> Token: ...
 
-    async def refresh(self, site: Site, token: Token) -> Token | None:
+    async def refresh(self, site: ProtectedResource, token: Token) -> Token | None:
         """The next token; None where only another grant leads to one."""
 
 
@@ -67,7 +67,7 @@ class CodeGrant:
 
     def __init__(
         self,
-        inquiry: Inquiry,
+        login_client: LoginClient,
         storage: Storage,
         login: Login,
         name: str,
@@ -75,14 +75,14 @@ class CodeGrant:
         document_url: str | None,
     ) -> None:
         self.bound_id = None if credentials is None else credentials.client_id
-        self._inquiry = inquiry
+        self._login_client = login_client
         self._storage = storage
         self._login = login
         self._name = name
         self._credentials = credentials
         self._document_url = document_url
 
-    async def obtain(self, site: Site, scopes: Sequence[str]) -> Token:
+    async def obtain(self, site: ProtectedResource, scopes: Sequence[str]) -> Token:
         server = site.server
         if server.authorization_endpoint is None or "S256" not in (server.code_challenge_methods_supported or ()):
             # "If `code_challenge_methods_supported` is absent, … MCP clients MUST refuse to proceed."
@@ -94,7 +94,7 @@ class CodeGrant:
         async with self._login.opened(None if registered is None else registered.redirect_uri) as redirect:
             if known is None:
                 if registered is None or registered.redirect_uri != redirect.uri:
-                    registered = await register(self._inquiry, server, self._name, redirect.uri)
+                    registered = await register(self._login_client, server, self._name, redirect.uri)
                     await self._storage.save(_client_key(server.issuer), msgspec.json.encode(registered))
                 known = registered.credentials
             verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(32)
@@ -111,10 +111,10 @@ class CodeGrant:
                 # OpenID gives offline access only to who agrees to it there and then.
                 *([("prompt", "consent")] if OFFLINE in asked else []),
             ])  # fmt: skip
-            self._inquiry.permit(url)
+            self._login_client.check_address(url)
             try:
                 code = read_callback(await redirect.visit(url), state, server)
-            except NoAnswer:
+            except ResponseTimeout:
                 # Perhaps the person was shown that nobody knows this client: the next one is a new one.
                 await self._storage.delete(_client_key(server.issuer))
                 raise
@@ -126,7 +126,7 @@ class CodeGrant:
         ]
         return await self._request(site, known, form, scopes)
 
-    async def refresh(self, site: Site, token: Token) -> Token | None:
+    async def refresh(self, site: ProtectedResource, token: Token) -> Token | None:
         issuer = site.server.issuer
         known = await self._known(site.server)
         if known is None:
@@ -139,14 +139,14 @@ class CodeGrant:
 
     async def _request(
         self,
-        site: Site,
+        site: ProtectedResource,
         known: Credentials,
         form: Sequence[tuple[str, str]],
         scopes: Sequence[str],
         previous: str | None = None,
     ) -> Token:
         try:
-            return await request_token(self._inquiry, site, known, form, scopes, previous=previous)
+            return await request_token(self._login_client, site, known, form, scopes, previous=previous)
         except LoginFailed as failure:
             if failure.reason == "invalid_client":
                 # It has forgotten who registered there.
@@ -168,16 +168,16 @@ class CredentialsGrant:
     kind = "client"
     silent = True
 
-    def __init__(self, inquiry: Inquiry, credentials: Credentials) -> None:
+    def __init__(self, login_client: LoginClient, credentials: Credentials) -> None:
         self.bound_id = credentials.client_id
-        self._inquiry = inquiry
+        self._login_client = login_client
         self._credentials = credentials
 
-    async def obtain(self, site: Site, scopes: Sequence[str]) -> Token:
+    async def obtain(self, site: ProtectedResource, scopes: Sequence[str]) -> Token:
         form = [("grant_type", "client_credentials"), *_scope(scopes)]
-        return await request_token(self._inquiry, site, self._credentials, form, scopes)
+        return await request_token(self._login_client, site, self._credentials, form, scopes)
 
-    async def refresh(self, site: Site, token: Token) -> Token | None:
+    async def refresh(self, site: ProtectedResource, token: Token) -> Token | None:
         return None
 
 
@@ -187,18 +187,18 @@ class AssertionGrant:
     kind = "assertion"
     silent = True
 
-    def __init__(self, inquiry: Inquiry, credentials: Credentials, vouch: Vouch) -> None:
+    def __init__(self, login_client: LoginClient, credentials: Credentials, vouch: Vouch) -> None:
         self.bound_id = credentials.client_id
-        self._inquiry = inquiry
+        self._login_client = login_client
         self._credentials = credentials
         self._vouch = vouch
 
-    async def obtain(self, site: Site, scopes: Sequence[str]) -> Token:
+    async def obtain(self, site: ProtectedResource, scopes: Sequence[str]) -> Token:
         assertion = await self._vouch(site.server.issuer, site.resource)
         form = [("grant_type", JWT_BEARER), ("assertion", assertion), *_scope(scopes)]
-        return await request_token(self._inquiry, site, self._credentials, form, scopes)
+        return await request_token(self._login_client, site, self._credentials, form, scopes)
 
-    async def refresh(self, site: Site, token: Token) -> Token | None:
+    async def refresh(self, site: ProtectedResource, token: Token) -> Token | None:
         return None
 
 
@@ -222,8 +222,8 @@ def read_callback(url: str, state: str, server: ServerMetadata) -> str:
     if issuer is not None and issuer != server.issuer:
         raise LoginFailed(f"The login came back from another authorization server than {server.issuer}; it is not used")
     if "error" in answer:
-        told = ", ".join(plain(answer[name]) for name in ("error", "error_description") if answer.get(name))
-        raise LoginFailed(f"{server.issuer}: gave no consent: {told}", reason=plain(answer["error"]))
+        told = ", ".join(shorten_output(answer[name]) for name in ("error", "error_description") if answer.get(name))
+        raise LoginFailed(f"{server.issuer}: gave no consent: {told}", reason=shorten_output(answer["error"]))
     if not answer.get("code"):
         raise LoginFailed(f"{server.issuer}: the login came back without a code")
     return answer["code"]

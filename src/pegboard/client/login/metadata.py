@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from pegboard.client.address import Address, read_address
-from pegboard.errors import Garbled, SetupError
+from pegboard.client.http.address import Address, read_address
+from pegboard.errors import MalformedMessage, SetupError
 
 _RESOURCE = "/.well-known/oauth-protected-resource"
 _SERVER = "/.well-known/oauth-authorization-server"
@@ -41,7 +41,7 @@ class ServerMetadata(Struct, frozen=True):
     authorization_response_iss_parameter_supported: bool | None = None
 
 
-class Site(Struct, frozen=True):
+class ProtectedResource(Struct, frozen=True):
     """A server and who gives out its tokens; `resource` is what it calls itself, to the byte."""
 
     resource: str
@@ -70,7 +70,7 @@ def read_resource(document: Mapping[str, Any], server: Address, source: str) -> 
     """A server's metadata; refused where they are those of another."""
     read = _convert(document, ResourceMetadata, source)
     if not covers(read.resource, server):
-        raise Garbled(f"{source}: these are the metadata of {read.resource[:200]!r}, which is not {server}")
+        raise MalformedMessage(f"{source}: these are the metadata of {read.resource[:200]!r}, which is not {server}")
     return read
 
 
@@ -81,7 +81,7 @@ def read_server(document: Mapping[str, Any], issuer: str, source: str) -> Server
     """
     read = _convert(document, ServerMetadata, source)
     if read.issuer != issuer:
-        raise Garbled(
+        raise MalformedMessage(
             f"{source}: these are the metadata of {read.issuer[:200]!r}, which is not {issuer!r} to the letter"
         )
     return read
@@ -110,4 +110,4 @@ def _convert(document: Mapping[str, Any], kind: type[T], source: str) -> T:
     try:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError as problem:
-        raise Garbled(f"{source}: {problem}") from None
+        raise MalformedMessage(f"{source}: {problem}") from None

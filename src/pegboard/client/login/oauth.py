@@ -6,15 +6,15 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from pegboard.client.address import Address
+from pegboard.client.http.address import Address
+from pegboard.client.http.http_pool import HttpPool
 from pegboard.client.login.authentication import Credentials
 from pegboard.client.login.authorizer import TokenAuthorizer
 from pegboard.client.login.browser import BrowserLogin, Login
 from pegboard.client.login.grants import AssertionGrant, CodeGrant, CredentialsGrant
-from pegboard.client.login.inquiry import Inquiry
+from pegboard.client.login.login_http import LoginClient
 from pegboard.client.login.registration import check_document_url
 from pegboard.client.login.storage import MemoryStorage, Storage
-from pegboard.client.web import Web
 from pegboard.errors import SetupError
 
 
@@ -49,10 +49,10 @@ class OAuth:
         self._issuer = issuer
         self._scopes = _listed(scopes)
 
-    def authorizer(self, server: Address, web: Web) -> TokenAuthorizer:
-        inquiry = Inquiry(web, server)
-        grant = CodeGrant(inquiry, self._storage, self._login, self._name, self._credentials, self._document_url)
-        return TokenAuthorizer(server, grant, self._storage, inquiry, scopes=self._scopes, issuer=self._issuer)
+    def authorizer(self, server: Address, pool: HttpPool) -> TokenAuthorizer:
+        login_client = LoginClient(pool, server)
+        grant = CodeGrant(login_client, self._storage, self._login, self._name, self._credentials, self._document_url)
+        return TokenAuthorizer(server, grant, self._storage, login_client, scopes=self._scopes, issuer=self._issuer)
 
 
 class ClientCredentials:
@@ -78,10 +78,10 @@ class ClientCredentials:
         self._scopes = _listed(scopes)
         self._storage: Storage = storage or MemoryStorage()
 
-    def authorizer(self, server: Address, web: Web) -> TokenAuthorizer:
-        inquiry = Inquiry(web, server)
-        grant = CredentialsGrant(inquiry, self._credentials)
-        return TokenAuthorizer(server, grant, self._storage, inquiry, scopes=self._scopes, issuer=self._issuer)
+    def authorizer(self, server: Address, pool: HttpPool) -> TokenAuthorizer:
+        login_client = LoginClient(pool, server)
+        grant = CredentialsGrant(login_client, self._credentials)
+        return TokenAuthorizer(server, grant, self._storage, login_client, scopes=self._scopes, issuer=self._issuer)
 
 
 class Assertion:
@@ -106,10 +106,10 @@ class Assertion:
         self._scopes = _listed(scopes)
         self._storage: Storage = storage or MemoryStorage()
 
-    def authorizer(self, server: Address, web: Web) -> TokenAuthorizer:
-        inquiry = Inquiry(web, server)
-        grant = AssertionGrant(inquiry, self._credentials, self._vouch)
-        return TokenAuthorizer(server, grant, self._storage, inquiry, scopes=self._scopes, issuer=self._issuer)
+    def authorizer(self, server: Address, pool: HttpPool) -> TokenAuthorizer:
+        login_client = LoginClient(pool, server)
+        grant = AssertionGrant(login_client, self._credentials, self._vouch)
+        return TokenAuthorizer(server, grant, self._storage, login_client, scopes=self._scopes, issuer=self._issuer)
 
     async def _vouch(self, issuer: str, resource: str) -> str:
         if isinstance(self._told, str):

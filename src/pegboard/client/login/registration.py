@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from pegboard.client.address import read_address
+from pegboard.client.http.address import read_address
 from pegboard.client.login.authentication import METHODS, Credentials
-from pegboard.client.login.inquiry import Inquiry
+from pegboard.client.login.login_http import LoginClient
 from pegboard.client.login.metadata import ServerMetadata
-from pegboard.errors import Garbled, LoginFailed, SetupError
+from pegboard.errors import LoginFailed, MalformedMessage, SetupError
 
 
 class Registration(Struct, frozen=True):
@@ -36,14 +36,14 @@ class Registration(Struct, frozen=True):
         return self.issuer == issuer and (self.expires_at is None or time.time() < self.expires_at)
 
 
-class _Registered(Struct):
+class _RegistrationResponse(Struct):
     client_id: str
     client_secret: str | None = None
     token_endpoint_auth_method: str | None = None
     client_secret_expires_at: float | None = None
 
 
-async def register(inquiry: Inquiry, server: ServerMetadata, name: str, redirect_uri: str) -> Registration:
+async def register(login_client: LoginClient, server: ServerMetadata, name: str, redirect_uri: str) -> Registration:
     """Register a client on the spot (RFC 7591); LoginFailed with the reason where that is refused."""
     if server.registration_endpoint is None:
         raise LoginFailed(
@@ -60,17 +60,17 @@ async def register(inquiry: Inquiry, server: ServerMetadata, name: str, redirect
         "token_endpoint_auth_method": next((one for one in METHODS if taken is None or one in taken), "none"),
         "application_type": application_type(redirect_uri),
     }
-    reply = await inquiry.post_json(server.registration_endpoint, wanted)
+    reply = await login_client.post_json(server.registration_endpoint, wanted)
     if reply.status not in (200, 201) or reply.document is None:
         raise LoginFailed(
-            f"{server.issuer}: registers no client with the redirect {redirect_uri}: {reply.told()}. Register one there "
+            f"{server.issuer}: registers no client with the redirect {redirect_uri}: {reply.describe_error()}. Register one there "
             "and give its client_id.",
             401,
         )
     try:
-        made = msgspec.convert(reply.document, _Registered)
+        made = msgspec.convert(reply.document, _RegistrationResponse)
     except msgspec.ValidationError as problem:
-        raise Garbled(f"{server.registration_endpoint}: its answer is no registration: {problem}") from None
+        raise MalformedMessage(f"{server.registration_endpoint}: its answer is no registration: {problem}") from None
     # "Zero indicates that it will not expire"
     expires = made.client_secret_expires_at or None
     method = made.token_endpoint_auth_method

@@ -20,7 +20,7 @@ from pegboard.ownership import check_private_folder, open_own_file
 from pegboard.seal import Seal, read_keys
 
 _log = logging.getLogger("pegboard.client")
-_LARGEST = 256 * 1024
+_MAX_BYTES = 256 * 1024
 
 
 class Storage(Protocol):
@@ -49,7 +49,7 @@ class MemoryStorage:
         self._values.pop(key, None)
 
 
-class _Kept(Struct):
+class _StoredValue(Struct):
     """A file: `value` is JSON as text, `sealed` the same behind a key."""
 
     key: str
@@ -90,7 +90,7 @@ class FileStorage:
         path = self._path(key)
         try:
             with open_own_file(path) as file:
-                kept = msgspec.json.decode(file.read(_LARGEST), type=_Kept)
+                kept = msgspec.json.decode(file.read(_MAX_BYTES), type=_StoredValue)
         except FileNotFoundError:
             return None
         except OSError as problem:
@@ -114,9 +114,9 @@ class FileStorage:
 
     def _save(self, key: str, value: bytes) -> None:
         if self._seal is None:
-            kept = _Kept(key, value=value.decode())
+            kept = _StoredValue(key, value=value.decode())
         else:
-            kept = _Kept(key, sealed=self._seal.close(value, bearer=key))
+            kept = _StoredValue(key, sealed=self._seal.close(value, bearer=key))
         path = self._path(key)
         fresh = path.with_name(f"{path.stem}.{secrets.token_hex(8)}.new")
         try:

@@ -1,1 +1,1 @@
-"""The servers behind a gateway: each connected, listed, listened to and asked for whoever calls."""
+"""The servers behind a gateway: connections, catalogs, supervision."""

@@ -11,31 +11,31 @@ from msgspec.structs import replace
 
 from pegboard import __version__
 from pegboard.call import Caller, Channel, Json
-from pegboard.client.admission import Auth
-from pegboard.client.direct import DirectLink, Served
 from pegboard.client.known_tools import KnownTools
-from pegboard.client.link import Identity, Link, Outbound
-from pegboard.client.target import Options, open_link
+from pegboard.client.links.credentials import Auth
+from pegboard.client.links.in_process import InProcessLink, InProcessServer
+from pegboard.client.links.link import Identity, OutgoingRequest, ServerLink
+from pegboard.client.target import LinkOptions, open_link
+from pegboard.config.gateway_config import ServerConfig
+from pegboard.deadline import Deadline
 from pegboard.errors import (
-    Garbled,
-    LinkLost,
-    NoAnswer,
-    NotAdmitted,
+    ConnectionLost,
+    MalformedMessage,
+    MessageTooLong,
+    ResponseTimeout,
     ServerFault,
     SetupError,
-    TooLong,
+    Unauthorized,
     Unreachable,
 )
-from pegboard.gateway.configuration.config import ServerConfig
-from pegboard.gateway.servers.catalogue import Catalogue
-from pegboard.gateway.servers.keeper import Keeper, State
-from pegboard.gateway.servers.lane import Lane, Ride
-from pegboard.gateway.servers.pool import IDLE_SECONDS, OURS, Pool
-from pegboard.gateway.servers.slots import Slots
-from pegboard.patience import Patience
-from pegboard.protocol.versions import ASKED_MEANWHILE, MODERN
+from pegboard.gateway.servers.connection_pool import IDLE_SECONDS, OWN_KEY, ConnectionPool
+from pegboard.gateway.servers.request_slots import RequestSlots
+from pegboard.gateway.servers.server_catalog import ServerCatalog
+from pegboard.gateway.servers.server_connection import RunningCall, ServerConnection
+from pegboard.gateway.servers.supervisor import State, Supervisor
+from pegboard.protocol.revisions import ASKS_MIDWAY, MODERN
 
-CALLERS: Final = 256
+MAX_CALLERS: Final = 256
 """How many who call are remembered by what they can do."""
 SPARE_CONNECTIONS: Final = 520
 """Calls that wait for a person lend their slot, but not their connection; and our own requests need some."""
@@ -72,7 +72,7 @@ class Downstream:
         on_change: OnChange,
         on_updated: OnUpdated,
         login: Login | None = None,
-        board: Served | None = None,
+        board: InProcessServer | None = None,
         marks: Mapping[str, str] | None = None,
     ) -> None:
         self.toolbox = toolbox
@@ -83,11 +83,11 @@ class Downstream:
         # What children are told by their environment, whatever their entry says.
         self._marks = marks or {}
         self._tools = KnownTools()
-        self._slots = Slots(config.name, config.concurrency)
+        self._slots = RequestSlots(config.name, config.concurrency)
         self._only = (self._slots,)
-        self._pool = Pool(config.name, self._make_lane, config.idle_seconds or IDLE_SECONDS)
+        self._pool = ConnectionPool(config.name, self._make_connection, config.idle_seconds or IDLE_SECONDS)
         self._callers: dict[int, tuple[Caller, Caller, Identity]] = {}
-        self._keeper = Keeper(
+        self._supervisor = Supervisor(
             config,
             self._pool,
             self._tools,
@@ -97,16 +97,16 @@ class Downstream:
 
     @property
     def state(self) -> State:
-        return self._keeper.state
+        return self._supervisor.state
 
     @property
     def problem(self) -> str:
-        return self._keeper.problem
+        return self._supervisor.problem
 
     @property
-    def catalogue(self) -> Catalogue | None:
+    def catalog(self) -> ServerCatalog | None:
         """What was last listed, through every failure; the same object for as long as it says the same."""
-        return self._keeper.catalogue
+        return self._supervisor.catalog
 
     @property
     def spawns(self) -> int:
@@ -120,75 +120,75 @@ class Downstream:
     @property
     def pending(self) -> bool:
         """Whether the first attempt to connect has not ended, or not even begun."""
-        return not self._keeper.settled.is_set()
+        return not self._supervisor.settled.is_set()
 
     @property
-    def told_problem(self) -> str:
+    def describe_problem(self) -> str:
         """Why the server cannot be used, for callers; nothing while it can, or may soon."""
         return _TOLD.get(self.state, "")
 
     @property
     def asks_midway(self) -> bool:
         """Whether this is a legacy server, whose questions come while a request runs."""
-        version = self.config.version if self.catalogue is None else self.catalogue.version
-        return version in ASKED_MEANWHILE
+        version = self.config.version if self.catalog is None else self.catalog.version
+        return version in ASKS_MIDWAY
 
     def start(self) -> None:
         """Begin to connect, unless the server waits until it is needed."""
         if not self.config.lazy:
-            self._keeper.need()
+            self._supervisor.start_when_needed()
 
-    async def settled(self) -> None:
+    async def wait_connected(self) -> None:
         """Wait until the first attempt has ended, well or not; a server that waits to be needed is needed now."""
-        self._keeper.need()
-        await self._keeper.settled.wait()
+        self._supervisor.start_when_needed()
+        await self._supervisor.settled.wait()
 
     def follow(self, uris: frozenset[str]) -> None:
         """Tell of changes of these resources from now on, and of no others."""
-        self._keeper.follow(uris)
+        self._supervisor.follow(uris)
 
     async def send(
-        self, out: Outbound, caller: Caller | None = None, *, timeout: float | None = None
+        self, out: OutgoingRequest, caller: Caller | None = None, *, timeout: float | None = None
     ) -> Mapping[str, Json]:
         """The result of a request, in the name of a caller; a Refusal where the server says no, else a ServerFault.
 
         It is Busy, which is a Refusal too, where too many wait for this server. `timeout` is in place of the server's own.
         """
-        self._keeper.need()
+        self._supervisor.start_when_needed()
         config = self.config
         quiet = config.timeout if timeout is None else timeout
         longest = max(config.max_timeout, quiet)
-        key = OURS if caller is None or config.share == "all" else self._key(caller)
-        lane = self._pool.lane(key)
-        turn = lane.turns(out.method)
-        lane.users += 1
+        key = OWN_KEY if caller is None or config.share == "all" else self._key(caller)
+        connection = self._pool.connection(key)
+        turn = connection.serializes(out.method)
+        connection.users += 1
         try:
             if turn is None:
-                return await self._take_slot(lane, out, caller, self._only, quiet, longest)
+                return await self._take_slot(connection, out, caller, self._only, quiet, longest)
             await turn.take(quiet)
             try:
-                return await self._take_slot(lane, out, caller, (self._slots, turn), quiet, longest)
+                return await self._take_slot(connection, out, caller, (self._slots, turn), quiet, longest)
             finally:
                 turn.free()
         finally:
-            lane.users -= 1
-            lane.used_at = asyncio.get_running_loop().time()
-            if key is not OURS and not lane.users and lane.breaker.is_open:
+            connection.users -= 1
+            connection.used_at = asyncio.get_running_loop().time()
+            if key is not OWN_KEY and not connection.users and connection.breaker.is_open:
                 # Nobody watches over a caller's own link: the next call gets a new one.
                 self._pool.drop(key)
 
     def explain(self, fault: ServerFault) -> str:
         """What a caller may know of a fault: nothing of where the server is, how it is started or what it is sent."""
         match fault:
-            case NotAdmitted():
+            case Unauthorized():
                 told = _TOLD["needs_login"]
-            case NoAnswer():
+            case ResponseTimeout():
                 told = "did not answer in time; the request was cancelled"
-            case LinkLost():
+            case ConnectionLost():
                 told = "was lost before it answered, and nobody knows how far the request came"
-            case TooLong():
+            case MessageTooLong():
                 told = "answered with more than is read; ask it for less at a time"
-            case Garbled():
+            case MalformedMessage():
                 told = "answered with something that is no MCP message"
             case Unreachable(retry_after=float(seconds)):
                 told = f"cannot be reached now; try again in {max(1, round(seconds))} s"
@@ -198,29 +198,35 @@ class Downstream:
 
     async def stop(self) -> None:
         """Let go of the server: its processes, connections and tasks are gone within three seconds."""
-        await self._keeper.stop()
+        await self._supervisor.stop()
         await self._pool.close()
 
     # Calls.
 
     async def _take_slot(
-        self, lane: Lane, out: Outbound, caller: Caller | None, slots: Sequence[Slots], quiet: float, longest: float
+        self,
+        connection: ServerConnection,
+        out: OutgoingRequest,
+        caller: Caller | None,
+        slots: Sequence[RequestSlots],
+        quiet: float,
+        longest: float,
     ) -> Mapping[str, Json]:
         if not self._slots.take_now():
             await self._slots.take(quiet)
         try:
-            if not lane.link.is_open:
-                await lane.open(seconds=quiet)
-                self._keeper.hurry()
+            if not connection.link.is_open:
+                await connection.open(seconds=quiet)
+                self._supervisor.note_healthy()
             owner: Hashable = None if caller is None else (caller.principal, caller.session)
-            patience = Patience(quiet, longest)
-            ride = Ride(out.channel, slots, owner, patience)
-            told, identity = (None, None) if caller is None else self._introduce(caller)
-            own = replace(out, channel=ride, owner=owner, caller=told, identity=out.identity or identity)
+            deadline = Deadline(quiet, longest)
+            running_call = RunningCall(out.channel, slots, owner, deadline)
+            told, identity = (None, None) if caller is None else self._identity_of(caller)
+            own = replace(out, channel=running_call, owner=owner, caller=told, identity=out.identity or identity)
             try:
-                return await lane.send(own, ride, seconds=min(quiet, longest))
-            except (NoAnswer, NotAdmitted):
-                self._keeper.doubt()
+                return await connection.send(own, running_call, seconds=min(quiet, longest))
+            except (ResponseTimeout, Unauthorized):
+                self._supervisor.note_suspect()
                 raise
         finally:
             self._slots.free()
@@ -228,14 +234,14 @@ class Downstream:
     def _key(self, caller: Caller) -> Hashable:
         """Whom a caller shares a link with; where there are no sessions, those of one principal."""
         if self.config.kind == "board":
-            return OURS
+            return OWN_KEY
         return caller.principal if self.config.share == "principal" else (caller.principal, caller.session)
 
-    def _introduce(self, caller: Caller) -> tuple[Caller, Identity]:
+    def _identity_of(self, caller: Caller) -> tuple[Caller, Identity]:
         """What a server is told of a caller: what it can do, but not who it is."""
         known = self._callers.get(id(caller))
         if known is None or known[0] is not caller:
-            while len(self._callers) >= CALLERS:
+            while len(self._callers) >= MAX_CALLERS:
                 del self._callers[next(iter(self._callers))]
             told = replace(caller, version=MODERN, transport="direct")
             identity = Identity(_CLIENT, caller.capabilities, caller.log_level)
@@ -244,38 +250,38 @@ class Downstream:
 
     # Links.
 
-    def _make_lane(self, key: Hashable) -> Lane:
+    def _make_connection(self, key: Hashable) -> ServerConnection:
         principal = key if isinstance(key, str) else key[0] if isinstance(key, tuple) else ""
         try:
-            return Lane(
+            return ServerConnection(
                 self.name,
-                lambda lobby: self._make_link(lobby, principal),
+                lambda unattributed: self._make_link(unattributed, principal),
                 self._tools,
                 self._list_again,
                 roots=self.config.roots,
-                connect_timeout=self._keeper.connect_timeout,
+                connect_timeout=self._supervisor.connect_timeout,
             )
         except SetupError as problem:
             raise Unreachable(f"{self.name}: {problem}") from None
 
     async def _list_again(self) -> None:
-        await self._keeper.list_again()
+        await self._supervisor.list_again()
 
-    def _make_link(self, lobby: Channel, principal: str) -> Link:
+    def _make_link(self, unattributed: Channel, principal: str) -> ServerLink:
         config = self.config
         if config.kind == "board":
             if self._board is None:
                 raise SetupError(f"there is no board {config.board!r}")
-            return DirectLink(self._board, _OURSELVES)
+            return InProcessLink(self._board, _OURSELVES)
         inherited = {name: os.environ[name] for name in config.inherit if name in os.environ}
-        options = Options(
+        options = LinkOptions(
             headers=config.headers,
             env={**inherited, **config.env, **self._marks},
             cwd=config.cwd,
             version=config.version,
-            connect_timeout=self._keeper.connect_timeout,
+            connect_timeout=self._supervisor.connect_timeout,
             connections=config.concurrency + SPARE_CONNECTIONS,
             auth=None if self._login is None else self._login(config, principal),
             restarts=None,
         )
-        return open_link(config.command if config.kind == "stdio" else config.url, _OURSELVES, lobby, options)
+        return open_link(config.command if config.kind == "stdio" else config.url, _OURSELVES, unattributed, options)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pegboard.stores.memory import MemoryHints
-from pegboard.stores.redis.line import Line, Server
+from pegboard.stores.redis.redis_connection import RedisConnection, RedisServer
 from pegboard.stores.store import Watcher
 
 _log = logging.getLogger("pegboard.stores")
@@ -22,10 +22,10 @@ _log = logging.getLogger("pegboard.stores")
 _PING_SECONDS: Final = 10.0
 
 
-class Ear:
+class HintSubscriber:
     """Calls whoever watches a channel."""
 
-    def __init__(self, me: str, server: Server) -> None:
+    def __init__(self, me: str, server: RedisServer) -> None:
         self._me = me.encode()
         self._server = server
         self._hints = MemoryHints[str]()
@@ -44,7 +44,7 @@ class Ear:
             task.cancel()
             await asyncio.wait([task])
 
-    def tell(self, channel: str) -> None:
+    def notify_local(self, channel: str) -> None:
         """Call those who watch here."""
         self._hints.hint(channel)
 
@@ -81,10 +81,10 @@ class Ear:
                 if failed == 1:
                     _log.warning("hints of other processes are not heard: %s", problems.exceptions[0])
             finally:
-                await line.hang_up()
+                await line.disconnect()
             await asyncio.sleep(random.uniform(0.5, 1.0) * min(1.0, 0.02 * 2**failed))
 
-    async def _subscribe(self, line: Line) -> None:
+    async def _subscribe(self, line: RedisConnection) -> None:
         """Keep the subscriptions as the watches are."""
         while True:
             await self._changed.wait()
@@ -97,7 +97,7 @@ class Ear:
             if fewer:
                 await line.send([("UNSUBSCRIBE", *fewer)])
 
-    async def _hear(self, line: Line) -> None:
+    async def _hear(self, line: RedisConnection) -> None:
         silent = False
         while True:
             message = await line.read(_PING_SECONDS)

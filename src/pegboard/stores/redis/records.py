@@ -5,23 +5,23 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from pegboard.stores.naming import digest
+from pegboard.stores.identifiers import digest
+from pegboard.stores.redis.command_pipeline import CommandPipeline, Script
+from pegboard.stores.redis.key_names import KeyNames
 from pegboard.stores.redis.scripts import ADD, DELETE, GET, PUT
-from pegboard.stores.redis.trips import Script, Trips
-from pegboard.stores.redis.words import Words
-from pegboard.stores.store import Record
+from pegboard.stores.store import StoredRecord
 
 
 class RedisRecords:
     """Values under digests of their keys; the server forgets those whose time is over."""
 
-    def __init__(self, words: Words, trips: Trips) -> None:
-        self._words = words
-        self._trips = trips
+    def __init__(self, key_names: KeyNames, pipeline: CommandPipeline) -> None:
+        self._key_names = key_names
+        self._pipeline = pipeline
 
-    async def get(self, key: str) -> Record | None:
+    async def get(self, key: str) -> StoredRecord | None:
         found = await self._run(GET, key)
-        return None if found is None else Record(*found)
+        return None if found is None else StoredRecord(*found)
 
     async def put(
         self, key: str, value: bytes, *, ttl: float | None = None, if_version: int | None = None
@@ -37,8 +37,8 @@ class RedisRecords:
         return bool(await self._run(DELETE, key))
 
     async def _run(self, script: Script, key: str, *arguments: str | bytes | int, weight: int = 0) -> Any:
-        command = script([self._words.key(f"record:{digest(key)}")], self._words.now(), *arguments)
-        return await self._trips.run(command, script, weight)
+        command = script([self._key_names.key(f"record:{digest(key)}")], self._key_names.now(), *arguments)
+        return await self._pipeline.run(command, script, weight)
 
 
 def _ttl(seconds: float | None) -> str | int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pegboard.stores.redis.trips import Script
+from pegboard.stores.redis.command_pipeline import Script
 
 _TIME: Final = """
 local function milliseconds(given)

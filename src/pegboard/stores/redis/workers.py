@@ -10,29 +10,29 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from pegboard.limits import Limits
-from pegboard.stores.redis.line import Line, Reply, Server
+from pegboard.stores.redis.command_pipeline import CommandPipeline
+from pegboard.stores.redis.key_names import KeyNames
+from pegboard.stores.redis.redis_connection import RedisConnection, RedisServer, Reply
 from pegboard.stores.redis.scripts import BEAT, LIVING, SEND
-from pegboard.stores.redis.trips import Trips
-from pegboard.stores.redis.words import Words
 from pegboard.stores.store import Delivery, Receiver
 
 _log = logging.getLogger("pegboard.stores")
 
-_AT_ONCE: Final = 100
+_MAX_BATCH: Final = 100
 _WAIT_SECONDS: Final = 5.0
 
 
 class RedisWorkers:
     """Heartbeats in a sorted set, an inbox as a stream that its owner waits for on a connection of its own."""
 
-    def __init__(self, limits: Limits, words: Words, server: Server, trips: Trips) -> None:
-        self.me = words.me
+    def __init__(self, limits: Limits, key_names: KeyNames, server: RedisServer, pipeline: CommandPipeline) -> None:
+        self.me = key_names.me
         self._limits = limits
-        self._words = words
+        self._key_names = key_names
         self._server = server
-        self._trips = trips
+        self._pipeline = pipeline
         self._lease = int(limits.worker_seconds * 1000)
-        self._workers = words.key("{workers}")
+        self._workers = key_names.key("{workers}")
         self._receiver: Receiver | None = None
         self._heard = b"0"
         self._fetching: asyncio.Task[None] | None = None
@@ -45,30 +45,30 @@ class RedisWorkers:
 
     async def beat(self) -> None:
         keys = [self._workers, self._inbox(self.me)]
-        await self._trips.run(BEAT(keys, self._words.now(), self.me, self._lease), BEAT)
+        await self._pipeline.run(BEAT(keys, self._key_names.now(), self.me, self._lease), BEAT)
 
     async def leave(self) -> None:
-        await self._trips.run(("ZREM", self._workers, self.me))
-        await self._trips.run(("DEL", self._inbox(self.me)))
+        await self._pipeline.run(("ZREM", self._workers, self.me))
+        await self._pipeline.run(("DEL", self._inbox(self.me)))
 
     async def alive(self, worker: str) -> bool:
         return worker in await self.living()
 
     async def living(self) -> Sequence[str]:
-        names = await self._trips.run(LIVING([self._workers], self._words.now()), LIVING)
+        names = await self._pipeline.run(LIVING([self._workers], self._key_names.now()), LIVING)
         return sorted(name.decode() for name in names)
 
     async def send(self, worker: str, message: bytes) -> Delivery:
         command = SEND(
             [self._workers, self._inbox(worker)],
-            self._words.now(),
+            self._key_names.now(),
             worker,
             message,
             self._limits.worker_messages,
             self._lease,
             secrets.token_bytes(8),
         )
-        delivery: Delivery = (await self._trips.run(command, SEND, len(message))).decode()
+        delivery: Delivery = (await self._pipeline.run(command, SEND, len(message))).decode()
         return delivery
 
     def receive(self, receiver: Receiver) -> Callable[[], None]:
@@ -102,18 +102,18 @@ class RedisWorkers:
                     failed += 1
                     if failed == 1:
                         _log.warning("the inbox of this process cannot be read: %s", problem)
-                    await line.hang_up()
+                    await line.disconnect()
                     await asyncio.sleep(random.uniform(0.5, 1.0) * min(1.0, 0.02 * 2**failed))
         finally:
-            await line.hang_up()
+            await line.disconnect()
 
-    async def _wait(self, line: Line) -> list[bytes]:
+    async def _wait(self, line: RedisConnection) -> list[bytes]:
         """What has come, once something has or a while is over; what was taken before is forgotten."""
         inbox, milliseconds = self._inbox(self.me), int(_WAIT_SECONDS * 1000)
         answers: list[Reply] = await line.exchange(
             [
                 ("XTRIM", inbox, "MINID", "=", _after(self._heard)),
-                ("XREAD", "COUNT", _AT_ONCE, "BLOCK", milliseconds, "STREAMS", inbox, self._heard),
+                ("XREAD", "COUNT", _MAX_BATCH, "BLOCK", milliseconds, "STREAMS", inbox, self._heard),
             ],
             within=3 * _WAIT_SECONDS,
         )

@@ -5,23 +5,29 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
-from pegboard.stores.sqlite.hints import Lookout, topic_number
-from pegboard.stores.sqlite.reader import Reader
-from pegboard.stores.sqlite.writer import Transaction, Writer
-from pegboard.stores.store import ChangePage, Entry, Watcher
+from pegboard.stores.sqlite.hints import HintWatcher, topic_number
+from pegboard.stores.sqlite.reader_thread import ReaderThread
+from pegboard.stores.sqlite.writer_thread import Transaction, WriterThread
+from pegboard.stores.store import ChangePage, LogEntry, Watcher
 
 
 class SqliteChanges:
     """The newest changes of one board."""
 
     def __init__(
-        self, board: str, keep: int, writer: Writer, reader: Reader, lookout: Lookout, clock: Callable[[], float]
+        self,
+        board: str,
+        keep: int,
+        writer: WriterThread,
+        reader: ReaderThread,
+        hint_watcher: HintWatcher,
+        clock: Callable[[], float],
     ) -> None:
         self._board = board
         self._keep = keep
         self._writer = writer
         self._reader = reader
-        self._lookout = lookout
+        self._hint_watcher = hint_watcher
         self._clock = clock
         self._topic = topic_number("changes", board)
 
@@ -44,7 +50,7 @@ class SqliteChanges:
             transaction.execute("UPDATE boards SET last = ? WHERE name = ?", (number, self._board))
             over = self._board, number - self._keep
             transaction.execute("DELETE FROM changes WHERE board = ? AND number <= ?", over)
-            transaction.tell(self._topic)
+            transaction.notify(self._topic)
             return number
 
         return await self._writer.run(write, len(change))
@@ -63,8 +69,8 @@ class SqliteChanges:
             "SELECT number, data FROM changes WHERE board = ? AND number > ? ORDER BY number LIMIT ?",
             (self._board, forgotten if lost else after, limit),
         )
-        entries = tuple(Entry(number, data) for number, data in rows)
+        entries = tuple(LogEntry(number, data) for number, data in rows)
         return ChangePage(entries, last, bool(entries) and entries[-1].seq < last, lost)
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
-        return self._lookout.watch(self._topic, watcher)
+        return self._hint_watcher.watch(self._topic, watcher)

@@ -16,13 +16,13 @@ from typing import Final
 
 from pegboard.errors import StoreDown
 from pegboard.stores.memory import MemoryHints
-from pegboard.stores.sqlite.reader import Reader
-from pegboard.stores.sqlite.writer import Topic
+from pegboard.stores.sqlite.reader_thread import ReaderThread
+from pegboard.stores.sqlite.writer_thread import Topic
 from pegboard.stores.store import Watcher
 
 _log = logging.getLogger("pegboard.stores")
 
-_LOOK_SECONDS: Final = 0.025
+_POLL_SECONDS: Final = 0.025
 
 
 def topic_number(kind: str, name: str) -> Topic:
@@ -31,10 +31,10 @@ def topic_number(kind: str, name: str) -> Topic:
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "big", signed=True)
 
 
-class Lookout:
+class HintWatcher:
     """Calls whoever watches a topic, in this process and for as long as any of them waits for others, from these."""
 
-    def __init__(self, me: str, reader: Reader) -> None:
+    def __init__(self, me: str, reader: ReaderThread) -> None:
         self._me = me
         self._reader = reader
         self._here = MemoryHints[Topic]()
@@ -42,25 +42,25 @@ class Lookout:
         self._connection: sqlite3.Connection | None = None
         self._version = 0
         self._seen = 0
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
 
     def start(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     async def close(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
+        if self._polling is not None:
+            self._polling.cancel()
+            await asyncio.wait([self._polling])
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     @property
-    def is_looking(self) -> bool:
+    def is_polling(self) -> bool:
         """Whether anybody waits for another process."""
-        return self._looking is not None and not self._looking.done()
+        return self._polling is not None and not self._polling.done()
 
-    def tell(self, topic: Topic) -> None:
+    def notify_local(self, topic: Topic) -> None:
         """Call those who watch here."""
         self._here.hint(topic)
         self._anywhere.hint(topic)
@@ -74,11 +74,11 @@ class Lookout:
         return end
 
     def _look(self) -> None:
-        if self.is_looking or self._connection is None:
+        if self.is_polling or self._connection is None:
             return
         self._version = self._committed()
         self._seen = self._connection.execute("SELECT coalesce(max(id), 0) FROM hints").fetchone()[0]
-        self._looking = asyncio.get_running_loop().create_task(self._keep_looking())
+        self._polling = asyncio.get_running_loop().create_task(self._poll_forever())
 
     def _committed(self) -> int:
         """A number that is another one once any other connection has committed."""
@@ -86,9 +86,9 @@ class Lookout:
         version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
         return version
 
-    async def _keep_looking(self) -> None:
+    async def _poll_forever(self) -> None:
         while self._anywhere.topics:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
             try:
                 version = self._committed()
                 if version == self._version:

@@ -8,12 +8,12 @@ from functools import lru_cache
 from typing import Final
 
 from pegboard.limits import Limits
-from pegboard.stores.naming import digest
-from pegboard.stores.sqlite.hints import Lookout, topic_number
-from pegboard.stores.sqlite.reader import Reader
-from pegboard.stores.sqlite.trimming import LAST_SEQ, MAY_GO, MUST_STAY, THE_END, Trimming
-from pegboard.stores.sqlite.writer import Topic, Transaction, Writer
-from pegboard.stores.store import Entry, LogName, Page, Watcher
+from pegboard.stores.identifiers import digest
+from pegboard.stores.sqlite.hints import HintWatcher, topic_number
+from pegboard.stores.sqlite.reader_thread import ReaderThread
+from pegboard.stores.sqlite.trimming import END_ENTRY, LAST_SEQ, REQUIRED, TRIMMABLE, Trimming
+from pegboard.stores.sqlite.writer_thread import Topic, Transaction, WriterThread
+from pegboard.stores.store import LogEntry, LogName, LogPage, Watcher
 
 _TOUCH_SECONDS: Final = 60.0
 _SWEEP_SECONDS: Final = 1.0
@@ -31,12 +31,17 @@ class SqliteLogs:
     """Logs as rows; the writer decides which number is the next, for all processes."""
 
     def __init__(
-        self, limits: Limits, writer: Writer, reader: Reader, lookout: Lookout, clock: Callable[[], float]
+        self,
+        limits: Limits,
+        writer: WriterThread,
+        reader: ReaderThread,
+        hint_watcher: HintWatcher,
+        clock: Callable[[], float],
     ) -> None:
         self._limits = limits
         self._writer = writer
         self._reader = reader
-        self._lookout = lookout
+        self._hint_watcher = hint_watcher
         self._clock = clock
         self._trimming = Trimming(limits)
         self._swept = 0.0
@@ -79,7 +84,7 @@ class SqliteLogs:
     async def append(self, log: LogName, seq: int, data: bytes, *, keep: bool = False, end: bool = False) -> bool:
         if not 0 < seq <= LAST_SEQ:
             return False
-        mark = THE_END if end else MUST_STAY if keep else MAY_GO
+        mark = END_ENTRY if end else REQUIRED if keep else TRIMMABLE
         added = await self._writer.run(lambda transaction: self._append(transaction, log, seq, data, mark), len(data))
         if end or not added:
             self._ours.discard(log)
@@ -103,13 +108,13 @@ class SqliteLogs:
         transaction.execute("INSERT INTO entries (log, seq, keep, data) VALUES (?, ?, ?, ?)", (number, seq, mark, data))
         if touched < now - _TOUCH_SECONDS:
             transaction.execute("UPDATE sessions SET touched = ? WHERE id = ?", (now, owner))
-        if mark == THE_END:
+        if mark == END_ENTRY:
             transaction.execute("UPDATE logs SET ended = ? WHERE id = ?", (now, number))
             transaction.execute("UPDATE entries SET keep = 0 WHERE log = ? AND keep = 1", (number,))
         more = len(data)
-        transaction.tell(topic)
+        transaction.notify(topic)
         self._trimming.trim(
-            transaction, number, owner, (entries + 1, size + more, session_size + more, total + more), mark == THE_END
+            transaction, number, owner, (entries + 1, size + more, session_size + more, total + more), mark == END_ENTRY
         )
         return True
 
@@ -127,12 +132,12 @@ class SqliteLogs:
 
         await self._writer.run(write)
 
-    async def read(self, log: LogName, after: int, limit: int) -> Page | None:
+    async def read(self, log: LogName, after: int, limit: int) -> LogPage | None:
         session, _ = _place(log)
         oldest = self._clock() - self._limits.ended_seconds
         after = min(max(after, 0), LAST_SEQ)
 
-        def read(connection: sqlite3.Connection) -> Page | None:
+        def read(connection: sqlite3.Connection) -> LogPage | None:
             row = connection.execute(
                 "SELECT logs.id, last, ended IS NOT NULL, about FROM sessions JOIN logs ON logs.session = sessions.id "
                 "WHERE digest = ? AND name = ? AND (ended IS NULL OR ended >= ?)",
@@ -145,8 +150,8 @@ class SqliteLogs:
                 "SELECT seq, data FROM entries WHERE log = ? AND seq > ? ORDER BY seq LIMIT ?",
                 (number, after, limit + 1),
             ).fetchall()
-            entries = tuple(Entry(seq, data) for seq, data in rows[:limit])
-            return Page(entries, last, len(rows) > limit, bool(ended), about)
+            entries = tuple(LogEntry(seq, data) for seq, data in rows[:limit])
+            return LogPage(entries, last, len(rows) > limit, bool(ended), about)
 
         return await self._reader.run(read)
 
@@ -164,4 +169,4 @@ class SqliteLogs:
         await self._writer.run(write)
 
     def watch(self, log: LogName, watcher: Watcher) -> Callable[[], None]:
-        return self._lookout.watch(_place(log)[1], watcher, foreign=log not in self._ours)
+        return self._hint_watcher.watch(_place(log)[1], watcher, foreign=log not in self._ours)

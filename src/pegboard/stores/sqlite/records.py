@@ -6,10 +6,10 @@ import sqlite3
 from collections.abc import Callable
 from typing import Final
 
-from pegboard.stores.naming import digest
-from pegboard.stores.sqlite.reader import Reader
-from pegboard.stores.sqlite.writer import Transaction, Writer
-from pegboard.stores.store import Record
+from pegboard.stores.identifiers import digest
+from pegboard.stores.sqlite.reader_thread import ReaderThread
+from pegboard.stores.sqlite.writer_thread import Transaction, WriterThread
+from pegboard.stores.store import StoredRecord
 
 _OVER_AT_ONCE: Final = 100
 _FIND: Final = "SELECT value, version FROM records WHERE key = ? AND (until IS NULL OR until > ?)"
@@ -18,17 +18,17 @@ _FIND: Final = "SELECT value, version FROM records WHERE key = ? AND (until IS N
 class SqliteRecords:
     """Values under digests of their keys; those whose time is over leave when others are written."""
 
-    def __init__(self, writer: Writer, reader: Reader, clock: Callable[[], float]) -> None:
+    def __init__(self, writer: WriterThread, reader: ReaderThread, clock: Callable[[], float]) -> None:
         self._writer = writer
         self._reader = reader
         self._clock = clock
 
-    async def get(self, key: str) -> Record | None:
+    async def get(self, key: str) -> StoredRecord | None:
         where = digest(key), self._clock()
 
-        def read(connection: sqlite3.Connection) -> Record | None:
+        def read(connection: sqlite3.Connection) -> StoredRecord | None:
             found = connection.execute(_FIND, where).fetchone()
-            return None if found is None else Record(*found)
+            return None if found is None else StoredRecord(*found)
 
         return await self._reader.run(read)
 

@@ -6,12 +6,12 @@ from typing import Final
 
 from pegboard.limits import Limits
 from pegboard.stores.sqlite.hints import topic_number
-from pegboard.stores.sqlite.writer import Transaction
+from pegboard.stores.sqlite.writer_thread import Transaction
 
 # What `entries.keep` can be.
-MAY_GO: Final = 0
-MUST_STAY: Final = 1
-THE_END: Final = 2
+TRIMMABLE: Final = 0
+REQUIRED: Final = 1
+END_ENTRY: Final = 2
 LAST_SEQ: Final = 2**53
 
 _Sizes = tuple[int, int, int, int]
@@ -137,7 +137,7 @@ def _remove(transaction: Transaction, log: int) -> None:
     name, session = transaction.execute(
         "SELECT name, digest FROM logs JOIN sessions ON sessions.id = logs.session WHERE logs.id = ?", (log,)
     ).fetchone()
-    transaction.tell(topic_number("log", f"{session}:{name}"))
+    transaction.notify(topic_number("log", f"{session}:{name}"))
     # First its entries: its session and the total lose their weight with them.
     transaction.execute("DELETE FROM entries WHERE log = ?", (log,))
     transaction.execute("DELETE FROM logs WHERE id = ?", (log,))

@@ -11,14 +11,14 @@ from typing import Final
 from pegboard.errors import StoreDown
 from pegboard.limits import Limits
 from pegboard.stores.memory import MemoryInbox
-from pegboard.stores.sqlite.hints import Lookout, topic_number
-from pegboard.stores.sqlite.reader import Reader
-from pegboard.stores.sqlite.writer import Transaction, Writer
+from pegboard.stores.sqlite.hints import HintWatcher, topic_number
+from pegboard.stores.sqlite.reader_thread import ReaderThread
+from pegboard.stores.sqlite.writer_thread import Transaction, WriterThread
 from pegboard.stores.store import Delivery, Receiver
 
 _log = logging.getLogger("pegboard.stores")
 
-_AT_ONCE: Final = 100
+_MAX_BATCH: Final = 100
 
 
 class SqliteWorkers:
@@ -28,16 +28,16 @@ class SqliteWorkers:
         self,
         me: str,
         limits: Limits,
-        writer: Writer,
-        reader: Reader,
-        lookout: Lookout,
+        writer: WriterThread,
+        reader: ReaderThread,
+        hint_watcher: HintWatcher,
         clock: Callable[[], float],
     ) -> None:
         self.me = me
         self._limits = limits
         self._writer = writer
         self._reader = reader
-        self._lookout = lookout
+        self._hint_watcher = hint_watcher
         self._clock = clock
         self._inbox = MemoryInbox(limits.worker_messages)
         self._came = asyncio.Event()
@@ -94,14 +94,14 @@ class SqliteWorkers:
                     (worker, over),
                 )
             transaction.execute("INSERT INTO inbox (worker, data) VALUES (?, ?)", (worker, message))
-            transaction.tell(topic_number("inbox", worker))
+            transaction.notify(topic_number("inbox", worker))
             return "full" if over > 0 else "sent"
 
         return await self._writer.run(write, len(message))
 
     def receive(self, receiver: Receiver) -> Callable[[], None]:
         end_inbox = self._inbox.receive(receiver)
-        end_watch = self._lookout.watch(topic_number("inbox", self.me), self._came.set)
+        end_watch = self._hint_watcher.watch(topic_number("inbox", self.me), self._came.set)
         self._came.set()
         if self._fetching is None:
             self._fetching = asyncio.get_running_loop().create_task(self._fetch())
@@ -133,7 +133,7 @@ class SqliteWorkers:
 
     def _read(self, connection: sqlite3.Connection) -> list[tuple[int, bytes]]:
         what = "SELECT id, data FROM inbox WHERE worker = ? AND id > ? ORDER BY id LIMIT ?"
-        return connection.execute(what, (self.me, self._heard, _AT_ONCE)).fetchall()
+        return connection.execute(what, (self.me, self._heard, _MAX_BATCH)).fetchall()
 
     def _forget(self, transaction: Transaction) -> None:
         transaction.execute("DELETE FROM inbox WHERE worker = ? AND id <= ?", (self.me, self._heard))

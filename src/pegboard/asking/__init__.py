@@ -1,0 +1,1 @@
+"""Questions that a running tool asks its caller: elicitation, sampling and roots, in one request or over several rounds."""

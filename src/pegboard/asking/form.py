@@ -1,0 +1,224 @@
+"""Forms: what a user is asked to fill in, as the flat schema a client can show, and what they filled in as a value.
+
+A form is made of a type and read by the engine that reads arguments: what a client sends as text and the form wants as
+a number is repaired here as it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, get_origin
+
+import msgspec
+from msgspec import structs
+
+from pegboard.call import Json
+from pegboard.errors import DeclarationError
+from pegboard.schema.problems import ParseError
+from pegboard.tools.message import JsonRpcMessage
+from pegboard.tools.signature import schema_of
+from pegboard.tools.tool import Tool, tool_from_function
+
+_FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
+_NUMERIC: Final = frozenset({"integer", "number"})
+_PRIMITIVE: Final = frozenset({"string", "number", "integer", "boolean"})
+_NOTHING: Final[Mapping[str, Any]] = {}
+_ONLY: Final = "value"
+
+
+class Form:
+    """What is asked for: `schema` is what the client shows, `read` makes a value of what comes back."""
+
+    def __init__(
+        self,
+        schema: Mapping[str, Json],
+        read: Callable[[Json], tuple[Any, Sequence[ParseError]]],
+        whole: Mapping[str, Json] | None = None,
+    ) -> None:
+        """`whole` is the schema that this one is the flat form of; what must be there and may be null need not be filled in."""
+        self.schema = schema
+        self._read = read
+        shown, required = schema["properties"], schema.get("required", ())
+        self._blank = frozenset(
+            name for name, part in shown.items() if name not in required and not _may_be_empty(part)
+        )
+        self._null = [name for name in (whole or schema).get("required", ()) if name in shown and name not in required]
+
+    def read(self, content: Json) -> tuple[Any, Sequence[ParseError]]:
+        """The value, or what is wrong; a field that may stay empty and did was not filled in, whatever is sent for it."""
+        filled = {name: value for name, value in content.items() if not (value == "" and name in self._blank)}
+        for name in self._null:
+            filled.setdefault(name, None)
+        return self._read(filled)
+
+
+def form_of(wanted: Any) -> Form:
+    """The form of a dataclass or its like, of one plain value, of a JSON Schema, or of nothing but a yes or no."""
+    if wanted is None:
+        return _CONSENT
+    if isinstance(wanted, Mapping):
+        return _form_of_schema(wanted)
+    if _is_hashable(wanted):
+        return _form_of_type(wanted)
+    if get_origin(wanted) is None:
+        raise DeclarationError(
+            f"A form is made of a type, not of {wanted!r:.80}: bool, Literal['yes', 'no'], or a dataclass, say"
+        )
+    # An Annotated with a list in it, say.
+    return _form_of_type.__wrapped__(wanted)
+
+
+def _is_hashable(wanted: Any) -> bool:
+    try:
+        hash(wanted)
+    except TypeError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=256)
+def _form_of_type(wanted: Any) -> Form:
+    schema = schema_of(wanted)
+    tool = _reader_tool(wanted)
+    if schema.get("type") == "object":
+        return Form(_flat(schema, wanted), lambda content: _read_whole(tool, content), schema)
+    # One value has to have a name in a form.
+    one: dict[str, Json] = {"type": "object", "properties": {_ONLY: schema}}
+    if _without_null(schema.get("type")) == schema.get("type"):
+        one["required"] = [_ONLY]
+    return Form(_flat(one, wanted), lambda content: _read_one(tool, content))
+
+
+def _form_of_schema(schema: Mapping[str, Json]) -> Form:
+    flat = _flat(schema, schema)
+    # What the client is not told it must not send is not held against it.
+    told = {key: value for key, value in schema.items() if key != "additionalProperties"}
+    tool = tool_from_function(_take_message, input_schema=told)
+
+    def read(content: Json) -> tuple[Any, Sequence[ParseError]]:
+        parsed = tool.parse(msgspec.json.encode(content))
+        return parsed.arguments, parsed.errors
+
+    return Form(flat, read, schema)
+
+
+def _take_message(answer: JsonRpcMessage) -> None:
+    """Stand for the answer to a form that is given as a schema."""
+
+
+def _reader_tool(wanted: Any) -> Tool:
+    def take(value: Any) -> Any:
+        return value
+
+    take.__annotations__ = {_ONLY: wanted}
+    return tool_from_function(take)
+
+
+def _read_whole(tool: Tool, content: Json) -> tuple[Any, Sequence[ParseError]]:
+    value, errors = _read(tool, {_ONLY: content})
+    # Whoever filled the form in knows its fields, and not that they are one argument here.
+    prefix = _ONLY + "."
+    return value, tuple(
+        structs.replace(error, path=error.path.removeprefix(prefix), message=error.message.removeprefix(prefix))
+        for error in errors
+    )
+
+
+def _read_one(tool: Tool, content: Json) -> tuple[Any, Sequence[ParseError]]:
+    # The form forbids no other fields, so they are no mistake.
+    return _read(tool, {_ONLY: content[_ONLY]} if _ONLY in content else content)
+
+
+def _read(tool: Tool, arguments: Json) -> tuple[Any, Sequence[ParseError]]:
+    parsed = tool.parse(msgspec.json.encode(arguments))
+    return (None, parsed.errors) if parsed.errors else (tool.author(parsed.value, _NOTHING), ())
+
+
+def _read_consent(content: Json) -> tuple[Any, Sequence[ParseError]]:
+    return content, ()
+
+
+_CONSENT: Final = Form({"type": "object", "properties": {}}, _read_consent)
+
+
+def _flat(schema: Mapping[str, Json], wanted: Any) -> Mapping[str, Json]:
+    """The schema as forms have it; "limited to flat objects with primitive properties only" (Requested Schema)."""
+    properties = schema.get("properties")
+    if schema.get("type") != "object" or not isinstance(properties, Mapping):
+        raise DeclarationError(f"A form is an object with properties; {_name(wanted)} is not")
+    flat: dict[str, Json] = {
+        "type": "object",
+        "properties": {name: _flat_property(name, part, wanted) for name, part in properties.items()},
+    }
+    if schema.get("$schema"):
+        flat["$schema"] = schema["$schema"]
+    required = [name for name in schema.get("required", ()) if not _may_be_null(properties.get(name))]
+    if required:
+        flat["required"] = required
+    return flat
+
+
+def _flat_property(name: str, part: Json, wanted: Any) -> Mapping[str, Json]:
+    if isinstance(part, Mapping):
+        kind = _without_null(part.get("type"))
+        nested = any(key in part for key in ("$ref", "properties", "anyOf", "allOf"))
+        if not nested and (kind in _PRIMITIVE or (kind == "array" and _is_choice(part.get("items")))):
+            flat = {key: value for key, value in part.items() if not (key == "default" and value is None)}
+            if flat.get("format", "email") not in _FORMATS:
+                del flat["format"]
+            if isinstance(flat.get("enum"), list):
+                flat["enum"] = [choice for choice in flat["enum"] if choice is not None]
+                if kind in _NUMERIC:
+                    return _in_words(flat)
+            if kind == "array" and "enum" in flat["items"] and flat["items"].get("type") in _NUMERIC:
+                flat["items"] = _in_words(flat["items"])
+                if isinstance(flat.get("default"), list):
+                    flat["default"] = [_word(choice) for choice in flat["default"]]
+            return {**flat, "type": kind}
+    raise DeclarationError(
+        f"{name!r} of {_name(wanted)} cannot be asked for in a form: use text, numbers, booleans, and choices of text"
+    )
+
+
+def _in_words(part: Mapping[str, Json]) -> dict[str, Json]:
+    """A choice of numbers as one of texts, since forms have no other: "Array of enum values to choose from" are strings."""
+    words = {name: part[name] for name in ("title", "description") if name in part}
+    if "default" in part:
+        words["default"] = _word(part["default"])
+    return {**words, "type": "string", "enum": [_word(choice) for choice in part.get("enum", ())]}
+
+
+def _word(number: Json) -> str:
+    return msgspec.json.encode(number).decode()
+
+
+def _may_be_empty(part: Mapping[str, Json]) -> bool:
+    """Whether an empty text is something to fill in."""
+    choices = part.get("enum")
+    if choices is None and "oneOf" in part:
+        choices = [one.get("const") for one in part["oneOf"] if isinstance(one, Mapping)]
+    if choices is not None:
+        return "" in choices
+    bound = part.get("minLength") or "format" in part or "pattern" in part
+    return part.get("type") == "string" and not bound
+
+
+def _may_be_null(part: Json) -> bool:
+    return isinstance(part, Mapping) and isinstance(part.get("type"), list) and "null" in part["type"]
+
+
+def _without_null(kind: Json) -> Json:
+    """The one type besides null, since a field that may stay empty is left out; None where there are several."""
+    if not isinstance(kind, list):
+        return kind
+    others = [one for one in kind if one != "null"]
+    return others[0] if len(others) == 1 else None
+
+
+def _is_choice(items: Json) -> bool:
+    return isinstance(items, Mapping) and any(key in items for key in ("enum", "anyOf", "oneOf"))
+
+
+def _name(wanted: Any) -> str:
+    return getattr(wanted, "__name__", "the schema") if not isinstance(wanted, Mapping) else "the schema"

@@ -1,0 +1,271 @@
+"""What a tool may ask of its caller's side, and the answers as values: its user, its model, its roots."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, NoReturn, TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct, field
+
+from pegboard.asking.form import Form, form_of
+from pegboard.asking.sampling_messages import check_sampling_messages
+from pegboard.call import Json, Question
+from pegboard.errors import DeclarationError, MissingCapability
+from pegboard.media import Content
+from pegboard.protocol.content import text_block
+
+
+class InvalidAnswer(Exception):
+    """An answer that is no answer to its question; the text says why, `malformed` that it is not even one in form."""
+
+    def __init__(self, why: str, *, malformed: bool = False) -> None:
+        super().__init__(why)
+        self.malformed = malformed
+
+
+class _UserAnswer(Struct, frozen=True):
+    """What a user said; neither a refusal nor a form with False in it may pass for a yes because it is an object."""
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            "The answer of a user is neither true nor false: ask isinstance(answer, Accepted), then look at answer.content"
+        )
+
+
+class Accepted(_UserAnswer, frozen=True):
+    """The user filled the form in; `content` is a value of the type that was asked for."""
+
+    content: Any = None
+    action: ClassVar[str] = "accept"
+
+
+class Declined(_UserAnswer, frozen=True):
+    """The user said no."""
+
+    content: ClassVar[None] = None
+    action: ClassVar[str] = "decline"
+
+
+class Cancelled(_UserAnswer, frozen=True):
+    """The user closed the form without a choice."""
+
+    content: ClassVar[None] = None
+    action: ClassVar[str] = "cancel"
+
+
+Answer: TypeAlias = Accepted | Declined | Cancelled
+
+
+class Sampled(Struct, frozen=True):
+    """What the client's model said."""
+
+    content: Sequence[Mapping[str, Json]]
+    model: str = ""
+    role: str = "assistant"
+    stop_reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The text blocks, one after the other."""
+        return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
+
+
+class Root(Struct, frozen=True):
+    """A folder or place that the client says it works in."""
+
+    uri: str
+    name: str | None = None
+
+
+class Ask(Struct, frozen=True):
+    """A question before it is asked: `Elicit`, `Sample` or `Roots`."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def needs(self) -> Mapping[str, Mapping[str, Json]]:
+        """The client capabilities without which it must not be asked."""
+
+    @abstractmethod
+    def question(self) -> Question:
+        """As the protocol has it."""
+
+    @abstractmethod
+    def read(self, answer: Json) -> Any:
+        """The answer as a value; Unreadable where it is none."""
+
+
+class _Elicited(Struct):
+    action: Literal["accept", "decline", "cancel"]
+    content: Json = None
+
+
+class Elicit(Ask, frozen=True):
+    """Ask the user: to fill in a form (a dataclass or its like, one plain value, or a schema), or to open a `url`."""
+
+    kind: ClassVar[str] = "elicit"
+    message: str
+    schema: Any = None
+    url: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.message, str):
+            raise DeclarationError(
+                f"Elicit takes the text of the question first, then what is asked for; the text is {self.message!r:.80}"
+            )
+        if self.url is not None and self.schema is not None:
+            raise DeclarationError("Elicit takes a schema for a form or a url to open, not both")
+        if self.url is not None and not _is_url(self.url):
+            raise DeclarationError(f"Elicit: {self.url[:200]!r} is not a URL to open; write it whole, as in https://…")
+
+    def form(self) -> Form:
+        return form_of(self.schema)
+
+    def needs(self) -> Mapping[str, Mapping[str, Json]]:
+        return {"elicitation": {"form" if self.url is None else "url": {}}}
+
+    def question(self) -> Question:
+        if self.url is not None:
+            return Question("elicitation/create", {"mode": "url", "message": self.message, "url": self.url})
+        return Question(
+            "elicitation/create", {"mode": "form", "message": self.message, "requestedSchema": self.form().schema}
+        )
+
+    def read(self, answer: Json) -> Answer:
+        elicited = _convert(answer, _Elicited, "an elicitation is answered by {action, content}")
+        if elicited.action != "accept":
+            return Declined() if elicited.action == "decline" else Cancelled()
+        if self.url is not None:
+            return Accepted()
+        if elicited.content is not None and not isinstance(elicited.content, dict):
+            raise InvalidAnswer("content must be an object", malformed=True)
+        value, errors = self.form().read(elicited.content or {})
+        if errors:
+            raise InvalidAnswer("; ".join(error.message for error in errors))
+        return Accepted(value)
+
+
+class _SampledMessage(Struct):
+    role: str
+    content: dict[str, Json] | list[dict[str, Json]]
+    model: str = ""
+    stop_reason: str | None = field(name="stopReason", default=None)
+
+
+class Sample(Ask, frozen=True):
+    """Ask the client's model: for one text, or to go on with a list of messages."""
+
+    kind: ClassVar[str] = "sample"
+    messages: str | Sequence[Any]
+    max_tokens: int = 1000
+    system: str | None = None
+    temperature: float | None = None
+    stop: Sequence[str] = ()
+    model: str | Sequence[str] | Mapping[str, Json] | None = None
+    tools: Sequence[Mapping[str, Json]] = ()
+    tool_choice: Mapping[str, Json] | None = None
+    metadata: Mapping[str, Json] | None = None
+
+    def needs(self) -> Mapping[str, Mapping[str, Json]]:
+        return {"sampling": {"tools": {}} if self.tools or self.tool_choice else {}}
+
+    def question(self) -> Question:
+        listed = [self.messages] if isinstance(self.messages, str) else self.messages
+        messages = [_message(one) for one in listed]
+        check_sampling_messages(messages)
+        params: dict[str, Json] = {
+            "messages": messages,
+            "maxTokens": self.max_tokens,
+            "systemPrompt": self.system,
+            "temperature": self.temperature,
+            "stopSequences": list(self.stop) or None,
+            "modelPreferences": _preferences(self.model),
+            "tools": list(self.tools) or None,
+            "toolChoice": self.tool_choice,
+            "metadata": self.metadata,
+        }
+        return Question("sampling/createMessage", {key: value for key, value in params.items() if value is not None})
+
+    def read(self, answer: Json) -> Sampled:
+        told = _convert(answer, _SampledMessage, "sampling is answered by a message {role, content, model}")
+        content = told.content if isinstance(told.content, list) else [told.content]
+        return Sampled(content, told.model, told.role, told.stop_reason)
+
+
+class _ListedRoots(Struct):
+    roots: list[Root]
+
+
+class Roots(Ask, frozen=True):
+    """Ask which folders the client works in."""
+
+    kind: ClassVar[str] = "roots"
+
+    def needs(self) -> Mapping[str, Mapping[str, Json]]:
+        return {"roots": {}}
+
+    def question(self) -> Question:
+        return Question("roots/list", {})
+
+    def read(self, answer: Json) -> list[Root]:
+        told: _ListedRoots = _convert(answer, _ListedRoots, "roots/list is answered by {roots: [{uri, name}]}")
+        return told.roots
+
+
+def check_capabilities(what: str, needed: Mapping[str, Mapping[str, Json]], declared: Mapping[str, Json]) -> None:
+    """Refuse a client that has not declared the capabilities that are needed, with those parts of them."""
+    lacking: dict[str, Mapping[str, Json]] = {}
+    for name, parts in needed.items():
+        missing = {
+            part: value
+            for part, value in parts.items()
+            if name not in declared or not _has_part(name, part, declared[name])
+        }
+        if missing or name not in declared:
+            lacking[name] = missing
+    if lacking:
+        listed = ", ".join(
+            f"{name}.{part}" if part else name for name, parts in lacking.items() for part in parts or ("",)
+        )
+        raise MissingCapability(f"{what} needs a client with the capability {listed}", lacking)
+
+
+def _has_part(name: str, part: str, declared: Json) -> bool:
+    # Elicitation without a word about modes means forms.
+    if name == "elicitation" and part == "form":
+        return isinstance(declared, Mapping) and (part in declared or "url" not in declared)
+    return isinstance(declared, Mapping) and part in declared
+
+
+def _convert(answer: Json, kind: type[Any], expected: str) -> Any:
+    try:
+        return msgspec.convert(answer, kind)
+    except msgspec.ValidationError:
+        raise InvalidAnswer(expected, malformed=True) from None
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return bool(parts.scheme and parts.netloc) and text.isascii() and text.isprintable() and " " not in text
+
+
+def _message(one: Any) -> Json:
+    if isinstance(one, str):
+        return {"role": "user", "content": text_block(one)}
+    if isinstance(one, Content):
+        return {"role": "user", "content": one.to_block()}
+    if isinstance(one, Mapping) and isinstance(one.get("content"), str):
+        return {**one, "content": text_block(one["content"])}
+    return one
+
+
+def _preferences(model: str | Sequence[str] | Mapping[str, Json] | None) -> Json:
+    if model is None or isinstance(model, Mapping):
+        return model
+    return {"hints": [{"name": name} for name in ([model] if isinstance(model, str) else model)]}

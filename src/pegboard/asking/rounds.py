@@ -1,0 +1,295 @@
+"""The questions of one call and their answers, over however many rounds it takes to gather them.
+
+Theory of operation. A caller of the older revisions is asked while the call runs, and the tool waits. A caller of
+2026-07-28 is asked by the answer to its request: the call ends, the request is sent again with the answers, and the
+tool runs again from its first line. Only the answers to the last questions come with it; what was answered before
+rides in the ticket (`requestState`), which is sealed, belongs to its principal and to this very request, and expires.
+An answer counts only for the question it was given to: the ticket says, by digest, what each key was asked. So a tool
+may branch, loop and ask in any order, and finds each answer again where it asked for it. What ends a round is an
+exception; a tool that catches it goes on without an answer, so whatever it comes to is dropped and the question asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.asking.questions import Ask, InvalidAnswer, check_capabilities
+from pegboard.call import Call, Handler, InputRequired, Json, NeedInput, Question, Reply
+from pegboard.errors import InvalidParams, Refusal, ToolError
+from pegboard.schema.plain_json import ResultProblem, as_plain
+from pegboard.seal import Seal
+
+_log = logging.getLogger("pegboard.tools")
+
+TICKET_TTL_SECONDS: Final = 600.0
+TICKET_BYTES: Final = 256 * 1024
+# The official clients give up after the tenth: with the eleventh their people learn why.
+MAX_ROUNDS: Final = 10
+MAX_QUESTIONS: Final = 16
+_MAX_TRIES: Final = 3
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+_decode = msgspec.json.Decoder().decode
+
+
+class Ticket(Struct, array_like=True):
+    """What a call takes from round to round: what it is, and what has been asked, answered and kept.
+
+    `id` names this ticket among all others, whatever text it is sealed as. `misses` counts for each question the
+    answers that could not be used.
+    """
+
+    request: str
+    id: str = ""
+    round: int = 0
+    asked: dict[str, str] = {}
+    done: dict[str, tuple[str, Json]] = {}
+    kept: dict[str, Json] = {}
+    misses: dict[str, int] = {}
+
+
+_decode_ticket = msgspec.json.Decoder(Ticket).decode
+
+
+class _UnansweredYet(Exception):
+    """There is no answer; the text is what was wrong with the one that came."""
+
+
+class _Unanswered(Struct):
+    """A question on its way, under the digest that it keeps however often it has to be put."""
+
+    name: str
+    ask: Ask
+    question: Question
+    digest: str
+    problem: str = ""
+
+    def question_again(self) -> Question:
+        """As it is put, with what was wrong with the last answer."""
+        message = self.question.params.get("message")
+        if not self.problem or not isinstance(message, str):
+            return self.question
+        return Question(self.question.method, {**self.question.params, "message": f"{message}\n({self.problem})"})
+
+
+class Rounds:
+    """What one call has asked and been answered so far."""
+
+    __slots__ = ("_answers", "_call", "_digests", "_seal", "_ticket", "_uses", "open")
+
+    def __init__(self, call: Call, seal: Seal) -> None:
+        self._call = call
+        self._seal = seal
+        self._uses: dict[str, int] = {}
+        # What was asked and ends the round.
+        self.open: dict[str, Question] = {}
+        self._digests: dict[str, str] = {}
+        self._ticket = read_ticket(call, seal)
+        self._answers = _read_answers(call)
+
+    def restart_rounds(self) -> None:
+        """The tool runs anew within this round: what it asks again is the same question, and has its answer."""
+        self._uses.clear()
+        self.open.clear()
+
+    async def ask(self, questions: Mapping[str, Ask]) -> dict[str, Any]:
+        """The answer to each question, from an earlier round or from the caller now; NeedInput ends this round."""
+        call = self._call
+        if len(questions) > MAX_QUESTIONS:
+            raise ToolError(f"{len(questions)} questions at once are too many; the most is {MAX_QUESTIONS}")
+        values: dict[str, Any] = {}
+        unanswered: dict[str, _Unanswered] = {}
+        for name, ask in questions.items():
+            if not isinstance(ask, Ask):
+                raise TypeError(f"ctx.ask takes Elicit, Sample and Roots, and {name} is {ask!r:.80}")
+            check_capabilities(call.name, ask.needs(), call.caller.capabilities)
+            question = ask.question()
+            key = self._key(name, ask, question)
+            open_ask = _Unanswered(name, ask, question, _digest(question))
+            try:
+                values[name] = self._find(key, ask, open_ask.digest)
+            except _UnansweredYet as problem:
+                open_ask.problem = str(problem)
+                unanswered[key] = open_ask
+        for _ in range(_MAX_TRIES):
+            if unanswered:
+                await self._gather(unanswered, values)
+        if unanswered:
+            raise _unusable(next(iter(unanswered.values())).problem)
+        return {name: values[name] for name in questions}
+
+    async def _gather(self, unanswered: dict[str, _Unanswered], values: dict[str, Any]) -> None:
+        """Ask what is not answered yet, once; what the answers say goes to the values."""
+        try:
+            told = await self._call.ask({key: one.question_again() for key, one in unanswered.items()})
+        except NeedInput as need:
+            self.open.update(need.questions)
+            self._digests.update((key, unanswered[key].digest) for key in need.questions)
+            raise
+        for key, one in list(unanswered.items()):
+            try:
+                values[one.name] = one.ask.read(told[key])
+            except InvalidAnswer as problem:
+                one.problem = str(problem)
+                continue
+            self._ticket.done[key] = one.digest, told[key]
+            del unanswered[key]
+
+    @property
+    def kept(self) -> Mapping[str, Json]:
+        """What has been kept, in this round or before."""
+        return self._ticket.kept
+
+    async def keep(self, name: str, make: Callable[[], Any | Awaitable[Any]]) -> Json:
+        """A value that is made once over all rounds; JSON, since the caller carries it."""
+        kept = self._ticket.kept
+        if name not in kept:
+            made = make()
+            value = await made if inspect.isawaitable(made) else made
+            try:
+                # What the next round will find, so that both see the same.
+                plain = _decode(_encode(as_plain(value)))
+            except ResultProblem as problem:
+                raise TypeError(f"ctx.keep({name!r}) has to make JSON, but {problem}") from None
+            # Another task may have made it meanwhile.
+            return kept.setdefault(name, plain)
+        return kept[name]
+
+    def required(self) -> InputRequired:
+        """The end of this round: what has to be answered, and the ticket to the next."""
+        ticket, questions = self._ticket, self.open
+        if ticket.round >= MAX_ROUNDS:
+            raise ToolError(
+                f"{self._call.name} asked its caller {MAX_ROUNDS} times without an end; if its question differs from "
+                f"round to round, its author has to give it a key"
+            )
+        ticket.id = secrets.token_hex(16)
+        ticket.round += 1
+        ticket.asked = {key: self._digests[key] for key in questions}
+        sealed = self._seal.close(
+            _encode(ticket), bearer=self._call.caller.principal, expires=time.time() + TICKET_TTL_SECONDS
+        )
+        if len(sealed) > TICKET_BYTES:
+            raise ToolError(
+                f"{self._call.name} gathered more than a request can carry; it has to ask for less, or run as a task"
+            )
+        return InputRequired(questions, sealed)
+
+    def _key(self, name: str, ask: Ask, question: Question) -> str:
+        base = name or f"{ask.kind}-{_digest(question)[:8]}"
+        use = self._uses.get(base, 0) + 1
+        key = base if use == 1 else f"{base}-{use}"
+        while use > 1 and key in self._uses:
+            # An author may have given that name to another question.
+            use += 1
+            key = f"{base}-{use}"
+        self._uses[base] = use
+        self._uses.setdefault(key, 1)
+        return key
+
+    def _find(self, key: str, ask: Ask, digest: str) -> Any:
+        """The answer that has come already; _NotYet where there is none, or none that can be used."""
+        ticket = self._ticket
+        asked, answer = ticket.done.get(key, ("", None))
+        if asked == digest:
+            return ask.read(answer)
+        # A client may answer an unasked question by its key: without a ticket there is no record of what was asked.
+        if key in self._answers and (not ticket.round or ticket.asked.get(key) == digest):
+            answer = self._answers[key]
+            try:
+                value = ask.read(answer)
+            except InvalidAnswer as problem:
+                if problem.malformed:
+                    raise InvalidParams(f"inputResponses[{key[:60]!r}]: {problem}") from None
+                misses = ticket.misses[key] = ticket.misses.get(key, 0) + 1
+                if misses == _MAX_TRIES:
+                    raise _unusable(str(problem)) from None
+                raise _UnansweredYet(str(problem)) from None
+            ticket.done[key] = digest, answer
+            return value
+        raise _UnansweredYet
+
+
+def asking(inner: Handler) -> Handler:
+    """A Handler whose questions, where they cannot be answered while it runs, become its reply."""
+
+    async def ask_or_answer(call: Call) -> Reply:
+        try:
+            reply = await inner(call)
+        except NeedInput:
+            return _rounds(call).required()
+        except BaseExceptionGroup as group:
+            _, failures = group.split(NeedInput)
+            if failures is not None:
+                # Where another task of the group failed, that is what counts.
+                raise failures from None
+            return _rounds(call).required()
+        except Refusal:
+            raise
+        except Exception:
+            if not _ask_again(call):
+                raise
+        else:
+            if not _ask_again(call):
+                return reply
+        _log.warning(
+            "%s caught the question that ends its round, by `except BaseException` or return_exceptions=True; what it "
+            "made of that is dropped, and its caller is asked",
+            call.name,
+        )
+        return _rounds(call).required()
+
+    return ask_or_answer
+
+
+def _rounds(call: Call) -> Rounds:
+    rounds: Rounds = call.origin._rounds
+    return rounds
+
+
+def _ask_again(call: Call) -> bool:
+    rounds: Rounds | None = call.origin._rounds
+    return rounds is not None and bool(rounds.open)
+
+
+def _unusable(why: str) -> ToolError:
+    return ToolError(f"The client's answer cannot be used: {why}")
+
+
+def _digest(question: Question) -> str:
+    return hashlib.sha256(_encode([question.method, question.params])).hexdigest()[:32]
+
+
+def request_digest(call: Call) -> str:
+    """What makes a request the same one when it is sent again: what it is about and its arguments as sent."""
+    return hashlib.sha256(_encode([call.method, call.name, _decode(call.raw)])).hexdigest()[:32]
+
+
+def read_ticket(call: Call, seal: Seal) -> Ticket:
+    """What a call brings from its last round; refuses a ticket that is not its principal's, or another request's."""
+    request = request_digest(call)
+    if call.ticket is None:
+        return Ticket(request)
+    opened = seal.open(call.ticket, now=time.time(), bearer=call.caller.principal)
+    ticket = _decode_ticket(opened if isinstance(opened, bytes) else b"")
+    if ticket.request != request:
+        raise InvalidParams("Invalid requestState: it was given to another request; send the same arguments again")
+    return ticket
+
+
+def _read_answers(call: Call) -> Mapping[str, Json]:
+    if call.answers is None:
+        return {}
+    answers = _decode(call.answers)
+    if not isinstance(answers, dict):
+        raise InvalidParams("inputResponses must be an object: the answer to each question under its key")
+    return answers

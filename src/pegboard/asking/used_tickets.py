@@ -1,0 +1,60 @@
+"""Tickets that have been used, so that they are not used again."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+from pegboard.asking.rounds import TICKET_TTL_SECONDS
+from pegboard.errors import Busy, InvalidParams
+from pegboard.stores.store import Records
+
+
+class UsedTickets:
+    """Remembers used tickets for as long as they would open.
+
+    At most `limit` of them in this process, and `each` of one principal, so that none uses up the room of all others.
+    """
+
+    def __init__(self, records: Records, limit: int, each: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._records = records
+        self._limit = limit
+        self._each = each
+        self._clock = clock
+        self._until: deque[tuple[float, str]] = deque()
+        # With those that are being written, which have no end yet.
+        self._held: dict[str, int] = {}
+        self._all = 0
+
+    def use_store(self, records: Records) -> None:
+        """Remember them there from now on, where other processes see them too."""
+        self._records = records
+
+    async def mark_used(self, ticket_id: str, principal: str) -> None:
+        """Use the ticket with this id; InvalidParams if it has been used before."""
+        now = self._clock()
+        while self._until and self._until[0][0] <= now:
+            self._release(self._until.popleft()[1])
+        held = self._held.get(principal, 0)
+        if self._all >= self._limit or held >= self._each:
+            raise Busy("Too many questions have been answered lately; try again in a while", retry_after=60)
+        self._held[principal] = held + 1
+        self._all += 1
+        is_new = False
+        try:
+            is_new = await self._records.add(f"spent:{ticket_id}", 1, ttl=TICKET_TTL_SECONDS) == 1
+        finally:
+            if is_new:
+                self._until.append((now + TICKET_TTL_SECONDS, principal))
+            else:
+                # It takes no more room than it has: whoever repeats one ticket must not use up that of others.
+                self._release(principal)
+        if not is_new:
+            raise InvalidParams("Invalid requestState: it has been used already; begin the call anew")
+
+    def _release(self, principal: str) -> None:
+        self._all -= 1
+        self._held[principal] -= 1
+        if not self._held[principal]:
+            del self._held[principal]

@@ -1,0 +1,1 @@
+"""From checked JSON arguments to the Python values that a function takes."""

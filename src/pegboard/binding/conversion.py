@@ -1,0 +1,142 @@
+"""Why an argument that fits its schema still cannot be bound, told at its path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from pegboard.call import Json
+from pegboard.errors import PegboardError
+from pegboard.schema.problems import MAX_LENGTH, ParseError
+
+Load: TypeAlias = Callable[[Any], Any]
+
+INVALID_VALUE = "invalid_value"
+
+_MISSING = re.compile(r"Object missing required field `([^`]+)`")
+
+
+class BindingProblem(PegboardError):
+    """An argument that fits its schema and still cannot become what the function takes.
+
+    An author's own ValueError, in a `__post_init__` or a validator, is one too. `path` is written as in
+    `items[3].price`; `others` are the problems found beside this one.
+    """
+
+    def __init__(self, path: str, message: str, others: tuple[BindingProblem, ...] = ()) -> None:
+        super().__init__(f"{path}: {message}" if path else message)
+        self.path = path
+        self.message = message
+        self.others = others
+
+    def all(self) -> tuple[BindingProblem, ...]:
+        """This problem and those beside it."""
+        return (self, *self.others)
+
+    def under(self, parent: str) -> BindingProblem:
+        """The same problem, seen from outside."""
+        return BindingProblem(
+            join_path(parent, self.path), self.message, tuple(other.under(parent) for other in self.others)
+        )
+
+
+def describe_problems(problem: BindingProblem, value: Json) -> tuple[ParseError, ...]:
+    """The problems as errors of the arguments, in the form of all others."""
+    return tuple(
+        ParseError(
+            one.path, INVALID_VALUE, f"{one.path or 'arguments'}: {one.message}"[:MAX_LENGTH], find(value, one.path)
+        )
+        for one in problem.all()
+    )
+
+
+def find(value: Json, path: str) -> Json:
+    """What stands at a path such as items[3].price; None where nothing does."""
+    found = value
+    for step in filter(None, path.replace("[", ".[").split(".")):
+        place = step[1:-1]
+        if isinstance(found, Mapping):
+            found = found.get(step)
+        elif isinstance(found, list) and place.isdecimal() and int(place) < len(found):
+            found = found[int(place)]
+        else:
+            return None
+    return found
+
+
+def join_path(parent: str, path: str) -> str:
+    """A path below another one."""
+    return f"{parent}{path}" if not parent or not path or path.startswith("[") else f"{parent}.{path}"
+
+
+def load_at(step: str, load: Load, value: Any) -> Any:
+    """Load a part; a problem in it is told from here."""
+    try:
+        return load(value)
+    except BindingProblem as problem:
+        raise problem.under(step) from problem
+
+
+def guard(make: Load) -> Load:
+    """Call the author's own code; what it refuses is a problem of the argument."""
+
+    def load(value: Any) -> Any:
+        try:
+            return make(value)
+        except (ValueError, TypeError, ArithmeticError) as refused:
+            raise BindingProblem("", str(refused) or "is not allowed") from refused
+
+    return load
+
+
+def convert(value: Json, wanted: Any) -> Any:
+    """A JSON value as a type msgspec knows."""
+    try:
+        return msgspec.convert(value, wanted, str_keys=True)
+    except msgspec.ValidationError as problem:
+        raise explain(problem) from problem
+
+
+def explain(problem: msgspec.ValidationError) -> BindingProblem:
+    """What msgspec says, with its path written our way and an author's own words kept."""
+    text, _, place = str(problem).rpartition(" - at `")
+    path = place[:-1].removeprefix("$").removeprefix(".") if text else ""
+    message = text or str(problem)
+    missing = _MISSING.match(message)
+    if missing is not None:
+        return BindingProblem(join_path(path, missing[1]), "is required")
+    cause = problem.__cause__
+    return BindingProblem(path, message.replace("`", "") if cause is None else str(cause) or "is not allowed")
+
+
+def load_pydantic(wanted: Any, *, strict: bool = True) -> Load:
+    """Strict JSON mode takes what JSON has for dates and sets, and converts nothing else behind our back."""
+    own: Any = wanted.__dict__.get("__pydantic_validator__") if isinstance(wanted, type) else None
+    if own is None:
+        import pydantic  # noqa: PLC0415 (an optional third party, whose type is in hand)
+
+        own = pydantic.TypeAdapter(wanted)
+    validate, encode = own.validate_json, msgspec.json.encode
+
+    def load(value: Json) -> Any:
+        try:
+            return validate(encode(value), strict=strict)
+        except ValueError as refused:
+            raise _explain_pydantic(refused) from refused
+
+    return load
+
+
+def _explain_pydantic(refused: Any) -> BindingProblem:
+    problems = []
+    for error in refused.errors(include_url=False, include_context=False, include_input=False):
+        path = ""
+        for step in error["loc"]:
+            path = join_path(path, f"[{step}]" if isinstance(step, int) else str(step))
+        problems.append(BindingProblem(path, error["msg"].removeprefix("Value error, ")))
+    first, *rest = problems
+    first.others = tuple(rest)
+    return first

@@ -1,0 +1,308 @@
+"""Compiles a shape into what msgspec decodes it as, and what is left to do in Python.
+
+Most shapes are read by msgspec alone. What it cannot express (pydantic models, two dataclasses in one union, paths) is
+decoded as plain JSON, or as the nearest type it knows, and finished by a `load` function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from pegboard.binding.conversion import BindingProblem, Load, convert, guard, load_at, load_pydantic
+from pegboard.binding.msgspec_types import Named, either_type, is_known, is_native, list_type, native_type
+from pegboard.call import Json
+from pegboard.schema.constraints import ValueNotes, has_bounds, narrows
+from pegboard.schema.schema_writer import write_schema
+from pegboard.schema.shape import (
+    AliasShape,
+    AnyShape,
+    ChoiceShape,
+    ForeignShape,
+    ListShape,
+    MapShape,
+    NullableShape,
+    RecordShape,
+    RefShape,
+    ScalarShape,
+    Shape,
+    Shaped,
+    TupleShape,
+    UnionShape,
+    children,
+)
+from pegboard.schema.validator import Validator
+
+_INT64 = 2**63
+_PLAIN = {"string": str, "integer": int, "number": float}
+
+
+class Decoder(Struct, frozen=True):
+    """`type` is for msgspec; `load` finishes what it decoded. Sound: whatever it accepts fits the JSON Schema too."""
+
+    type: Any
+    sound: bool
+    load: Load | None = None
+
+
+def compile_decoder(shape: Shape, named: Named) -> Decoder:
+    """How values of this shape come out of JSON."""
+    return _Compiler(named).wire(shape)
+
+
+class _Compiler:
+    def __init__(self, named: Named) -> None:
+        self._named = named
+        self._loads: dict[Hashable, Load] = {}
+        self._native: dict[Hashable, bool] = {}
+
+    def wire(self, shape: Shape) -> Decoder:
+        match shape:
+            case AnyShape(notes=notes):
+                return Decoder(Any, not has_bounds(notes))
+            case ScalarShape():
+                return _wire_scalar(shape)
+            case ChoiceShape():
+                return _wire_choice(shape)
+            case NullableShape(inner=inner):
+                return self._wire_nullable(inner)
+            case ListShape():
+                return self._wire_items(shape)
+            case MapShape():
+                return self._wire_map(shape)
+        if is_native(shape, self._named, self._native):
+            return Decoder(native_type(shape), self._is_sound(shape))
+        return Decoder(Any, False, self._load(shape))
+
+    def _wire_nullable(self, inner: Shape) -> Decoder:
+        wire = self.wire(inner)
+        wanted = wire.type if wire.type is Any else either_type((wire.type, None))
+        return Decoder(wanted, wire.sound, None if wire.load is None else _unless_null(wire.load))
+
+    def _wire_items(self, shape: ListShape) -> Decoder:
+        item = self.wire(shape.item)
+        sound = item.sound and not shape.unique
+        if item.load is None and is_known(list_type(shape.type, item.type)):
+            return _bound(list_type(shape.type, item.type), "array", shape.notes, sound=sound)
+        # A list, for the JSON of an item may be unhashable where what it becomes is not.
+        load = item.load or self._from_json(shape.item)
+        return _bound(list_type(list, item.type), "array", shape.notes, sound=sound, load=_load_items(load, shape.type))
+
+    def _wire_map(self, shape: MapShape) -> Decoder:
+        key, value = self.wire(shape.key), self.wire(shape.value)
+        wanted = dict.__class_getitem__((key.type, value.type))
+        any_name = isinstance(shape.key, ScalarShape) and shape.key.type is str and not has_bounds(shape.key.notes)
+        if key.load is None and value.load is None and is_known(wanted):
+            return _bound(wanted, "object", shape.notes, sound=value.sound and any_name)
+        return _bound(dict[str, Any], "object", shape.notes, sound=False, load=self._load_map(shape))
+
+    def _is_sound(self, shape: Shape) -> bool:
+        """Whether msgspec, reading the author's own classes, refuses all that the schema refuses."""
+        if isinstance(shape, RefShape):
+            return True
+        if has_bounds(shape.notes) or (isinstance(shape, ListShape) and shape.unique):
+            return False
+        if isinstance(shape, TupleShape) and hasattr(shape.type, "__struct_fields__"):
+            # msgspec lets a struct written as a list be followed by anything.
+            return False
+        if isinstance(shape, RecordShape | NullableShape | TupleShape | UnionShape | ListShape):
+            return all(self._is_sound(part) for part in children(shape))
+        return self.wire(shape).sound
+
+    def _from_json(self, shape: Shape) -> Load:
+        """The load that starts from plain JSON, whatever msgspec does of it."""
+        wire = self.wire(shape)
+        if wire.type is Any:
+            return wire.load or _unchanged
+        if wire.load is None:
+            return lambda value: convert(value, wire.type)
+        finish = wire.load
+        return lambda value: finish(convert(value, wire.type))
+
+    def _load(self, shape: Shape) -> Load:
+        """From plain JSON to the Python value, part by part."""
+        match shape:
+            case RecordShape(type=key) | AliasShape(key=key):
+                if key not in self._loads:
+                    # A knot reached while this is being compiled must find something to refer to.
+                    self._loads[key] = self._later(key)
+                    self._loads[key] = (
+                        self._load_record(shape) if isinstance(shape, RecordShape) else self._from_json(shape.inner)
+                    )
+                return self._loads[key]
+            case RefShape(key=key):
+                return self._loads.get(key) or self._later(key)
+            case UnionShape():
+                return self._load_either(shape)
+            case TupleShape():
+                return self._load_fixed(shape)
+            case ForeignShape(type=wanted):
+                return load_pydantic(wanted)
+        return self._from_json(shape)
+
+    def _later(self, key: Hashable) -> Load:
+        def load(value: Json) -> Any:
+            return self._load(self._named[key])(value)
+
+        return load
+
+    def _load_record(self, record: RecordShape) -> Load:
+        if record.maker.startswith("pydantic"):
+            return load_pydantic(record.type)
+        parts = [(field, self._from_json(field.shape)) for field in record.fields]
+        make: Any = dict if record.maker == "typeddict" else record.type
+        build = guard(lambda arguments: make(**arguments))
+
+        def load(value: Json) -> Any:
+            if not isinstance(value, dict):
+                raise BindingProblem("", "Expected object")
+            made = {}
+            for field, part in parts:
+                if field.name in value:
+                    made[field.keyword] = load_at(field.name, part, value[field.name])
+                elif field.required:
+                    raise BindingProblem(field.name, "is required")
+            return build(made)
+
+        return load
+
+    def _load_either(self, shape: UnionShape) -> Load:
+        branches = [
+            (option, Validator(write_schema(Shaped(option, self._named))), self._from_json(option))
+            for option in shape.options
+        ]
+
+        def load(value: Json) -> Any:
+            fitting = [
+                (_count_unknown(option, value), place)
+                for place, (option, judge, _) in enumerate(branches)
+                if judge.is_valid(value)
+            ]
+            refusal = BindingProblem("", "fits none of the alternatives")
+            for _, place in sorted(fitting):
+                try:
+                    return branches[place][2](value)
+                except BindingProblem as problem:
+                    refusal = problem
+            raise refusal
+
+        return load
+
+    def _load_fixed(self, shape: TupleShape) -> Load:
+        parts = [self._from_json(item) for item in shape.items]
+        build = guard(lambda made: shape.type(*made)) if shape.names else tuple
+
+        def load(value: Json) -> Any:
+            pairs = enumerate(zip(parts, value, strict=False))
+            return build([load_at(f"[{place}]", part, item) for place, (part, item) in pairs])
+
+        return load
+
+    def _load_map(self, shape: MapShape) -> Load:
+        value = self._from_json(shape.value)
+        kind = shape.key.type if isinstance(shape.key, ScalarShape) else None
+        # Names are strings in JSON, whatever they stand for.
+        key = guard(kind) if kind in {int, float} else self._from_json(shape.key)
+
+        def load(given: Json) -> Any:
+            return {load_at(name, key, name): load_at(name, value, item) for name, item in given.items()}
+
+        return load
+
+
+def _wire_scalar(shape: ScalarShape) -> Decoder:
+    bounded = has_bounds(shape.notes)
+    if shape.make is not None:
+        return Decoder(_PLAIN[shape.kind], not shape.format and not bounded, guard(shape.make))
+    if shape.format:
+        # Base64 is no rule of JSON Schema's: the decoder refuses more than the schema, never less.
+        return Decoder(shape.type, shape.format == "base64", _check_bounds(shape.notes) if bounded else None)
+    return _bound(shape.type, shape.kind, shape.notes)
+
+
+def _wire_choice(shape: ChoiceShape) -> Decoder:
+    kinds = {type(value) for value in shape.values}
+    sound = not has_bounds(shape.notes)
+    if kinds in ({str}, {int}) and is_known(shape.type):
+        return Decoder(shape.type, sound)
+    if kinds <= {str, int, type(None)} and shape.values == shape.members:
+        literal: Any = Literal
+        return Decoder(literal[shape.values], sound)
+    return Decoder(Any, False, _load_choice(shape))
+
+
+def _load_choice(shape: ChoiceShape) -> Load:
+    members = {(type(value), value): member for value, member in zip(shape.values, shape.members, strict=True)}
+
+    def load(value: Json) -> Any:
+        # JSON knows numbers, Python ints and floats; a boolean is neither.
+        for kind in (type(value), *(() if isinstance(value, bool) else (int, float))):
+            if (kind, value) in members:
+                return members[kind, value]
+        raise BindingProblem("", "is not one of the allowed values")
+
+    return load
+
+
+def _load_items(load: Load, kind: Any) -> Load:
+    return lambda values: kind(load_at(f"[{place}]", load, value) for place, value in enumerate(values))
+
+
+def _unless_null(load: Load) -> Load:
+    return lambda value: None if value is None else load(value)
+
+
+def _unchanged(value: Json) -> Any:
+    return value
+
+
+def _count_unknown(option: Shape, value: Json) -> int:
+    """How many names of the value an alternative would lose."""
+    if not isinstance(option, RecordShape) or not isinstance(value, dict):
+        return 0
+    known = {field.name for field in option.fields}
+    return sum(name not in known for name in value)
+
+
+def _check_bounds(notes: ValueNotes) -> Load:
+    """Bounds on what has no bounds in JSON Schema: dates, decimals given as text, the length of bytes."""
+
+    def load(value: Any) -> Any:
+        size = len(value) if isinstance(value, bytes | bytearray) else None
+        if size is not None:
+            if notes.min_length is not None and size < notes.min_length:
+                raise BindingProblem("", f"has {size} bytes, at least {notes.min_length} are needed")
+            if notes.max_length is not None and size > notes.max_length:
+                raise BindingProblem("", f"has {size} bytes, at most {notes.max_length} are allowed")
+            return value
+        if notes.minimum is not None and value < notes.minimum:
+            raise BindingProblem("", f"must be at least {notes.minimum}")
+        if notes.above is not None and value <= notes.above:
+            raise BindingProblem("", f"must be above {notes.above}")
+        if notes.maximum is not None and value > notes.maximum:
+            raise BindingProblem("", f"must be at most {notes.maximum}")
+        if notes.below is not None and value >= notes.below:
+            raise BindingProblem("", f"must be below {notes.below}")
+        return value
+
+    return guard(load)
+
+
+def _bound(wanted: Any, kind: str, notes: ValueNotes, *, sound: bool = True, load: Load | None = None) -> Decoder:
+    """The type with those bounds that msgspec and JSON Schema read alike; any other makes it unsound."""
+    if not has_bounds(notes):
+        return Decoder(wanted, sound, load)
+    said: dict[str, Any]
+    if kind in {"integer", "number"}:
+        said = {"ge": notes.minimum, "gt": notes.above, "le": notes.maximum, "lt": notes.below}
+    else:
+        said = {"min_length": notes.min_length, "max_length": notes.max_length}
+    said = {name: bound for name, bound in said.items() if bound is not None}
+    kinds = {int, float} if kind == "number" else {int}
+    exact = all(type(bound) in kinds and abs(bound) < _INT64 for bound in said.values())
+    if not exact or {"ge", "gt"} <= said.keys() or {"le", "lt"} <= said.keys():
+        return Decoder(wanted, False, load)
+    more = notes.pattern is not None or notes.multiple_of is not None or notes.allowed or narrows(notes)
+    return Decoder(Annotated[wanted, Meta(**said)] if said else wanted, sound and not more, load)

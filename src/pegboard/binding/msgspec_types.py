@@ -1,0 +1,104 @@
+"""Which shapes msgspec reads into the author's own types without help, and as what."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Mapping
+from typing import Any, TypeAlias, Union
+
+import msgspec
+
+from pegboard.schema.shape import (
+    AliasShape,
+    AnyShape,
+    ChoiceShape,
+    ListShape,
+    MapShape,
+    NullableShape,
+    RecordShape,
+    RefShape,
+    ScalarShape,
+    Shape,
+    TupleShape,
+    UnionShape,
+    children,
+)
+
+Named: TypeAlias = Mapping[Hashable, RecordShape | AliasShape]
+
+
+def native_type(shape: Shape) -> Any:
+    """The type to hand to msgspec for a native shape."""
+    match shape:
+        case RecordShape(type=wanted) | ScalarShape(type=wanted) | ChoiceShape(type=wanted) | RefShape(key=wanted):
+            return wanted
+        case TupleShape(type=wanted, names=names, items=items):
+            return wanted if names else tuple.__class_getitem__(tuple(map(native_type, items)) or ((),))
+        case NullableShape(inner=inner):
+            return either_type((native_type(inner), None))
+        case UnionShape(options=options):
+            return either_type(tuple(map(native_type, options)))
+        case ListShape(type=wanted, item=item):
+            return list_type(wanted, native_type(item))
+        case MapShape(key=key, value=value):
+            return dict.__class_getitem__((native_type(key), native_type(value)))
+    return Any
+
+
+def either_type(options: tuple[Any, ...]) -> Any:
+    """`Union` of types known at run time."""
+    union: Any = Union
+    return union[options]
+
+
+def list_type(kind: Any, item: Any) -> Any:
+    """`list`, `set` or `tuple` of a type known at run time."""
+    return kind.__class_getitem__((item, ...) if kind is tuple else item)
+
+
+def is_native(shape: Shape, named: Named, known: dict[Hashable, bool]) -> bool:
+    """Whether msgspec needs no help; `known` remembers the answer for records, and ends recursion."""
+    match shape:
+        case AnyShape():
+            return True
+        case ScalarShape(make=make):
+            return make is None
+        case ChoiceShape(values=values):
+            return {type(value) for value in values} in ({str}, {int})
+        case RefShape(key=key):
+            return known.get(key, True) and isinstance(named.get(key), RecordShape)
+        case RecordShape(type=key, maker=maker):
+            if key not in known:
+                known[key] = not maker.startswith("pydantic") and not _is_half_read(shape)
+                known[key] = (
+                    known[key] and all(is_native(part, named, known) for part in children(shape)) and is_known(key)
+                )
+            return known[key]
+        case NullableShape() | ListShape() | MapShape() | TupleShape() | UnionShape():
+            return all(is_native(part, named, known) for part in children(shape)) and is_known(native_type(shape))
+    return False
+
+
+def is_known(wanted: Any) -> bool:
+    """Whether msgspec can build a decoder for the type."""
+    try:
+        msgspec.json.Decoder(wanted)
+    except (TypeError, RecursionError, NameError):
+        return False
+    return True
+
+
+def _is_half_read(record: RecordShape) -> bool:
+    """Dataclasses that msgspec reads otherwise than their `__init__` would.
+
+    It would let a caller set fields that the author keeps out of `__init__`. It leaves a default on the class and out
+    of the instance, and then does not write it either: a tool that returns its argument would lose the field.
+    """
+    declared = getattr(record.type, "__dataclass_fields__", None)
+    if declared is None:
+        return False
+    on_the_class = (
+        field.default is not dataclasses.MISSING and getattr(record.type, name, None) is field.default
+        for name, field in declared.items()
+    )
+    return len(declared) != len(record.fields) or any(on_the_class)

@@ -1,0 +1,107 @@
+"""Numbers that JSON and Python tell apart differently, settled by the shape they are bound to.
+
+JSON Schema calls 1.0 an integer, Python does not. A Decimal has every digit that was written, a float has not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+from pegboard.binding.exact_floats import ExactFloats
+from pegboard.call import Json
+from pegboard.schema.shape import (
+    AliasShape,
+    ChoiceShape,
+    ListShape,
+    MapShape,
+    NullableShape,
+    RecordShape,
+    RefShape,
+    ScalarShape,
+    Shape,
+    TupleShape,
+    UnionShape,
+    walk,
+)
+
+
+def convert_numbers(
+    shape: Shape, value: Json, named: Mapping[Hashable, RecordShape | AliasShape], digits: ExactFloats | None = None
+) -> Json:
+    """The value with whole floats as ints wherever the shape takes an integer and no other number.
+
+    With `digits`, a float is a Decimal, as it was written, wherever the shape takes one and no float. A part in which
+    nothing changes is returned as it is.
+    """
+    return _NumberConverter(named, digits).convert(shape, value)
+
+
+def takes_decimals(shape: Shape) -> bool:
+    """Whether a Decimal may stand anywhere in it."""
+    return any(isinstance(part, ScalarShape) and part.format == "decimal" for part in walk(shape))
+
+
+class _NumberConverter:
+    __slots__ = ("_digits", "_named")
+
+    def __init__(self, named: Mapping[Hashable, RecordShape | AliasShape], digits: ExactFloats | None) -> None:
+        self._named, self._digits = named, digits
+
+    def convert(self, shape: Shape, value: Json) -> Json:
+        match shape:
+            case ScalarShape() | ChoiceShape() | UnionShape() if isinstance(value, float):
+                if self._digits is not None and _wants_decimal(shape):
+                    return self._digits.exact(value)
+                return int(value) if value.is_integer() and _wants_integer(shape) else value
+            case NullableShape(inner=inner) | AliasShape(inner=inner):
+                return self.convert(inner, value)
+            case RefShape(key=key):
+                return self.convert(self._named[key], value)
+            case UnionShape(options=options):
+                for option in options:
+                    settled = self.convert(option, value)
+                    if settled is not value:
+                        return settled
+            case ListShape(item=item) if isinstance(value, list):
+                return _unchanged_or([self.convert(item, part) for part in value], value)
+            case TupleShape(items=items) if isinstance(value, list):
+                settled = [self.convert(item, part) for item, part in zip(items, value, strict=False)]
+                return _unchanged_or([*settled, *value[len(settled) :]], value)
+            case MapShape(value=inner) if isinstance(value, dict):
+                return self._convert_members(dict.fromkeys(value, inner), value)
+            case RecordShape(fields=fields) if isinstance(value, dict):
+                return self._convert_members(
+                    {field.name: field.shape for field in fields if field.name in value}, value
+                )
+        return value
+
+    def _convert_members(self, shapes: Mapping[str, Shape], value: dict[str, Json]) -> Json:
+        settled = {name: self.convert(shape, value[name]) for name, shape in shapes.items()}
+        if all(settled[name] is value[name] for name in settled):
+            return value
+        return {**value, **settled}
+
+
+def _wants_integer(shape: Shape) -> bool:
+    match shape:
+        case ScalarShape(kind=kind):
+            return kind == "integer"
+        case ChoiceShape(values=values):
+            return not any(isinstance(value, float) for value in values)
+        case UnionShape(options=options):
+            kinds = [option for option in options if isinstance(option, ScalarShape | ChoiceShape)]
+            is_number = any(isinstance(option, ScalarShape) and option.kind == "number" for option in kinds)
+            return not is_number and any(_wants_integer(option) for option in kinds)
+    return False
+
+
+def _wants_decimal(shape: Shape) -> bool:
+    options = shape.options if isinstance(shape, UnionShape) else (shape,)
+    scalars = [option for option in options if isinstance(option, ScalarShape)]
+    return any(option.format == "decimal" for option in scalars) and not any(
+        option.kind == "number" and option.format != "decimal" for option in scalars
+    )
+
+
+def _unchanged_or(settled: list[Json], value: list[Json]) -> list[Json]:
+    return value if all(one is other for one, other in zip(settled, value, strict=True)) else settled

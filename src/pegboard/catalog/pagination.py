@@ -1,0 +1,71 @@
+"""Pages of a long list, each with a sealed cursor to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from pegboard.call import EncodedResult, Json
+from pegboard.catalog.caching import Caching
+from pegboard.errors import InvalidParams
+from pegboard.seal import Seal
+
+
+class _CachedPages:
+    """What has been made of a list since it last changed."""
+
+    __slots__ = ("items", "pages")
+
+    def __init__(self) -> None:
+        self.items: list[Json] | None = None
+        self.pages: dict[int, EncodedResult] = {}
+
+
+class Listing:
+    """One list of the protocol, cut into pages that are kept until something changes."""
+
+    def __init__(
+        self,
+        member: str,
+        items: Callable[[], Iterable[Json]],
+        seal: Seal,
+        size: int,
+        caching: Caching = Caching(scope="public"),  # noqa: B008 — it cannot be changed
+    ) -> None:
+        self._member = member
+        self._items = items
+        self._seal = seal
+        self._size = size
+        self._caching = caching
+        self._made: _CachedPages | None = None
+
+    def forget(self) -> None:
+        """Something changed: the pages are made anew."""
+        # Not emptied but let go, since another thread may have begun to fill it with what was.
+        self._made = None
+
+    def page(self, cursor: str | None) -> EncodedResult:
+        """The page behind a cursor, or the first."""
+        start = 0 if cursor is None else self._read(cursor)
+        made = self._made
+        if made is None:
+            made = self._made = _CachedPages()
+        kept = made.pages.get(start)
+        if kept is None:
+            kept = made.pages[start] = self._make(made, start)
+        return kept
+
+    def _read(self, cursor: str) -> int:
+        # A cursor does not expire: it names a place in a list that is there as long as the board is.
+        value = self._seal.open(cursor, now=0.0)
+        if not isinstance(value, list) or len(value) != 2 or value[0] != self._member or not isinstance(value[1], int):
+            raise InvalidParams("Invalid cursor: it belongs to another list")
+        return value[1]
+
+    def _make(self, made: _CachedPages, start: int) -> EncodedResult:
+        if made.items is None:
+            made.items = list(self._items())
+        end = start + self._size
+        result: dict[str, Json] = {self._member: made.items[start:end], **self._caching.hints()}
+        if end < len(made.items):
+            result["nextCursor"] = self._seal.close([self._member, end])
+        return EncodedResult(result)

@@ -1,0 +1,60 @@
+"""Finds the template that a URI belongs to among very many.
+
+A server may list thousands of templates, and a client may ask for any URI. Templates are kept by the literal they begin
+with, so only those that begin as the URI does are looked at; of these only the ones that also end as it does are matched,
+up to a bound.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final, Generic, Protocol, TypeVar
+
+from pegboard.catalog.uri_template import Template
+
+URI_LENGTH: Final = 8 * 1024
+"""The longest URI that is compared with templates."""
+TRIES: Final = 256
+"""How many templates are matched for one URI, of those that begin and end as it does."""
+
+_KEY: Final = 64
+
+
+class Templated(Protocol):
+    """What has a template; without one it is never found."""
+
+    template: Template | None
+
+
+T = TypeVar("T", bound=Templated)
+
+
+class TemplateIndex(Generic[T]):
+    """Templates in their order: of several that a URI belongs to the first is found."""
+
+    def __init__(self, owners: Iterable[T]) -> None:
+        self._by_prefix: defaultdict[str, list[tuple[int, Template, T]]] = defaultdict(list)
+        for order, owner in enumerate(owners):
+            if owner.template is not None:
+                self._by_prefix[owner.template.prefix[:_KEY]].append((order, owner.template, owner))
+        self._lengths = sorted({len(prefix) for prefix in self._by_prefix})
+
+    def find(self, uri: str) -> tuple[T, Mapping[str, str]] | None:
+        """Whose template the URI belongs to, and the variables that it fills in."""
+        if len(uri) > URI_LENGTH:
+            return None
+        near = [one for length in self._lengths for one in self._by_prefix.get(uri[:length], ())]
+        if len(self._lengths) > 1:
+            near.sort(key=lambda one: one[0])
+        tries = 0
+        for _, template, owner in near:
+            if not uri.startswith(template.prefix) or not uri.endswith(template.suffix):
+                continue
+            variables = template.match(uri)
+            if variables is not None:
+                return owner, variables
+            tries += 1
+            if tries == TRIES:
+                return None
+        return None

@@ -1,0 +1,70 @@
+"""How the servers of a gateway fare, as a table for a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from pegboard.config.mistakes import redact
+from pegboard.gateway.gateway import Gateway
+from pegboard.gateway.servers.downstream import Downstream
+from pegboard.tools.naming import counted
+
+_WORDS = {"needs_login": "needs login"}
+
+
+def render_status(gateway: Gateway, url: str, seconds: float, command: str) -> list[str]:
+    """What was connected, what it costs a model, and what to do next."""
+    servers = gateway.downstreams
+    ready = sum(one.state == "ready" for one in servers)
+    waiting = sum(one.config.lazy and one.state == "idle" for one in servers)
+    lines = [
+        f"  {ready} of {counted(len(servers), 'server')} ready in {seconds:.1f} s"
+        + (f", {waiting} {'starts when it is' if waiting == 1 else 'start when they are'} needed" if waiting else "")
+        + f": {counted(len(gateway.main.directory), 'tool')}"
+    ]
+    lines += _table([_row(gateway, one) for one in servers])
+    costs = gateway.main.costs()
+    lines.append("")
+    lines += [f"  {'tokens' if number == 0 else '':<8} {line}" for number, line in enumerate(costs.lines())]
+    lines.append(f"  MCP      {url}")
+    if url.startswith("http"):
+        base = url.removesuffix("/mcp")
+        lines += [f"           {base}/toolboxes/{name}/mcp" for name in gateway.config.toolboxes]
+        lines.append(f"  try      {command} list {url}")
+        lines.append(f"  add to   claude mcp add --transport http {gateway.config.name} {url}")
+    lines += _next_steps(gateway, command)
+    return [redact(line, gateway.config.secrets) for line in lines]
+
+
+def _row(gateway: Gateway, one: Downstream) -> tuple[str, ...]:
+    catalog = one.catalog
+    shown = sum(entry.place.server == one.name for entry in gateway.main.directory.of_toolbox(one.toolbox))
+    listed = len(catalog.tools) if catalog is not None else 0
+    tools = "" if catalog is None else ("" if shown == listed else f"{shown} of ") + counted(listed, "tool")
+    if one.config.lazy and one.state == "idle" and catalog is None:
+        tools = "not started"
+    return one.toolbox, one.name, _WORDS.get(one.state, one.state), one.config.kind, tools, one.problem[:600]
+
+
+def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(5)]
+    toolbox = None
+    for row in rows:
+        first = "" if row[0] == toolbox else row[0]
+        toolbox = row[0]
+        cells = [first, *row[1:5]]
+        told_row = "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
+        yield f"    {told_row}".rstrip()
+        if row[5]:
+            # Below, and whole: what a server said last is what explains it.
+            indent = " " * (6 + widths[0])
+            yield from textwrap.wrap(row[5], 110, initial_indent=indent, subsequent_indent=indent)
+
+
+def _next_steps(gateway: Gateway, command: str) -> Iterator[str]:
+    if not gateway.pinned and gateway.config.path:
+        yield f"  pin      {command} lock {gateway.config.path}   (be told when a server changes its tools)"
+    for one in gateway.downstreams:
+        if one.state == "needs_login":
+            yield f"  log in   {command} login {gateway.config.path} {one.toolbox}/{one.name}"

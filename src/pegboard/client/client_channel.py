@@ -1,0 +1,64 @@
+"""What a client hears while its requests are under way."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, TypeAlias
+
+from pegboard.call import Json, Notification, Question
+from pegboard.client.links.link import CHANGE_NOTIFICATIONS, PROGRESS_NOTIFICATION
+from pegboard.client.list_cache import ListCache
+from pegboard.client.question_handlers import QuestionHandlers
+from pegboard.deadline import Deadline, paused
+
+Progress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None] | None]
+OnLog: TypeAlias = Callable[[str, Json], Awaitable[None] | None]
+
+
+class ClientChannel:
+    """The channel of a client's requests: notices and questions become calls of its user's functions.
+
+    `waits` are the deadlines that stand still while it is asked: those of its call, or of all where it belongs to none.
+    """
+
+    __slots__ = ("_answers", "_lists", "_log", "_progress", "waits")
+
+    def __init__(
+        self,
+        answers: QuestionHandlers,
+        lists: ListCache,
+        log: OnLog | None,
+        progress: Progress | None = None,
+        waits: Collection[Deadline] = (),
+    ) -> None:
+        self._answers = answers
+        self._lists = lists
+        self._log = log
+        self._progress = progress
+        self.waits = waits
+
+    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
+        with paused(self.waits):
+            told = await asyncio.gather(*(self._answers.answer(question) for question in questions.values()))
+        return dict(zip(questions, told, strict=True))
+
+    async def close_stream(self, retry_ms: int) -> None:
+        """There is none."""
+
+    async def emit(self, notice: Notification) -> None:
+        params: Mapping[str, Any] = notice.params
+        told: Awaitable[None] | None = None
+        if notice.method == PROGRESS_NOTIFICATION:
+            for deadline in self.waits:
+                deadline.extend()
+            if self._progress is not None:
+                told = self._progress(params["progress"], params.get("total"), params.get("message"))
+        elif notice.method == "notifications/message":
+            if self._log is not None:
+                told = self._log(params.get("level", "info"), params.get("data"))
+        elif notice.method in CHANGE_NOTIFICATIONS:
+            self._lists.drop(notice.method, params.get("uri", ""))
+        if inspect.isawaitable(told):
+            await told

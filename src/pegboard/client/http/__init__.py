@@ -1,0 +1,1 @@
+"""HTTP/1.1 from the client's side: addresses, connections, redirects."""

@@ -1,0 +1,292 @@
+"""One HTTP/1.1 connection to a server: one request at a time, its answer read as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from pegboard.client.http.address_zone import Zone
+from pegboard.client.http.dialer import ConnectionProtocol
+from pegboard.errors import ConnectionLost, MalformedMessage, MessageTooLong, ServerFault
+
+HEAD_BYTES: Final = 64 * 1024
+HEAD_LINES: Final = 200
+IDLE_SECONDS: Final = 4.0
+"""A connection is not used again after this long: common servers close theirs after five seconds."""
+BUFFER: Final = 256 * 1024
+PIECE: Final = 1024 * 1024
+"""How much a compressed body is unpacked at a time."""
+
+_CODINGS: Final = {b"gzip": 47, b"x-gzip": 47, b"deflate": 47}
+
+
+class Response:
+    """An answer whose head has come; its body comes piece by piece."""
+
+    __slots__ = ("_connection", "_decompress", "_fault", "_unread", "_waiter", "ended", "headers", "status")
+
+    def __init__(self, connection: HttpConnection, status: int, headers: dict[bytes, bytes]) -> None:
+        self.status = status
+        self.headers = headers
+        self.ended = False
+        self._connection = connection
+        # In one piece: a body may come a few bytes at a time, and each piece would weigh ten times as much.
+        self._unread = bytearray()
+        self._fault: ServerFault | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._decompress = None
+        if b"content-encoding" in headers:
+            coding = headers[b"content-encoding"].strip().lower()
+            if coding in _CODINGS:
+                self._decompress = zlib.decompressobj(_CODINGS[coding])
+            elif coding and coding != b"identity":
+                raise MalformedMessage(
+                    f"an answer in a coding that was not asked for: {coding.decode('latin-1')[:40]!r}"
+                )
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def media_type(self) -> bytes:
+        return self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+
+    def header(self, name: bytes) -> str:
+        return self.headers.get(name, b"").decode("latin-1").strip()
+
+    @property
+    def zone(self) -> Zone:
+        """Where the server is that answered."""
+        return self._connection.zone
+
+    async def read(self) -> bytes:
+        """The next piece of the body; empty at its end."""
+        while True:
+            if self._unread:
+                chunk = self._take()
+                if chunk:
+                    return chunk
+            elif self.ended:
+                return b""
+            elif self._fault is not None:
+                raise self._fault
+            else:
+                self._waiter = asyncio.get_running_loop().create_future()
+                try:
+                    await self._waiter
+                finally:
+                    self._waiter = None
+
+    async def read_all(self, limit: int) -> bytes:
+        """The whole body; refused once it is longer than the limit."""
+        body = bytearray()
+        while chunk := await self.read():
+            if len(body) + len(chunk) > limit:
+                self.close()
+                raise MessageTooLong(f"an answer of more than {limit} bytes")
+            if self.ended and not body and not self._unread:
+                return chunk
+            body += chunk
+        return bytes(body)
+
+    def close(self) -> None:
+        """Read no further: the connection can serve nobody else where the body is not at its end."""
+        if not self.ended:
+            self._connection.abort()
+
+    def _take(self) -> bytes:
+        chunk = bytes(self._unread)
+        self._unread.clear()
+        if self._decompress is not None:
+            try:
+                chunk = self._decompress.decompress(chunk, PIECE)
+            except zlib.error:
+                raise MalformedMessage("an answer whose compression is broken") from None
+            self._unread += self._decompress.unconsumed_tail
+        if len(self._unread) < BUFFER:
+            self._connection.resume()
+        return chunk
+
+    # What the connection tells.
+
+    def feed(self, chunk: bytes) -> None:
+        self._unread += chunk
+        if len(self._unread) >= BUFFER:
+            self._connection.pause()
+        self._wake()
+
+    def end(self) -> None:
+        self.ended = True
+        self._wake()
+
+    def fail(self, fault: ServerFault) -> None:
+        self._fault = fault
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class HttpConnection(ConnectionProtocol):
+    """A connection; `freed` is called when it can take the next request or is closed, whichever comes first."""
+
+    __slots__ = (
+        "_freed", "_lines", "_loop", "_parser", "_paused", "_response", "_unread", "_waiter", "closed", "good_until",
+        "idle_since", "origin",
+    )  # fmt: skip
+
+    def __init__(
+        self, origin: tuple[str, str, int], loop: asyncio.AbstractEventLoop, freed: Callable[[HttpConnection], None]
+    ) -> None:
+        self.origin = origin
+        self.closed = False
+        self.idle_since = 0.0
+        self.good_until = 0.0
+        self._freed = freed
+        self._loop = loop
+        self._parser = HttpResponseParser(self)
+        self._waiter: asyncio.Future[Response] | None = None
+        self._response: Response | None = None
+        self._lines: list[tuple[bytes, bytes]] = []
+        self._unread = 0
+        self._paused = False
+
+    async def exchange(self, request: bytes) -> Response:
+        """Send a request; its answer, once the head is here. Cancelled meanwhile, the connection is closed."""
+        waiter: asyncio.Future[Response] = self._loop.create_future()
+        self._waiter = waiter
+        self._transport.write(request)
+        try:
+            return await waiter
+        except BaseException:
+            # A whole answer may have come before its reader was cancelled: then the connection serves the next one.
+            if self._waiter is waiter:
+                self.abort()
+            raise
+
+    def abort(self) -> None:
+        """Close at once, whatever is unsent or unread."""
+        self._transport.abort()
+        self._fail_response(ConnectionLost("the connection was closed"))
+
+    def pause(self) -> None:
+        if not self._paused and not self.closed:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._paused and not self.closed:
+            self._paused = False
+            self._transport.resume_reading()
+
+    # What the loop tells.
+
+    def data_received(self, data: bytes) -> None:
+        self._unread += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            cause = error.__context__
+            self._break(cause if isinstance(cause, ServerFault) else MalformedMessage("no HTTP/1.1 answer"))
+            return
+        if self._unread > HEAD_BYTES and self._waiter is not None:
+            # The parser holds what it has not told yet: a head, the extension of a chunk, a trailer.
+            part = "head" if self._response is None else "trailer"
+            self._break(MalformedMessage(f"the {part} of an answer of more than {HEAD_BYTES} bytes"))
+
+    def eof_received(self) -> bool:
+        response = self._response
+        if response is not None and b"content-length" not in response.headers and not self._is_chunked(response):
+            # Its length was not told: the end of the connection is the end of the body.
+            self._response = self._waiter = None
+            response.end()
+            self.closed = True
+            self._freed(self)
+        return False
+
+    def connection_lost(self, exception: Exception | None) -> None:
+        self._fail_response(
+            ConnectionLost("the connection was closed before the answer" + (" was complete" if self._response else ""))
+        )
+
+    # What the parser tells.
+
+    def on_message_begin(self) -> None:
+        self._lines = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._lines.append((name, value))
+        if len(self._lines) > HEAD_LINES:
+            raise MalformedMessage(f"the head of an answer of more than {HEAD_LINES} lines")
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if self._waiter is None or self._waiter.done():
+            raise MalformedMessage("an answer that nobody asked for")
+        if self._unread > HEAD_BYTES and sum(len(name) + len(value) for name, value in self._lines) > HEAD_BYTES:
+            raise MalformedMessage(f"the head of an answer of more than {HEAD_BYTES} bytes")
+        if status < 200:
+            return
+        fields: dict[bytes, bytes] = {}
+        for written, value in self._lines:
+            name = written.lower()
+            fields[name] = fields[name] + b", " + value if name in fields else value
+        self._unread = 0
+        self._response = Response(self, status, fields)
+        self._waiter.set_result(self._response)
+
+    def on_body(self, chunk: bytes) -> None:
+        self._unread = 0
+        if self._response is not None:
+            self._response.feed(chunk)
+
+    def on_message_complete(self) -> None:
+        response = self._response
+        if response is None:
+            return
+        self._response = self._waiter = None
+        self._unread = 0
+        if self._paused:
+            self.resume()
+        response.end()
+        if not self._parser.should_keep_alive():
+            self.closed = True
+            self._transport.close()
+        self.idle_since = now = self._loop.time()
+        self.good_until = now + _keep_alive_seconds(response.headers)
+        self._freed(self)
+
+    @staticmethod
+    def _is_chunked(response: Response) -> bool:
+        return b"chunked" in response.headers.get(b"transfer-encoding", b"").lower()
+
+    def _break(self, fault: ServerFault) -> None:
+        self._transport.abort()
+        self._fail_response(fault)
+
+    def _fail_response(self, fault: ServerFault) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(fault)
+        self._waiter = None
+        if self._response is not None:
+            self._response.fail(fault)
+            self._response = None
+        self._freed(self)
+
+
+def _keep_alive_seconds(headers: Mapping[bytes, bytes]) -> float:
+    """How long a connection is good for another request; a server that says how long it waits gets a second less."""
+    if b"keep-alive" in headers:
+        told = headers[b"keep-alive"].partition(b"timeout=")[2].partition(b",")[0].strip()
+        if told.isdigit():
+            return min(IDLE_SECONDS, float(told[:6]) - 1)
+    return IDLE_SECONDS

@@ -1,0 +1,1 @@
+"""The contract between a client and a transport, and what every transport shares."""

@@ -1,0 +1,154 @@
+"""The link to a board in the same process: its Handler is called, with no transport between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+from msgspec import Raw
+
+from pegboard.call import (
+    EMPTY_OBJECT,
+    Call,
+    Caller,
+    Channel,
+    EncodedResult,
+    Handler,
+    Json,
+    Notification,
+    Question,
+    Subscribed,
+    ask_in_result,
+)
+from pegboard.client.links.link import Identity, OutgoingRequest
+from pegboard.client.links.server_messages import read_values
+from pegboard.protocol.params import PREFIX
+from pegboard.protocol.revisions import MODERN, NAMED
+
+_encode = msgspec.json.Encoder().encode
+
+
+class InProcessServer(Protocol):
+    """What can be spoken to in process: a board."""
+
+    @property
+    def handler(self) -> Handler: ...
+
+    @property
+    def info(self) -> Mapping[str, Json]: ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class _RoundsChannel:
+    """The channel of a caller that is asked by the answer to its request, as over HTTP."""
+
+    __slots__ = ("close_stream", "emit")
+
+    def __init__(self, channel: Channel) -> None:
+        self.emit = channel.emit
+        self.close_stream = channel.close_stream
+
+    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
+        await ask_in_result(questions)
+
+
+class InProcessLink:
+    """A link to a board; nothing is encoded that does not have to be.
+
+    A tool that asks waits for the answer, or with `rounds` ends and runs again.
+    """
+
+    name = "the board"
+    transport = "direct"
+    authorizer = None
+    version = MODERN
+    mirrors = False
+
+    def __init__(self, board: InProcessServer, identity: Identity, *, rounds: bool = False) -> None:
+        self.is_open = False
+        self._board = board
+        self._rounds = rounds
+        self._caller = _caller(identity)
+        self._ids = 0
+
+    async def open(self) -> None:
+        await self._board.start()
+        self.is_open = True
+
+    async def close(self) -> None:
+        self.is_open = False
+        await self._board.stop()
+
+    async def request(self, out: OutgoingRequest) -> Mapping[str, Json]:
+        self._ids += 1
+        method, params = out.method, out.params
+        call = Call(
+            method=method,
+            caller=out.caller or (self._caller if out.identity is None else _caller(out.identity)),
+            channel=_RoundsChannel(out.channel) if self._rounds else out.channel,
+            id=self._ids,
+            token=self._ids if out.wants_progress else None,
+        )
+        member = NAMED.get(method)
+        if member is not None:
+            call.name = params.get(member, "")
+        arguments = params.get("arguments")
+        if arguments is not None:
+            call.raw = arguments if isinstance(arguments, Raw) else Raw(_encode(arguments))
+        if member is None or len(params) > 1 + (arguments is not None):
+            call.params = Raw(_encode(params)) if params else EMPTY_OBJECT
+            if "inputResponses" in params:
+                call.answers = Raw(_encode(params["inputResponses"]))
+            call.ticket = params.get("requestState")
+        reply = await self._board.handler(call)
+        if isinstance(reply, Subscribed):
+            await _forward_changes(reply, out.channel)
+        result = reply.result
+        if not isinstance(result, EncodedResult):
+            return result if out.read is read_values else out.read(Raw(_encode(result)))
+        # What is kept belongs to the board; its reader gets a copy, as it would from afar.
+        written = Raw(_encode(result.value))
+        if method != "server/discover":
+            return out.read(written)
+        copy = read_values(written)
+        copy["_meta"] = {PREFIX + "serverInfo": dict(self._board.info), **copy.get("_meta", {})}
+        return copy
+
+
+def _caller(identity: Identity) -> Caller:
+    return Caller(
+        version=MODERN,
+        transport="direct",
+        client=identity.client,
+        capabilities=identity.capabilities,
+        log_level=identity.log_level,
+    )
+
+
+async def _forward_changes(reply: Subscribed, channel: Channel) -> None:
+    """Tell the changes of a board until nobody listens."""
+    wanted = reply.filter
+    changed = asyncio.Event()
+    end = reply.changes.watch(changed.set, lambda: wanted.uris)
+    reply.changes.uris_changed()
+    after = reply.changes.last
+    try:
+        await channel.emit(Notification("notifications/subscriptions/acknowledged", {}))
+        while True:
+            changed.clear()
+            for number, change in reply.changes.read(after):
+                after = max(after, number)
+                if change.kind == "updated":
+                    if change.uri in wanted.uris:
+                        await channel.emit(Notification("notifications/resources/updated", {"uri": change.uri}))
+                elif getattr(wanted, change.kind):
+                    await channel.emit(Notification(f"notifications/{change.kind}/list_changed", {}))
+            await changed.wait()
+    finally:
+        end()
+        reply.changes.uris_changed()

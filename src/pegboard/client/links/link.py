@@ -1,0 +1,190 @@
+"""What connects a client to one server: a request goes out, notices and questions come back on the way, then a result.
+
+All links speak revision 2026-07-28 to their owner; one to an older server translates: its handshake answers
+`server/discover`, what it sends without being asked answers `subscriptions/listen`, and what it asks goes to the
+channel of the request. A link owns the ids and progress tokens of its requests.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any, Final, Protocol
+
+import msgspec
+from msgspec import Raw, Struct
+
+from pegboard.call import Caller, Channel, Json, Notification
+from pegboard.client.links.credentials import Authorizer
+from pegboard.client.links.server_messages import Read, read_values
+from pegboard.errors import ServerFault
+from pegboard.protocol.params import PREFIX
+
+CANCEL_SECONDS: Final = 1.0
+"""How long a link takes at most to tell a server that nobody waits any more."""
+
+CHANGE_NOTIFICATIONS: Final = frozenset(
+    {
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+    }
+)
+"""Notices that belong to nobody's request in the legacy era."""
+
+PROGRESS_NOTIFICATION: Final = "notifications/progress"
+
+_FIRST_IDS: Final = 2**30
+
+_MAX_IDENTITIES: Final = 256
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Identity(Struct, frozen=True):
+    """Who calls: told once in a handshake, or with every request."""
+
+    client: Mapping[str, Json]
+    capabilities: Mapping[str, Json]
+    log_level: str | None = None
+
+
+class OutgoingRequest(Struct, kw_only=True):
+    """One request on its way.
+
+    `mirrors` are the arguments that a tool wants repeated in headers (name → path), `wants_progress` says whether the
+    server is asked to tell how far it is, `read` how the result is wanted. Who asks for somebody else names that one by
+    its `owner`, and where it can do other things than the link's own, by its `identity`: a modern server is told with each
+    request, a legacy one was with the handshake. A board in this process is told the `caller` itself.
+    """
+
+    method: str
+    params: Mapping[str, Any]
+    channel: Channel
+    mirrors: Mapping[str, Sequence[str]] = {}
+    wants_progress: bool = False
+    read: Read = read_values
+    identity: Identity | None = None
+    owner: Hashable = None
+    caller: Caller | None = None
+    far: float = -math.inf
+
+    async def deliver(self, notice: Notification, token: int) -> None:
+        """Hand a notice on, unless it is progress of something else or runs backwards."""
+        if notice.method == PROGRESS_NOTIFICATION:
+            done = notice.params.get("progress")
+            # "The progress value MUST increase with each notification" (Progress Flow)
+            if notice.params.get("progressToken") != token or not isinstance(done, int | float) or done <= self.far:
+                return
+            self.far = done
+        await self.channel.emit(notice)
+
+
+class ServerLink(Protocol):
+    """A way to one server; `name` is what errors call it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def transport(self) -> str: ...
+
+    @property
+    def version(self) -> str:
+        """The revision that is spoken, once that is known."""
+
+    @property
+    def mirrors(self) -> bool:
+        """Whether arguments have to be repeated in headers."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a request would go out as things are, with nothing opened or started for it."""
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        """Who gets credentials where the server wants some."""
+
+    async def open(self) -> None:
+        """Find out which era the server is of, and shake hands where that is the custom."""
+
+    async def close(self) -> None:
+        """Let go of all that is held: tasks, sockets, processes."""
+
+    async def request(self, out: OutgoingRequest) -> Mapping[str, Json]:
+        """The result; a Refusal where the server says no, a ServerFault where it lets us down.
+
+        What comes before the result goes to the request's channel first, in its order; a question that names no request
+        goes to the channel the link was made with. Cancelled while it waits, it tells the server to stop.
+        """
+
+
+def request_ids() -> Iterator[int]:
+    """The ids of one connection's requests, from a random one on: a message that is not the server's own matches none.
+
+    They are integers of 31 bits at first, since some servers take no text for an id, or no more than 32 bits.
+    """
+    return count(1 + secrets.randbelow(_FIRST_IDS))
+
+
+class RequestMetadata:
+    """The metadata that a modern request brings, written once for each who asks."""
+
+    def __init__(self, identity: Identity, version: str) -> None:
+        self._version = version
+        self._own = _Metadata(identity, version)
+        self._by_identity: dict[int, _Metadata] = {}
+
+    def around(self, out: OutgoingRequest, token: int) -> dict[str, Any]:
+        """The params of a request with its metadata."""
+        metadata = self._own if out.identity is None else self._of(out.identity)
+        if not out.wants_progress and "_meta" not in out.params:
+            return {**out.params, "_meta": metadata.written}
+        meta = {**out.params.get("_meta", {}), **metadata.members}
+        if out.wants_progress:
+            meta["progressToken"] = token
+        return {**out.params, "_meta": meta}
+
+    def _of(self, identity: Identity) -> _Metadata:
+        known = self._by_identity.get(id(identity))
+        # The identity is kept with it, so that no other can come to have its number.
+        if known is None or known.identity is not identity:
+            while len(self._by_identity) >= _MAX_IDENTITIES:
+                del self._by_identity[next(iter(self._by_identity))]
+            known = self._by_identity[id(identity)] = _Metadata(identity, self._version)
+        return known
+
+
+class _Metadata:
+    """What one who asks is told by: each member as it is written, and all of them together."""
+
+    __slots__ = ("identity", "members", "written")
+
+    def __init__(self, identity: Identity, version: str) -> None:
+        self.identity = identity
+        values: dict[str, Any] = {
+            PREFIX + "protocolVersion": version,
+            PREFIX + "clientInfo": identity.client,
+            PREFIX + "clientCapabilities": identity.capabilities,
+        }
+        if identity.log_level is not None:
+            values[PREFIX + "logLevel"] = identity.log_level
+        self.members = {name: Raw(_encode(value)) for name, value in values.items()}
+        self.written = Raw(_encode(values))
+
+
+def legacy_params(out: OutgoingRequest, token: int) -> Mapping[str, Any]:
+    """The params of a request as the older revisions have them."""
+    if not out.wants_progress:
+        return out.params
+    return {**out.params, "_meta": {**out.params.get("_meta", {}), "progressToken": token}}
+
+
+def with_server_name(fault: ServerFault, name: str) -> ServerFault:
+    """The same fault, saying whose it is."""
+    if name not in str(fault):
+        fault.args = (f"{name}: {fault}", *fault.args[1:])
+    return fault

@@ -1,0 +1,32 @@
+"""What a server says, as a log or a message shows it: on one line, with its letters and without what moves a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from pegboard.printable import printable
+
+MAX_LENGTH: Final = 500
+
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_RULE: Final = re.compile(r"([^\w\s])\1{3,}")
+# Where in a program it was says less than what happened there.
+_FRAME: Final = re.compile(r"\s+at |\s+File \"|Node\.js v\d|Traceback \(most")
+_MAX_LINES: Final = 3
+
+
+def shorten_output(text: str, most: int = MAX_LENGTH) -> str:
+    """The text, cut, on one line that can be printed, without its colours."""
+    kept = printable(_COLOUR.sub("", text[:most]))
+    return kept if len(text) <= most else f"{kept}…"
+
+
+def last_output(lines: Sequence[str]) -> str:
+    """The last of what was written that has a word in it: frames, rules and where in the program it was explain nothing."""
+    worded = [line for line in lines if any(map(str.isalnum, line))]
+    telling = [line for line in worded if not _FRAME.match(line)] or worded
+    return " / ".join(
+        shorten_output(_RULE.sub(r"\1\1\1", line).strip(), MAX_LENGTH // 2) for line in telling[-_MAX_LINES:]
+    )

@@ -1,0 +1,85 @@
+"""What a client remembers of a server's lists, for as long as the server says that they hold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.call import Json
+
+_MAX_PAGES: Final = 256
+_MAX_SECONDS: Final = 24 * 3600.0
+_SHARED: Final = "anybody"
+
+CACHED: Final = frozenset(
+    {"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
+)
+"""What may be cached at all (Cacheable Results)."""
+
+_ABOUT: Final[Mapping[str, tuple[str, ...]]] = {
+    "notifications/tools/list_changed": ("tools/list",),
+    "notifications/prompts/list_changed": ("prompts/list",),
+    "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
+    "notifications/resources/updated": ("resources/read",),
+}
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class _CachedPage(Struct, frozen=True):
+    until: float
+    written: bytes
+    context: Hashable
+
+
+class ListCache:
+    """Results by method and params.
+
+    What is not said to be `public` is for the authorization context in which it was got alone: "a different access token
+    requires a different cache".
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: dict[tuple[str, bytes], _CachedPage] = {}
+
+    def find(self, method: str, params: Mapping[str, Json], context: Hashable = None) -> Mapping[str, Json] | None:
+        """A result that still holds, as the finder's own copy."""
+        key = method, _encode(params)
+        page = self._kept.get(key)
+        if page is None:
+            return None
+        if page.until <= self._clock() or page.context not in (_SHARED, context):
+            del self._kept[key]
+            return None
+        result: Mapping[str, Json] = msgspec.json.decode(page.written)
+        return result
+
+    def keep(
+        self, method: str, params: Mapping[str, Json], result: Mapping[str, Json], context: Hashable = None
+    ) -> None:
+        """Keep a result for as long as it says; where that is not said it is stale at once."""
+        millis = result.get("ttlMs")
+        if method not in CACHED or isinstance(millis, bool) or not isinstance(millis, int | float) or millis <= 0:
+            return
+        while len(self._kept) >= _MAX_PAGES:
+            del self._kept[next(iter(self._kept))]
+        until = self._clock() + min(millis / 1000, _MAX_SECONDS)
+        whose = _SHARED if result.get("cacheScope") == "public" else context
+        self._kept[method, _encode(params)] = _CachedPage(until, _encode(result), whose)
+
+    def clear(self, method: str) -> None:
+        """Keep no page of this list."""
+        for key in [key for key in self._kept if key[0] == method]:
+            del self._kept[key]
+
+    def drop(self, notice: str, uri: str = "") -> None:
+        """A change was told: what it is about "should be considered immediately stale"."""
+        methods = _ABOUT.get(notice, ())
+        for key in [key for key in self._kept if key[0] in methods]:
+            if not uri or msgspec.json.decode(key[1]).get("uri", "").startswith(uri):
+                del self._kept[key]

@@ -1,0 +1,140 @@
+"""Requests for a login: JSON comes back, every answer is bounded, and nothing secret leaves in the clear."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pegboard import __version__
+from pegboard.client.http.address import Address, read_address
+from pegboard.client.http.address_zone import written_zone
+from pegboard.client.http.http_connection import Response
+from pegboard.client.http.http_pool import HttpPool, HttpRequest
+from pegboard.client.links.server_output import shorten_output
+from pegboard.errors import MalformedMessage, ResponseTimeout, SetupError, Unreachable
+
+REQUEST_SECONDS: Final = 15.0
+DOCUMENT_BYTES: Final = 256 * 1024
+REDIRECTS: Final = 3
+_MOVED: Final = frozenset({301, 302, 303, 307, 308})
+_FIELDS: Final = f"User-Agent: pegboard/{__version__}\r\nAccept: application/json\r\n".encode()
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class LoginResponse(Struct, frozen=True):
+    """An answer; `document` is None where it holds no JSON object."""
+
+    status: int
+    document: Mapping[str, Any] | None
+
+    def __repr__(self) -> str:
+        # What it holds may be a token.
+        return f"Reply({self.status})"
+
+    @property
+    def reason(self) -> str:
+        """The error code of OAuth."""
+        code = None if self.document is None else self.document.get("error")
+        return code if isinstance(code, str) else ""
+
+    def describe_error(self, hidden: Sequence[str] = ()) -> str:
+        """What went wrong, for people; what was secret in the request is not repeated."""
+        said = None if self.document is None else self.document.get("error_description")
+        parts = [self.reason or f"status {self.status}", said if isinstance(said, str) else ""]
+        text = ", ".join(part for part in parts if part)
+        for secret in hidden:
+            if secret:
+                text = text.replace(secret, "…")
+        return shorten_output(text)
+
+
+class LoginClient:
+    """Asks on behalf of a client of one server, which names the addresses: so not every address is asked."""
+
+    def __init__(self, pool: HttpPool, server: Address, seconds: float = REQUEST_SECONDS) -> None:
+        self._pool = pool
+        self._server = server
+        self._seconds = seconds
+
+    def check_address(self, url: str) -> Address:
+        """The address, if it may be asked: encrypted, and as it is written no nearer than the server.
+
+        Where a name leads is judged when it is connected to.
+        """
+        try:
+            address = read_address(url)
+        except SetupError:
+            raise MalformedMessage(f"{url[:200]!r} is named for a login, and is no address") from None
+        if not address.secure and not address.is_loopback:
+            raise MalformedMessage(f"{address} is named for a login, and is not encrypted; only https is used")
+        zone = written_zone(address.host)
+        if zone > self._pool.zone(self._server):
+            raise MalformedMessage(
+                f"{address} is named for a login, and is on {zone}, which its server is not; it is not asked"
+            )
+        return address
+
+    async def get(self, url: str) -> LoginResponse:
+        """A document; redirects are followed to where it may be asked."""
+        address = self.check_address(url)
+        for _ in range(REDIRECTS + 1):
+            reply, location = await self._send(HttpRequest("GET", address, _FIELDS, follows=False))
+            if not location:
+                return reply
+            try:
+                address = self.check_address(str(address.join(location)))
+            except SetupError:
+                raise MalformedMessage(f"{address}: redirected to no address, {location[:200]!r}") from None
+        raise MalformedMessage(f"{url}: redirected more than {REDIRECTS} times")
+
+    async def post_form(self, url: str, form: Sequence[tuple[str, str]], secrets: bytes = b"") -> LoginResponse:
+        """The answer to a form, which holds secrets: it goes to this address and no other."""
+        fields = _FIELDS + b"Content-Type: application/x-www-form-urlencoded\r\n"
+        return await self._post(url, fields, secrets, urlencode(form).encode())
+
+    async def post_json(self, url: str, value: Mapping[str, Any]) -> LoginResponse:
+        return await self._post(url, _FIELDS + b"Content-Type: application/json\r\n", b"", _encode(value))
+
+    async def _post(self, url: str, fields: bytes, secrets: bytes, body: bytes) -> LoginResponse:
+        request = HttpRequest("POST", self.check_address(url), fields, secrets, body, follows=False)
+        reply, location = await self._send(request)
+        if location:
+            raise MalformedMessage(
+                f"{request.address}: has moved (status {reply.status}); what is secret is not sent after it"
+            )
+        return reply
+
+    async def _send(self, request: HttpRequest) -> tuple[LoginResponse, str]:
+        try:
+            async with asyncio.timeout(self._seconds):
+                within = self._pool.zone(self._server)
+                response = await self._pool.send(replace(request, within=within), urgent=True)
+                try:
+                    return await _read(response, request.address)
+                finally:
+                    response.close()
+        except TimeoutError:
+            raise ResponseTimeout(f"{request.address}: no answer within {self._seconds:g} s") from None
+
+
+async def _read(response: Response, address: Address) -> tuple[LoginResponse, str]:
+    if response.status >= 500 or response.status == 429:
+        raise Unreachable(f"{address}: answered {response.status}. It cannot serve this now.")
+    if response.status in _MOVED and response.header(b"location"):
+        return LoginResponse(response.status, None), response.header(b"location")
+    try:
+        body = await response.read_all(DOCUMENT_BYTES)
+    except MalformedMessage as problem:
+        raise MalformedMessage(f"{address}: {problem}") from None
+    try:
+        return LoginResponse(response.status, _decode(body)), ""
+    except msgspec.DecodeError:
+        return LoginResponse(response.status, None), ""

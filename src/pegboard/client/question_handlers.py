@@ -1,0 +1,96 @@
+"""How a client answers what servers ask of it: its user by a form, its model by a sample, its roots by a list."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from pegboard.asking.questions import Accepted, Answer, Cancelled, Declined
+from pegboard.call import Json, Question
+from pegboard.errors import MethodNotFound
+from pegboard.protocol.content import text_block
+from pegboard.schema.plain_json import as_plain
+
+
+class Elicitation(Struct, frozen=True):
+    """What a server wants of the user: a form of this schema filled in, or a URL opened."""
+
+    message: str
+    schema: Mapping[str, Json]
+    url: str | None = None
+
+
+Content: TypeAlias = Answer | Mapping[str, Json] | None
+OnElicit: TypeAlias = Callable[[Elicitation], Content | Awaitable[Content]]
+OnSample: TypeAlias = Callable[[Mapping[str, Json]], str | Mapping[str, Json] | Awaitable[str | Mapping[str, Json]]]
+
+
+class QuestionHandlers(Struct, frozen=True, kw_only=True):
+    """Whom a client asks; what nobody answers is not declared, and so not asked.
+
+    `elicit` returns the content of the form, or None where the user declines; a field it leaves out gets the default
+    that the form proposes; `sample` returns text, or the whole
+    message; `roots` are the folders the client works in.
+    """
+
+    elicit: OnElicit | None = None
+    sample: OnSample | None = None
+    roots: Sequence[str] | None = None
+
+    def capabilities(self) -> dict[str, Json]:
+        """What the client can declare."""
+        declared: dict[str, Json] = {}
+        if self.elicit is not None:
+            declared["elicitation"] = {"form": {}, "url": {}}
+        if self.sample is not None:
+            declared["sampling"] = {}
+        if self.roots is not None:
+            declared["roots"] = {}
+        return declared
+
+    async def answer(self, question: Question) -> Json:
+        """The result of one question."""
+        params = question.params
+        if question.method == "elicitation/create" and self.elicit is not None:
+            asked = Elicitation(params.get("message", ""), params.get("requestedSchema") or {}, params.get("url"))
+            return _elicitation_result(await _awaited(self.elicit(asked)), asked)
+        if question.method == "sampling/createMessage" and self.sample is not None:
+            told = await _awaited(self.sample(params))
+            if isinstance(told, str):
+                return {"role": "assistant", "content": text_block(told), "model": "unknown", "stopReason": "endTurn"}
+            return told
+        if question.method == "roots/list" and self.roots is not None:
+            return {"roots": [{"uri": root} for root in self.roots]}
+        raise MethodNotFound(f"This client does not answer {question.method[:80]!r}")
+
+
+def _elicitation_result(told: Content, asked: Elicitation) -> Json:
+    match told:
+        case Accepted() if asked.url is not None:
+            return {"action": "accept"}
+        case Accepted():
+            return {"action": "accept", "content": _with_defaults(as_plain(told.content), asked.schema)}
+        case Declined() | None:
+            return {"action": "decline"}
+        case Cancelled():
+            return {"action": "cancel"}
+        case _:
+            return {"action": "accept", "content": _with_defaults(told, asked.schema)}
+
+
+def _with_defaults(content: Json, schema: Mapping[str, Json]) -> Json:
+    """The content with what the form proposes where it says nothing."""
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping) or not isinstance(content, Mapping | None):
+        return content
+    proposed = {
+        name: part["default"] for name, part in properties.items() if isinstance(part, Mapping) and "default" in part
+    }
+    return {**proposed, **(content or {})}
+
+
+async def _awaited(told: Any) -> Any:
+    return await told if inspect.isawaitable(told) else told

@@ -1,0 +1,155 @@
+"""The way of a request: from the cache, over rounds of questions, within its deadlines, and again where that is safe."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pegboard.call import Channel, Json, Question
+from pegboard.client.circuit_breaker import CircuitBreaker
+from pegboard.client.client_channel import ClientChannel, OnLog, Progress
+from pegboard.client.known_tools import KnownTools
+from pegboard.client.links.link import OutgoingRequest, ServerLink
+from pegboard.client.list_cache import CACHED, ListCache
+from pegboard.client.question_handlers import QuestionHandlers
+from pegboard.client.request_sender import RequestSender
+from pegboard.client.transports.mirrored_headers import usable_tools
+from pegboard.deadline import Deadline
+from pegboard.errors import InvalidParams, MalformedMessage
+
+MAX_ROUNDS: Final = 16
+MAX_PAGES: Final = 1000
+
+
+class RequestDelivery:
+    """Takes the requests of a client to its server, and brings the results.
+
+    `waits` are the deadlines of all that is under way; `timeout` and `max_timeout` bound a call without news and in all,
+    with its retries, rounds and resumptions.
+    """
+
+    def __init__(
+        self,
+        link: ServerLink,
+        answers: QuestionHandlers,
+        lists: ListCache,
+        log: OnLog | None,
+        waits: set[Deadline],
+        *,
+        timeout: float,
+        max_timeout: float,
+        retries: int,
+        breaker: CircuitBreaker,
+    ) -> None:
+        self._link = link
+        self._answers = answers
+        self._lists = lists
+        self._log = log
+        self._timeout = timeout
+        self._max_timeout = max_timeout
+        self._caches = link.transport != "direct"
+        self._tools = KnownTools()
+        self._sender = RequestSender(link, breaker, self._tools, self._list_again, waits=waits, retries=retries)
+
+    async def open(self) -> None:
+        """Open the link, with credentials where it takes some."""
+        await self._sender.open()
+
+    async def listen(self, params: Mapping[str, Json], channel: Channel) -> Mapping[str, Json]:
+        """A subscription, which has no deadline."""
+        return await self._sender.listen(params, channel)
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        progress: Progress | None = None,
+        timeout: float | None = None,
+    ) -> Mapping[str, Json]:
+        """The result of a request; NoAnswer where it does not come in time."""
+        channel = ClientChannel(self._answers, self._lists, self._log, progress)
+        quiet = self._timeout if timeout is None else timeout
+        longest = self._max_timeout if timeout is None else max(self._max_timeout, timeout)
+        if quiet == longest == math.inf:
+            return await self._rounds(method, params, channel, wants_progress=progress is not None)
+        deadline = Deadline(quiet, longest)
+        channel.waits = (deadline,)
+        work = self._rounds(method, params, channel, wants_progress=progress is not None)
+        return await self._sender.within(deadline, work, method, min(quiet, longest))
+
+    async def list_tools(self) -> list[dict[str, Json]]:
+        """All tools that this link can call by the rules."""
+        tools = await self.collect("tools/list", "tools")
+        if self._link.mirrors:
+            tools = usable_tools(tools, self._link.name)
+        self._tools.update(tools)
+        return tools
+
+    async def _list_again(self) -> None:
+        """The list that is kept proved wrong."""
+        self._lists.drop("notifications/tools/list_changed")
+        await self.list_tools()
+
+    async def collect(self, method: str, member: str) -> list[dict[str, Json]]:
+        """Every page of a list."""
+        found: list[dict[str, Json]] = []
+        params: dict[str, Json] = {}
+        for _ in range(MAX_PAGES):
+            try:
+                page = await self.request(method, params)
+            except InvalidParams:
+                if not params:
+                    raise
+                # "discard all cached pages and re-fetch from the beginning": the cursor does not hold any more.
+                self._lists.clear(method)
+                found, params = [], {}
+                continue
+            found += self.members(page, member)
+            cursor = page.get("nextCursor")
+            if cursor is None or cursor == params.get("cursor"):
+                return found
+            params = {"cursor": cursor}
+        raise MalformedMessage(f"{self._link.name}: {method} has more than {MAX_PAGES} pages")
+
+    def members(self, result: Mapping[str, Json], member: str) -> list[dict[str, Json]]:
+        """The objects that a result lists; Garbled where it does not."""
+        items = result.get(member)
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            raise MalformedMessage(f"{self._link.name}: answered with no list of {member}")
+        return items
+
+    async def _rounds(
+        self, method: str, params: Mapping[str, Any], channel: ClientChannel, *, wants_progress: bool
+    ) -> Mapping[str, Json]:
+        cached = self._caches and method in CACHED
+        context = None if self._link.authorizer is None else self._link.authorizer.context
+        if cached and (kept := self._lists.find(method, params, context)) is not None:
+            return kept
+        sent = params
+        for _ in range(MAX_ROUNDS):
+            out = OutgoingRequest(method=method, params=sent, channel=channel, wants_progress=wants_progress)
+            result = await self._sender.send(out, channel.waits)
+            if result.get("resultType") != "input_required":
+                if cached and sent is params:
+                    self._lists.keep(method, params, result, context)
+                return result
+            sent = {**params, **await self._answer(result, channel)}
+        raise MalformedMessage(f"{self._link.name}: still asks after {MAX_ROUNDS} rounds of {method}")
+
+    async def _answer(self, result: Mapping[str, Json], channel: ClientChannel) -> dict[str, Json]:
+        """What a request is sent again with: the answers, and the state exactly as it came."""
+        asked = result.get("inputRequests")
+        again: dict[str, Json] = {}
+        if isinstance(asked, dict) and asked:
+            try:
+                questions = {key: Question(one["method"], one.get("params") or {}) for key, one in asked.items()}
+            except (TypeError, KeyError, AttributeError):
+                raise MalformedMessage(f"{self._link.name}: asks for input in no form that can be answered") from None
+            again["inputResponses"] = await channel.ask(questions)
+        if "requestState" in result:
+            again["requestState"] = result["requestState"]
+        if not again:
+            raise MalformedMessage(f"{self._link.name}: asks for input and does not say what")
+        return again

@@ -1,0 +1,266 @@
+"""A server that we started ourselves: a process with its own group, which ends when we are done with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import shutil
+import signal
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from pegboard.client.links.server_messages import UNREAD, shorten
+from pegboard.client.links.server_output import last_output, shorten_output
+from pegboard.errors import ConnectionLost, ServerFault, Unreachable
+from pegboard.protocol.jsonrpc import has_line_break
+
+LINE_BYTES: Final = 16 * 1024 * 1024
+STDERR_BYTES: Final = 64 * 1024
+WRITE_BYTES: Final = 1024 * 1024
+# Together no more than three seconds.
+EXIT_SECONDS: Final = 1.5
+TERM_SECONDS: Final = 1.0
+KILL_SECONDS: Final = 0.5
+EOF_GRACE_SECONDS: Final = 0.5
+
+# What a program needs of its surroundings to run at all; whatever else it may see is its user's to say.
+INHERITED_VARIABLES: Final = (
+    "HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME",
+    "APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERPROFILE",
+)  # fmt: skip
+
+_ID: Final = re.compile(rb'"id"\s*:\s*([0-9]{1,15})\s*[,}]')
+
+_log = logging.getLogger("pegboard.client")
+
+
+def child_environment(more: Mapping[str, str] | None) -> dict[str, str]:
+    """The environment of a child: what every program needs, and what it was given."""
+    kept = {name: value for name, value in os.environ.items() if name in INHERITED_VARIABLES or name.startswith("LC_")}
+    return {**kept, **(more or {})}
+
+
+def format_command(command: Sequence[str]) -> str:
+    """A command as errors and logs name it: on one line, and no longer than that."""
+    text = " ".join(" ".join(command).split())
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+class ChildProcess(asyncio.SubprocessProtocol):
+    """A pipe to a process: each line of its stdout is a message, its stderr is kept and logged."""
+
+    transport = "stdio"
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+    ) -> None:
+        self.name = format_command(command)
+        self._command = list(command)
+        self._env = env
+        self._cwd = cwd
+        self._process: asyncio.SubprocessTransport | None = None
+        self._exited = asyncio.Event()
+        self._open_ends = {0, 1, 2}
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+        self._rest: list[bytes] = []
+        self._held = 0
+        self._skipping = False
+        self._stderr_tail: deque[str] = deque()
+        self._stderr_size = 0
+        self._stderr_rest = b""
+        self._closing = False
+        self._lost_timer: asyncio.TimerHandle | None = None
+        self._receive: Callable[[bytes], None] = lambda _: None
+        self._lost: Callable[[ServerFault], None] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.get_pid()
+
+    @property
+    def stderr_tail(self) -> str:
+        """The end of what it wrote to stderr."""
+        return "\n".join(self._stderr_tail)
+
+    async def open(self, receive: Callable[[bytes], None], lost: Callable[[ServerFault], None]) -> None:
+        self._receive, self._lost = receive, lost
+        env = child_environment(self._env)
+        program = shutil.which(self._command[0], path=env.get("PATH"))
+        if program is None and os.sep not in self._command[0]:
+            raise Unreachable(f"{self.name}: there is no program {self._command[0]!r} on the PATH")
+        try:
+            await asyncio.get_running_loop().subprocess_exec(
+                lambda: self,
+                program or self._command[0],
+                *self._command[1:],
+                env=env,
+                cwd=self._cwd,
+                start_new_session=True,
+            )
+        except OSError as error:
+            place = f" in {self._cwd}" if self._cwd is not None else ""
+            raise Unreachable(f"{self.name}: cannot be started{place}, {error.strerror or error}") from None
+
+    async def send(self, message: bytes) -> None:
+        self.send_now(message)
+        if not self._may_write.is_set():
+            await self._may_write.wait()
+
+    def send_now(self, message: bytes) -> None:
+        if has_line_break(message):
+            raise ValueError("A message to a child must be one line")
+        pipe = None if self._process is None else self._process.get_pipe_transport(0)
+        if pipe is None or pipe.is_closing():
+            return
+        pipe.write(message + b"\n")  # type: ignore[attr-defined]  # stdin is written to
+
+    async def close(self) -> None:
+        """stdin closed, then TERM, then KILL, to the whole group; it is gone when this returns."""
+        self._closing = True
+        if self._lost_timer is not None:
+            self._lost_timer.cancel()
+        process = self._process
+        if process is None:
+            return
+        stdin = process.get_pipe_transport(0)
+        if stdin is not None:
+            stdin.close()
+        try:
+            if not await self._ends_within(EXIT_SECONDS):
+                self._signal(signal.SIGTERM)
+                if not await self._ends_within(TERM_SECONDS):
+                    self._signal(signal.SIGKILL)
+                    await self._ends_within(KILL_SECONDS)
+        finally:
+            # Whatever it started and left behind goes with it.
+            self._signal(signal.SIGKILL)
+            process.close()
+            # The transports of its pipes say goodbye in the loop's next rounds.
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+    async def _ends_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._exited.wait()
+        return self._exited.is_set()
+
+    def _signal(self, number: int) -> None:
+        pid = self.pid
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, number)
+
+    # What the loop tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._process = transport  # type: ignore[assignment]  # that of a subprocess
+        stdin = self._process.get_pipe_transport(0)  # type: ignore[union-attr]  # it was set above
+        # uvloop tells of a process that was given up while it started, too.
+        if stdin is not None and not stdin.is_closing():
+            stdin.set_write_buffer_limits(WRITE_BYTES)  # type: ignore[union-attr]  # stdin is written to
+
+    def pause_writing(self) -> None:
+        self._may_write.clear()
+
+    def resume_writing(self) -> None:
+        self._may_write.set()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 1:
+            self._receive_data(data)
+        else:
+            self._receive_stderr(data)
+
+    def pipe_connection_lost(self, fd: int, exception: Exception | None) -> None:
+        self._open_ends.discard(fd)
+        if fd == 0:
+            self._may_write.set()
+        else:
+            self._await_exit()
+
+    def process_exited(self) -> None:
+        self._exited.set()
+        self._await_exit()
+
+    def _await_exit(self) -> None:
+        """One of its ends is gone: the rest may follow and tell why, but a grandchild can hold a pipe open for ever."""
+        if self._exited.is_set() and not self._open_ends & {1, 2}:
+            self._report_lost()
+        elif self._lost_timer is None and not self._closing and (self._exited.is_set() or 1 not in self._open_ends):
+            self._lost_timer = asyncio.get_running_loop().call_later(EOF_GRACE_SECONDS, self._report_lost)
+
+    def _report_lost(self) -> None:
+        self._may_write.set()
+        lost, self._lost = self._lost, None
+        if lost is not None and not self._closing:
+            lost(ConnectionLost(f"{self.name}: {self._end()}{self._exit_reason()}"))
+
+    def _end(self) -> str:
+        code = None if self._process is None else self._process.get_returncode()
+        if code is None:
+            return "closed its stdout"
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                return f"was ended by {signal.Signals(-code).name}"
+        return f"ended with exit code {code}"
+
+    def _exit_reason(self) -> str:
+        words = last_output([*self._stderr_tail, self._stderr_rest.decode("utf-8", "replace")])
+        return f", saying: {words}" if words else ""
+
+    def _receive_data(self, data: bytes) -> None:
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            if self._skipping:
+                self._skipping = False
+                continue
+            if self._rest:
+                self._rest.append(line)
+                line = b"".join(self._rest)  # noqa: PLW2901 — the line is what all its pieces make
+                self._rest.clear()
+                self._held = 0
+            if line.strip():
+                self._receive(line)
+        if not rest or self._skipping:
+            return
+        self._rest.append(rest)
+        self._held += len(rest)
+        if self._held > LINE_BYTES:
+            self._skip_long_line()
+
+    def _skip_long_line(self) -> None:
+        """A line that is too long is lost; whoever waits for it is told so."""
+        head = self._rest[0][:512]
+        self._rest.clear()
+        self._held = 0
+        self._skipping = True
+        _log.warning("%s: wrote a line of more than %d bytes: %s", self.name, LINE_BYTES, shorten(head))
+        found = _ID.search(head)
+        told = f'"error":{{"code":{UNREAD},"message":"an answer of more than {LINE_BYTES} bytes"}}}}'
+        self._receive(b'{"jsonrpc":"2.0",%b%b' % (b'"id":%b,' % found[1] if found else b"", told.encode()))
+
+    def _receive_stderr(self, data: bytes) -> None:
+        *lines, self._stderr_rest = (self._stderr_rest + data).split(b"\n")
+        if len(self._stderr_rest) > 8192:
+            lines.append(self._stderr_rest)
+            self._stderr_rest = b""
+        for line in lines:
+            text = line.decode("utf-8", "replace").rstrip()[:8192]
+            if text:
+                _log.debug("%s: %s", self.name, shorten_output(text, len(text)))
+                self._stderr_tail.append(text)
+                self._stderr_size += len(text)
+        while self._stderr_size > STDERR_BYTES and self._stderr_tail:
+            self._stderr_size -= len(self._stderr_tail.popleft())

@@ -1,0 +1,204 @@
+"""One MCP endpoint over HTTP: messages are posted to it, and what comes back is read as JSON or as a stream of events."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from pegboard import __version__
+from pegboard.call import RequestId
+from pegboard.client.http.address import Address
+from pegboard.client.http.address_zone import Zone
+from pegboard.client.http.http_connection import Response
+from pegboard.client.http.http_pool import HttpPool, HttpRequest, header_lines
+from pegboard.client.links.credentials import Authorizer
+from pegboard.client.links.server_messages import ServerMessage, WireError, read_server_message, refusal_of
+from pegboard.errors import MalformedMessage, PegboardError, Unauthorized, Unreachable
+from pegboard.protocol.jsonrpc import is_batch
+from pegboard.protocol.sse import Event, EventReader
+
+ANSWER_BYTES: Final = 16 * 1024 * 1024
+WANTS_CREDENTIALS: Final = "It wants credentials: send them as a header, or let somebody log in with auth=OAuth()."
+_ERROR_BYTES: Final = 256 * 1024
+_BUSY: Final = frozenset({408, 429, 502, 503, 504})
+_EVENTS: Final = b"text/event-stream"
+
+Handle = Callable[[ServerMessage], Awaitable[None]]
+
+_split = msgspec.json.Decoder(list[Raw]).decode
+
+
+class EndpointClient:
+    """Where the messages of one server go; `headers` are its user's own, and go nowhere else, as do an authorizer's.
+
+    `within` is the zone of the server that named the address, None where a person configured it.
+    """
+
+    def __init__(
+        self,
+        pool: HttpPool,
+        address: Address,
+        headers: Mapping[str, str],
+        authorizer: Authorizer | None = None,
+        within: Zone | None = None,
+    ) -> None:
+        self.address = address
+        self._within = within
+        self._pool = pool
+        self._headers = headers
+        self._authorizer = authorizer
+        self._own = header_lines(headers, str(address))
+        agent = (
+            {} if any(name.lower() == "user-agent" for name in headers) else {"User-Agent": f"pegboard/{__version__}"}
+        )
+        # Packing what stays on this machine would only cost time.
+        packed = {} if address.is_loopback else {"Accept-Encoding": "gzip, deflate"}
+        common = header_lines({**agent, **packed}, "")
+        self._post = common + (b"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n")
+        self._get = common + b"Accept: text/event-stream\r\n"
+
+    def at(self, address: Address, within: Zone) -> EndpointClient:
+        """The same server at another address, which it named itself from this zone."""
+        return EndpointClient(self._pool, address, self._headers, self._authorizer, within)
+
+    async def post(
+        self, message: bytes, fields: bytes = b"", secrets: bytes = b"", *, urgent: bool = False
+    ) -> Response:
+        """Send a message."""
+        secrets += self._own if self._authorizer is None else self._own + await self._authorizer.lines()
+        request = HttpRequest("POST", self.address, self._post + fields, secrets, message, within=self._within)
+        return await self._pool.send(request, urgent=urgent)
+
+    async def get(self, fields: bytes = b"", secrets: bytes = b"") -> Response:
+        """Ask for a stream; it is held open, so it takes nobody's place."""
+        secrets += self._own if self._authorizer is None else self._own + await self._authorizer.lines()
+        request = HttpRequest("GET", self.address, self._get + fields, secrets, within=self._within)
+        return await self._pool.send(request, urgent=True)
+
+    async def delete(self, fields: bytes, secrets: bytes) -> None:
+        """End a session; whatever the server says to it."""
+        secrets += self._own if self._authorizer is None else self._own + await self._authorizer.lines()
+        request = HttpRequest("DELETE", self.address, fields, secrets, within=self._within)
+        response = await self._pool.send(request, urgent=True)
+        response.close()
+
+
+class HttpRejection(Exception):
+    """An answer of HTTP that is none of MCP, or an error beside the answer's own road; `error` is what it says of itself."""
+
+    def __init__(self, response: Response, error: WireError | None, request_id: RequestId | None, text: str) -> None:
+        super().__init__(f"status {response.status}")
+        self.status = response.status
+        self.error = error
+        self.request_id = request_id
+        self._text = text
+        self._retry_after = response.header(b"retry-after")
+        self._challenge = response.header(b"www-authenticate")
+
+    def explain(self, name: object) -> PegboardError:
+        """As it is raised to whoever called."""
+        said = self.error.message if self.error is not None else self._text
+        told = f"{name}: answered {self.status}" + (f", {said[:200]!r}" if said else "")
+        if self.status in (401, 403):
+            return Unauthorized(f"{told}. {WANTS_CREDENTIALS}", self.status, self._challenge)
+        if self.error is not None:
+            return refusal_of(self.error)
+        if self.status in _BUSY:
+            return Unreachable(f"{told}. It cannot serve this now.", retry_after=parse_retry_after(self._retry_after))
+        return MalformedMessage(f"{told} and no MCP message")
+
+
+def parse_retry_after(told: str) -> float | None:
+    """The seconds of a Retry-After field; None where it has none, or a date."""
+    return float(told) if told.isdecimal() and len(told) < 6 else None
+
+
+async def read_rejection(response: Response) -> HttpRejection:
+    """What an answer says that HTTP itself says is none."""
+    body = await response.read_all(_ERROR_BYTES)
+    try:
+        message = read_server_message(body)
+    except MalformedMessage:
+        text = (
+            body[:200].decode("utf-8", "replace") if response.media_type in (b"text/plain", b"application/json") else ""
+        )
+        return HttpRejection(response, None, None, text.strip())
+    return HttpRejection(response, message.error, message.id, "")
+
+
+class EventStream:
+    """Reads streams of events, and remembers where to go on should one break off."""
+
+    __slots__ = ("has_events", "last_id", "retry")
+
+    def __init__(self) -> None:
+        self.last_id: str | None = None
+        self.retry = 1.0
+        self.has_events = 0
+
+    async def read(self, response: Response, request_id: RequestId | None, handle: Handle) -> ServerMessage | None:
+        """Hand on what comes until the answer does; None where the stream ends without."""
+        reader = EventReader(ANSWER_BYTES)
+        while chunk := await response.read():
+            for event in _events(reader, chunk):
+                self.has_events += 1
+                if event.id is not None:
+                    self.last_id = event.id
+                if event.retry is not None:
+                    self.retry = event.retry / 1000
+                if not event.data or event.name != "message":
+                    continue
+                for message in read_messages(event.data.encode()):
+                    if message.is_answer and message.id == request_id and request_id is not None:
+                        return message
+                    await handle(message)
+        return None
+
+
+def _events(reader: EventReader, chunk: bytes) -> Iterator[Event]:
+    """One event after another, so that those of a chunk are not all held at once."""
+    try:
+        yield from reader.feed(chunk)
+    except ValueError as problem:
+        raise MalformedMessage(str(problem)) from None
+
+
+async def read_answer(
+    response: Response, request_id: RequestId, handle: Handle, stream: EventStream
+) -> ServerMessage | None:
+    """The answer to a request, or its Rejection; None where a stream ended before it."""
+    if not response.is_success:
+        raise await read_rejection(response)
+    if response.media_type == _EVENTS:
+        return await stream.read(response, request_id, handle)
+    body = await response.read_all(ANSWER_BYTES)
+    if response.status == 202 and not body:
+        raise MalformedMessage("answered 202 to a request, and no MCP message")
+    found = None
+    for message in read_messages(body):
+        if not message.is_answer:
+            await handle(message)
+        elif message.id == request_id or (message.id is None and message.error is not None):
+            found = message
+        else:
+            raise MalformedMessage(f"answered another request (id {message.id!r} instead of {request_id!r})")
+    if found is None:
+        raise MalformedMessage("no MCP message in the answer")
+    return found
+
+
+def read_messages(body: bytes) -> list[ServerMessage]:
+    """The messages of a body or an event: one, or in 2025-03-26 an array of them."""
+    if not is_batch(body):
+        return [read_server_message(body)]
+    try:
+        return [read_server_message(bytes(one)) for one in _split(body)]
+    except msgspec.DecodeError:
+        raise MalformedMessage("no MCP message") from None
+
+
+def is_stream(response: Response) -> bool:
+    return response.status == 200 and response.media_type == _EVENTS

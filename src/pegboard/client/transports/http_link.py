@@ -1,0 +1,253 @@
+"""A server behind a URL: finds out which era and transport it is of, and asks again where that has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from pegboard.call import NULL_CHANNEL, Channel, Json
+from pegboard.client.http.address import read_address
+from pegboard.client.http.http_pool import CONNECTIONS, HttpPool
+from pegboard.client.links.credentials import Auth, Authorizer
+from pegboard.client.links.duplex_link import DuplexLink
+from pegboard.client.links.era_cache import forget, recall, remember
+from pegboard.client.links.link import Identity, OutgoingRequest
+from pegboard.client.links.server_messages import MODERN_CODES, refusal_of
+from pegboard.client.transports.http_endpoint import EndpointClient, HttpRejection
+from pegboard.client.transports.modern_http import ModernHttp
+from pegboard.client.transports.session_http import SessionHttp
+from pegboard.client.transports.sse_pipe import SsePipe
+from pegboard.errors import (
+    MalformedMessage,
+    PegboardError,
+    Refusal,
+    ResponseTimeout,
+    ServerFault,
+    Unauthorized,
+    UnsupportedVersion,
+)
+from pegboard.protocol.revisions import LEGACY, MODERN, NEWEST_LEGACY, SUPPORTED
+
+_log = logging.getLogger("pegboard.client")
+
+_DISCOVER = OutgoingRequest(method="server/discover", params={}, channel=NULL_CHANNEL)
+# What servers of the first transport answer to a POST, and what no busy or locked server does.
+_NO_POST = frozenset({400, 404, 405})
+_UNDECIDED = frozenset({401, 403, 407, 408, 429, 502, 503, 504})
+
+
+class EraTransport(Protocol):
+    """One way to speak with a server over HTTP."""
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def mirrors(self) -> bool: ...
+
+    @property
+    def lost(self) -> bool:
+        """Whether nothing can be asked this way any more."""
+
+    async def request(self, out: OutgoingRequest) -> Mapping[str, Json]: ...
+
+    async def close(self) -> None: ...
+
+
+class HttpLink:
+    """A link to a URL; `version` pins the revision, else the server is asked for the newest that both speak."""
+
+    transport = "http"
+
+    def __init__(
+        self,
+        url: str,
+        identity: Identity,
+        unattributed: Channel,
+        *,
+        headers: Mapping[str, str] | None = None,
+        version: str | None = None,
+        ca: str | Path | None = None,
+        connect_timeout: float = 10.0,
+        connections: int = CONNECTIONS,
+        auth: Auth | None = None,
+    ) -> None:
+        address = read_address(url)
+        self.name = str(address)
+        self._identity = identity
+        self._unattributed = unattributed
+        self._pinned = version
+        self._timeout = connect_timeout
+        self._pool = HttpPool(ca=ca, connections=connections, connect_timeout=connect_timeout)
+        self.authorizer: Authorizer | None = None if auth is None else auth.authorizer(address, self._pool)
+        self._endpoint = EndpointClient(self._pool, address, headers or {}, self.authorizer)
+        self._era_transport: EraTransport | None = None
+        self._opening = asyncio.Lock()
+
+    @property
+    def version(self) -> str:
+        return MODERN if self._era_transport is None else self._era_transport.version
+
+    @property
+    def mirrors(self) -> bool:
+        return self._era_transport is not None and self._era_transport.mirrors
+
+    @property
+    def is_open(self) -> bool:
+        return self._era_transport is not None and not self._era_transport.lost
+
+    async def open(self) -> None:
+        self._pool.open()
+        await self._ready_transport()
+
+    async def close(self) -> None:
+        era_transport, self._era_transport = self._era_transport, None
+        try:
+            if era_transport is not None:
+                await era_transport.close()
+        finally:
+            # Whoever is cancelled while it says goodbye leaves all the same.
+            await self._pool.close()
+
+    async def request(self, out: OutgoingRequest) -> Mapping[str, Json]:
+        era_transport = self._era_transport
+        if era_transport is None or era_transport.lost:
+            era_transport = await self._ready_transport()
+        try:
+            return await era_transport.request(out)
+        except UnsupportedVersion as refused:
+            problem: PegboardError = refused
+        except HttpRejection as rejection:
+            problem = rejection.explain(self.name)
+            if not isinstance(problem, UnsupportedVersion) and not _may_have_changed_era(era_transport, rejection):
+                raise problem from None
+        renewed = await self._ready_transport(instead_of=era_transport)
+        if type(renewed) is type(era_transport) and not isinstance(problem, UnsupportedVersion):
+            raise problem
+        try:
+            return await renewed.request(out)
+        except HttpRejection as rejection:
+            raise rejection.explain(self.name) from None
+
+    async def _ready_transport(self, instead_of: EraTransport | None = None) -> EraTransport:
+        async with self._opening:
+            if self._era_transport is not None and self._era_transport.lost:
+                lost, self._era_transport = self._era_transport, None
+                await lost.close()
+            if self._era_transport is None:
+                self._era_transport = await self._detect()
+            elif self._era_transport is instead_of:
+                _log.info("%s: does not speak as it did; it is asked again how it does", self.name)
+                forget(self.name)
+                self._era_transport = await self._probe()
+                await instead_of.close()
+            return self._era_transport
+
+    async def _detect(self) -> EraTransport:
+        if self._pinned is not None:
+            return self._modern() if self._pinned == MODERN else await self._legacy(self._pinned)
+        known = recall(self.name)
+        if known == MODERN:
+            return self._modern()
+        if known is not None:
+            try:
+                return await self._legacy(known)
+            except (Refusal, MalformedMessage):
+                forget(self.name)
+        return await self._probe()
+
+    async def _probe(self) -> EraTransport:
+        """A modern request first; "anything else identifies a legacy server" (Backward Compatibility)."""
+        if self._pinned is not None:
+            return await self._detect()
+        modern = self._modern()
+        for _ in range(2):
+            versions = await self._discover(modern)
+            if versions is None:
+                break
+            spoken = [version for version in SUPPORTED if version in versions]
+            if not spoken:
+                told = ", ".join(map(str, versions))[:200]
+                raise MalformedMessage(f"{self.name}: speaks {told or 'no revision'}; known are {', '.join(SUPPORTED)}")
+            if spoken[0] != MODERN:
+                return await self._legacy(spoken[0])
+            remember(self.name, MODERN)
+            return modern
+        return await self._legacy(NEWEST_LEGACY)
+
+    async def _discover(self, modern: ModernHttp) -> list[str] | None:
+        """The versions that a modern server speaks; None for one that is not modern."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                told = await modern.request(_DISCOVER)
+        except TimeoutError:
+            return None
+        except HttpRejection as rejection:
+            if rejection.status in _UNDECIDED:
+                raise rejection.explain(self.name) from None
+            if rejection.error is None:
+                return None
+            refusal = refusal_of(rejection.error)
+        except Refusal as answered:
+            refusal = answered
+        else:
+            versions = told.get("supportedVersions")
+            return versions if isinstance(versions, list) else None
+        if isinstance(refusal, UnsupportedVersion):
+            supported = refusal.data.get("supported") if isinstance(refusal.data, dict) else None
+            return supported if isinstance(supported, list) else [MODERN]
+        return [MODERN] if refusal.code in MODERN_CODES else None
+
+    def _modern(self) -> ModernHttp:
+        return ModernHttp(self._endpoint, self._identity, MODERN, self.name)
+
+    async def _legacy(self, version: str) -> EraTransport:
+        legacy = SessionHttp(self._endpoint, self._identity, self._unattributed, self.name, version)
+        try:
+            async with asyncio.timeout(self._timeout):
+                await legacy.open()
+        except TimeoutError:
+            await legacy.close()
+            raise ResponseTimeout(f"{self.name}: no answer to initialize within {self._timeout:g} s") from None
+        except HttpRejection as rejection:
+            if rejection.status in _NO_POST and (rejection.error is None or rejection.error.code not in MODERN_CODES):
+                first = await self._http_sse(version)
+                if first is not None:
+                    return first
+            raise rejection.explain(self.name) from None
+        except BaseException:
+            await legacy.close()
+            raise
+        remember(self.name, legacy.version)
+        return legacy
+
+    async def _http_sse(self, version: str) -> EraTransport | None:
+        """HTTP+SSE of 2024-11-05: "issue a GET request to the server URL, expecting … an `endpoint` event"."""
+        pipe = SsePipe(self._endpoint, self._pool, self.name)
+        duplex = DuplexLink(
+            pipe, self._identity, self._unattributed, version=version if version in LEGACY else NEWEST_LEGACY
+        )
+        try:
+            async with asyncio.timeout(self._timeout):
+                await duplex.open()
+        except Unauthorized:
+            await duplex.close()
+            raise
+        except (ServerFault, Refusal, TimeoutError) as problem:
+            _log.debug("%s: no HTTP+SSE either: %s", self.name, problem)
+            await duplex.close()
+            return None
+        return duplex
+
+
+def _may_have_changed_era(era_transport: EraTransport, rejection: HttpRejection) -> bool:
+    """Whether a server that answers so may have become one of the other era."""
+    if rejection.status in _UNDECIDED:
+        return False
+    if era_transport.version == MODERN:
+        # An error that names no request of ours was made by somebody who did not understand it.
+        return rejection.error is None or not isinstance(rejection.request_id, int)
+    return rejection.error is not None and rejection.error.code in MODERN_CODES

@@ -1,0 +1,77 @@
+"""Streamable HTTP in revision 2026-07-28: every request is whole by itself, and closing its answer cancels it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import lru_cache
+
+from pegboard.call import Json, Notification
+from pegboard.client.links.link import Identity, OutgoingRequest, RequestMetadata, request_ids, with_server_name
+from pegboard.client.links.server_messages import ServerMessage, result_of
+from pegboard.client.transports.http_endpoint import EndpointClient, EventStream, read_answer
+from pegboard.client.transports.mirrored_headers import mirror
+from pegboard.errors import ConnectionLost, MethodNotFound, ServerFault
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.headers import encode_value
+from pegboard.protocol.revisions import NAMED
+
+_log = logging.getLogger("pegboard.client")
+
+
+class ModernHttp:
+    """Asks one endpoint, with nothing kept between two requests."""
+
+    mirrors = True
+    lost = False
+
+    def __init__(self, endpoint: EndpointClient, identity: Identity, version: str, name: str) -> None:
+        self.version = version
+        self._endpoint = endpoint
+        self._envelope = RequestMetadata(identity, version)
+        self._name = name
+        self._ids = request_ids()
+
+    async def request(self, out: OutgoingRequest) -> Mapping[str, Json]:
+        request_id = next(self._ids)
+        body = jsonrpc.request(request_id, out.method, self._envelope.around(out, request_id))
+        stream = EventStream()
+
+        async def handle(message: ServerMessage) -> None:
+            if message.method is None or message.id is not None:
+                # "Servers MUST NOT initiate JSON-RPC requests, and clients do not send JSON-RPC responses"
+                _log.warning("%s: sent %s on the answer to another request", self._name, message.method or "an answer")
+                return
+            await out.deliver(Notification(message.method, message.parameters()), request_id)
+
+        try:
+            # Whoever listens holds its connection for long: it takes no other's place.
+            listens = out.method == "subscriptions/listen"
+            response = await self._endpoint.post(body, self._fields(out), urgent=listens)
+            try:
+                answer = await read_answer(response, request_id, handle, stream)
+            finally:
+                response.close()
+            if answer is None:
+                raise ConnectionLost(f"ended its stream, and no MCP message answers {out.method}")
+            return result_of(answer, out.read)
+        except ServerFault as fault:
+            raise with_server_name(fault, self._name) from None
+
+    def _fields(self, out: OutgoingRequest) -> bytes:
+        member = NAMED.get(out.method)
+        fields = _lines(self.version, out.method, None if member is None else out.params.get(member, ""))
+        return fields + mirror(out.mirrors, out.params.get("arguments")) if out.mirrors else fields
+
+    async def close(self) -> None:
+        """Nothing is kept."""
+
+
+@lru_cache(maxsize=1024)
+def _lines(version: str, method: str, about: str | None) -> bytes:
+    """The header lines that repeat what a request is about."""
+    if not method.isascii() or not method.isprintable():
+        # It stands in a header as it is: no method has such a name, and none may end its line.
+        raise MethodNotFound(f"There is no method {method[:80]!r}")
+    lines = f"MCP-Protocol-Version: {version}\r\nMcp-Method: {method}\r\n".encode()
+    return lines if about is None else lines + b"Mcp-Name: %b\r\n" % encode_value(about)

@@ -1,0 +1,363 @@
+"""Streamable HTTP of the revisions up to 2025-11-25: a session, streams that can be resumed, and questions on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from pegboard.call import Channel, Json, Notification
+from pegboard.client.links.change_listeners import ChangeListeners
+from pegboard.client.links.handshake import initialize_params, read_initialized
+from pegboard.client.links.incoming_questions import IncomingQuestions
+from pegboard.client.links.link import (
+    CANCEL_SECONDS,
+    CHANGE_NOTIFICATIONS,
+    Identity,
+    OutgoingRequest,
+    legacy_params,
+    request_ids,
+    with_server_name,
+)
+from pegboard.client.links.server_messages import ServerMessage, result_of
+from pegboard.client.transports.http_endpoint import EndpointClient, EventStream, HttpRejection, is_stream, read_answer
+from pegboard.errors import ConnectionLost, PegboardError, ServerFault, Unreachable
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.revisions import NEWEST_LEGACY
+
+RESUMPTIONS: Final = 5
+"""How often in a row a stream is asked for again without a word from it."""
+STREAM_RETRY_SECONDS: Final = 1.0
+_MAX_RETRY_SECONDS: Final = 30.0
+
+_log = logging.getLogger("pegboard.client")
+
+
+class ClientSession(Struct, frozen=True, eq=False):
+    """What a handshake settled; `secrets` are the header lines that prove it."""
+
+    version: str
+    discovered: Mapping[str, Json]
+    fields: bytes
+    secrets: bytes
+
+
+class SessionHttp:
+    """Asks one endpoint within a session, which is opened anew when the server has forgotten it."""
+
+    mirrors = False
+    lost = False
+
+    def __init__(
+        self,
+        endpoint: EndpointClient,
+        identity: Identity,
+        unattributed: Channel,
+        name: str,
+        version: str = NEWEST_LEGACY,
+    ) -> None:
+        self._endpoint = endpoint
+        self._identity = identity
+        self._unattributed = unattributed
+        self._name = name
+        self._asked = version
+        self._ids = request_ids()
+        self._session: ClientSession | None = None
+        self._opening = asyncio.Lock()
+        self._listeners = ChangeListeners()
+        self._asks = IncomingQuestions(self._send_answer)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stream_task: asyncio.Task[None] | None = None
+
+    @property
+    def version(self) -> str:
+        return self._asked if self._session is None else self._session.version
+
+    async def open(self) -> None:
+        """Shake hands, unless that is done; a Rejection where the endpoint does not know how."""
+        async with self._opening:
+            if self._session is None:
+                await self._open()
+
+    async def close(self) -> None:
+        """End the session; what is under way in the background has a moment to end by itself."""
+        if self._stream_task is not None:
+            self._stream_task.cancel()
+        await self._asks.close()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=CANCEL_SECONDS)
+            for task in late:
+                task.cancel()
+        session, self._session = self._session, None
+        if session is not None and session.secrets:
+            try:
+                async with asyncio.timeout(CANCEL_SECONDS):
+                    await self._endpoint.delete(session.fields, session.secrets)
+            except (PegboardError, TimeoutError) as problem:
+                _log.debug("%s: the session could not be ended: %s", self._name, problem)
+        if self._stream_task is not None:
+            await asyncio.wait([self._stream_task])
+
+    async def request(self, out: OutgoingRequest) -> Mapping[str, Json]:
+        session = self._session
+        if session is None:
+            await self.open()
+            session = self._session
+            assert session is not None  # noqa: S101 — or opening had failed
+        match out.method:
+            case "server/discover":
+                return session.discovered
+            case "subscriptions/listen":
+                return await self._listen(out)
+        try:
+            return await self._ask(out, session)
+        except HttpRejection as rejection:
+            if not _is_over(rejection, session):
+                raise
+        # "it MUST start a new session by sending a new InitializeRequest"; what was refused was not worked on.
+        await self._reopen(session)
+        renewed = self._session
+        assert renewed is not None  # noqa: S101 — or opening had failed
+        try:
+            return await self._ask(out, renewed)
+        except HttpRejection as rejection:
+            raise rejection.explain(self._name) from None
+
+    # The session.
+
+    async def _open(self) -> None:
+        request_id = next(self._ids)
+        params = initialize_params(self._identity, self._asked)
+        response = await self._endpoint.post(jsonrpc.request(request_id, "initialize", params))
+        try:
+            answer = await read_answer(response, request_id, self._receive_unsolicited, EventStream())
+        finally:
+            response.close()
+        if answer is None:
+            raise ConnectionLost(f"{self._name}: ended its stream before the answer to initialize")
+        discovered = read_initialized(result_of(answer), self._name)
+        version: str = discovered["supportedVersions"][0]
+        session_id = response.headers.get(b"mcp-session-id", b"").strip()
+        if not all(0x21 <= byte <= 0x7E for byte in session_id):
+            raise ConnectionLost(f"{self._name}: its session id has characters that no session id has")
+        secrets = b"Mcp-Session-Id: %b\r\n" % session_id if session_id else b""
+        session = ClientSession(version, discovered, f"MCP-Protocol-Version: {version}\r\n".encode(), secrets)
+        self._session = session
+        await self._notify(session, "notifications/initialized", {})
+        if self._identity.log_level is not None and "logging" in discovered["capabilities"]:
+            await self._notify_quietly("logging/setLevel", {"level": self._identity.log_level})
+        for uri in self._listeners.uris:
+            await self._notify_quietly("resources/subscribe", {"uri": uri})
+        if self._stream_task is not None:
+            self._stream_task.cancel()
+        heard = asyncio.Event()
+        self._stream_task = asyncio.create_task(self._read_stream(session, heard))
+        # What a server says outside of requests, many lose while this stream is not open; some have no head before they speak.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STREAM_RETRY_SECONDS):
+                await heard.wait()
+
+    async def _reopen(self, old: ClientSession) -> None:
+        async with self._opening:
+            if self._session is not old:
+                return
+            _log.info("%s: has forgotten our session; a new one is opened", self._name)
+            self._session = None
+            try:
+                await self._open()
+            except HttpRejection as rejection:
+                raise rejection.explain(self._name) from None
+        await self._listeners.notify_all()
+
+    # Requests.
+
+    async def _ask(self, out: OutgoingRequest, session: ClientSession) -> Mapping[str, Json]:
+        request_id = next(self._ids)
+        questions = IncomingQuestions(self._send_answer)
+
+        async def handle(message: ServerMessage) -> None:
+            await self._receive(message, out, request_id, questions)
+
+        try:
+            return result_of(await self._exchange(out, request_id, session, handle), out.read)
+        except asyncio.CancelledError:
+            told = {"requestId": request_id, "reason": "The client does not wait any longer"}
+            self._start(self._notify(session, "notifications/cancelled", told))
+            raise
+        except ServerFault as fault:
+            raise with_server_name(fault, self._name) from None
+        finally:
+            await questions.close()
+
+    async def _exchange(
+        self, out: OutgoingRequest, request_id: int, session: ClientSession, handle: Any
+    ) -> ServerMessage:
+        stream = EventStream()
+        body = jsonrpc.request(request_id, out.method, legacy_params(out, request_id))
+        response = await self._endpoint.post(body, session.fields, session.secrets)
+        try:
+            answer = await read_answer(response, request_id, handle, stream)
+        except ConnectionLost:
+            if stream.last_id is None:
+                raise
+            answer = None
+        else:
+            if answer is None and stream.last_id is not None:
+                # Whoever waits for us may hang up meanwhile, as the server has us do.
+                await out.channel.close_stream(round(min(stream.retry, _MAX_RETRY_SECONDS) * 1000))
+        finally:
+            response.close()
+        while answer is None:
+            answer = await self._resume(out, request_id, session, handle, stream)
+        return answer
+
+    async def _resume(
+        self, out: OutgoingRequest, request_id: int, session: ClientSession, handle: Any, stream: EventStream
+    ) -> ServerMessage | None:
+        """Go on where a stream broke off; "waiting the given number of milliseconds before attempting to reconnect"."""
+        if stream.last_id is None:
+            raise ConnectionLost(f"{self._name}: ended its stream, and no MCP message answers {out.method}")
+        for attempt in range(RESUMPTIONS):
+            await asyncio.sleep(min(max(stream.retry, 0.05) * 2**attempt, max(_MAX_RETRY_SECONDS, stream.retry)))
+            heard = stream.has_events
+            try:
+                response = await self._endpoint.get(
+                    session.fields + b"Last-Event-ID: %b\r\n" % stream.last_id.encode(), session.secrets
+                )
+                try:
+                    if not is_stream(response):
+                        raise ConnectionLost(
+                            f"{self._name}: broke off, and cannot be resumed (status {response.status})"
+                        )
+                    answer = await stream.read(response, request_id, handle)
+                finally:
+                    response.close()
+            except Unreachable as problem:
+                _log.info("%s", problem)
+                continue
+            except ConnectionLost:
+                if stream.has_events == heard:
+                    raise
+                return None
+            if answer is not None or stream.has_events > heard:
+                return answer
+        raise ConnectionLost(f"{self._name}: broke off before the answer to {out.method}, and did not come back")
+
+    async def _receive(
+        self, message: ServerMessage, out: OutgoingRequest, request_id: int, questions: IncomingQuestions
+    ) -> None:
+        """What comes on the stream of a request before its answer."""
+        if message.method is None:
+            _log.warning("%s: sent an answer to nobody's request (id %r)", self._name, message.id)
+        elif message.id is not None:
+            questions.start(message, out.channel)
+        elif message.method in CHANGE_NOTIFICATIONS:
+            await self._receive_unsolicited(message)
+        elif message.method == "notifications/cancelled":
+            questions.drop(message.parameters().get("requestId", ""))
+        else:
+            await out.deliver(Notification(message.method, message.parameters()), request_id)
+
+    # What comes without being asked for.
+
+    async def _read_stream(self, session: ClientSession, opened: asyncio.Event) -> None:
+        stream = EventStream()
+        failures = 0
+        while failures < RESUMPTIONS:
+            heard = stream.has_events
+            fields = session.fields
+            if stream.last_id is not None:
+                fields += b"Last-Event-ID: %b\r\n" % stream.last_id.encode()
+            try:
+                try:
+                    response = await self._endpoint.get(fields, session.secrets)
+                finally:
+                    opened.set()
+                try:
+                    if is_stream(response):
+                        await stream.read(response, None, self._receive_unsolicited)
+                    elif response.status != 401:
+                        # By 405 a server says that it offers no such stream; by 404 that the session is over.
+                        return
+                finally:
+                    response.close()
+            except ServerFault as problem:
+                _log.debug("%s: %s", self._name, problem)
+            failures = 0 if stream.has_events > heard else failures + 1
+            await asyncio.sleep(min(max(stream.retry, 0.05) * 2**failures, max(_MAX_RETRY_SECONDS, stream.retry)))
+        _log.info("%s: its stream of notices stays closed", self._name)
+
+    async def _receive_unsolicited(self, message: ServerMessage) -> None:
+        if message.method is None:
+            return
+        if message.id is not None:
+            self._asks.start(message, self._unattributed)
+        elif message.method == "notifications/cancelled":
+            self._asks.drop(message.parameters().get("requestId", ""))
+        else:
+            notice = Notification(message.method, message.parameters())
+            await self._unattributed.emit(notice)
+            if message.method in CHANGE_NOTIFICATIONS:
+                await self._listeners.notify(notice)
+
+    async def _listen(self, out: OutgoingRequest) -> Mapping[str, Json]:
+        wanted = out.params.get("notifications", {})
+        try:
+            for uri in self._listeners.add(out.channel, wanted):
+                await self._send("resources/subscribe", {"uri": uri})
+            await out.channel.emit(Notification("notifications/subscriptions/acknowledged", {"notifications": wanted}))
+            await asyncio.get_running_loop().create_future()
+        finally:
+            for uri in self._listeners.remove(out.channel):
+                self._start(self._notify_quietly("resources/unsubscribe", {"uri": uri}))
+        raise AssertionError("a future that nobody sets")
+
+    # Small errands.
+
+    async def _send(self, method: str, params: Mapping[str, Json]) -> Mapping[str, Json]:
+        return await self.request(OutgoingRequest(method=method, params=params, channel=self._unattributed))
+
+    async def _notify_quietly(self, method: str, params: Mapping[str, Json]) -> None:
+        session = self._session
+        if session is None:
+            return
+        try:
+            await self._ask(OutgoingRequest(method=method, params=params, channel=self._unattributed), session)
+        except (PegboardError, HttpRejection) as problem:
+            _log.info("%s: %s was refused: %s", self._name, method, problem)
+
+    async def _notify(self, session: ClientSession, method: str, params: Mapping[str, Json]) -> None:
+        response = await self._endpoint.post(
+            jsonrpc.notification(method, params), session.fields, session.secrets, urgent=True
+        )
+        response.close()
+
+    async def _send_answer(self, body: bytes) -> None:
+        session = self._session
+        if session is not None:
+            response = await self._endpoint.post(body, session.fields, session.secrets, urgent=True)
+            response.close()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        async def bounded() -> None:
+            try:
+                async with asyncio.timeout(CANCEL_SECONDS):
+                    await work
+            except (PegboardError, TimeoutError) as problem:
+                _log.debug("%s: %s", self._name, problem)
+
+        task = asyncio.create_task(bounded())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _is_over(rejection: HttpRejection, session: ClientSession) -> bool:
+    if not session.secrets:
+        return False
+    # Some servers of these revisions answer 400 where the specification has 404.
+    told = rejection.error is not None and "session" in rejection.error.message.lower()
+    return rejection.status == 404 or (rejection.status == 400 and told)

@@ -1,0 +1,110 @@
+"""A server behind a command: started when it is needed, started again when it has died, and ended with us."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from pegboard.call import Channel
+from pegboard.client.links.duplex_link import DuplexLink
+from pegboard.client.links.era_cache import recall
+from pegboard.client.links.link import Identity
+from pegboard.client.links.reconnecting_link import ReconnectingLink, opened
+from pegboard.client.transports.child_process import ChildProcess, format_command
+from pegboard.errors import ConnectionLost, Unreachable
+from pegboard.protocol.revisions import NEWEST_LEGACY
+
+RESTARTS: Final = 5
+RESTART_SECONDS: Final = 60.0
+
+_log = logging.getLogger("pegboard.client")
+
+
+class StdioLink(ReconnectingLink):
+    """A link to a command; a child that died is started anew for the next request, a few times a minute.
+
+    Who sees to it that this does not happen too often needs no such bound (`restarts` is None). `spawns` counts the
+    processes that were started.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        identity: Identity,
+        unattributed: Channel,
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        version: str | None = None,
+        connect_timeout: float = 10.0,
+        restarts: int | None = RESTARTS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(format_command(command), "stdio", self._start)
+        self._known_as = tuple(command)
+        self._command = command
+        self._identity = identity
+        self._unattributed = unattributed
+        self._env = env
+        self._cwd = cwd
+        self._pinned = version
+        self._timeout = connect_timeout
+        self._clock = clock
+        self._child: ChildProcess | None = None
+        self._restarts = restarts
+        self._starts: deque[float] = deque(maxlen=restarts)
+        self.spawns = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The process that serves us."""
+        return None if self._child is None else self._child.pid
+
+    @property
+    def stderr_tail(self) -> str:
+        """The end of what the server wrote to stderr."""
+        return "" if self._child is None else self._child.stderr_tail
+
+    async def _start(self, again: bool) -> DuplexLink:
+        if again:
+            _log.warning("%s: has died, and is started again", self.name)
+        self._count(self._clock())
+        try:
+            return await self._speak(self._pinned)
+        except ConnectionLost:
+            # Some servers of the legacy era end at a first request that is not the handshake.
+            if self._pinned is not None or recall(self._known_as) is not None:
+                raise
+        try:
+            return await self._speak(NEWEST_LEGACY)
+        except ConnectionLost as fault:
+            hint = "" if self.stderr_tail else "; does it serve on stdin and stdout?"
+            raise Unreachable(f"{fault}{hint}") from None
+
+    def _count(self, now: float) -> None:
+        if self._restarts is None:
+            return
+        if len(self._starts) == self._restarts and now - self._starts[0] < RESTART_SECONDS:
+            wait = RESTART_SECONDS - (now - self._starts[0])
+            times = f"{self._restarts} times within {RESTART_SECONDS:g} s"
+            raise Unreachable(f"{self.name}: died {times}; it is tried again in {wait:.0f} s", retry_after=wait)
+        self._starts.append(now)
+
+    async def _speak(self, version: str | None) -> DuplexLink:
+        child = self._child = ChildProcess(self._command, env=self._env, cwd=self._cwd)
+        duplex = DuplexLink(
+            child, self._identity, self._unattributed, version=version, timeout=self._timeout, known_as=self._known_as
+        )
+        try:
+            return await opened(duplex)
+        finally:
+            if child.pid is not None:
+                self.spawns += 1
+                given = ", ".join(sorted(self._env or ())) or "none of its own"
+                # One that does not come up is tried again and again.
+                level = logging.INFO if self.spawns == 1 else logging.DEBUG
+                _log.log(level, "%s: process %d was started; variables: %s", self.name, child.pid, given)

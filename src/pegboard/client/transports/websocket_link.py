@@ -1,0 +1,295 @@
+"""A server behind a WebSocket: all messages both ways on one connection, opened again when it was lost.
+
+The rules of RFC 6455 are `websockets`' to know, and how a connection is made is that of HTTP: the same proxies and
+certificates. A redirect is not followed, as the headers of the handshake may say who we are. A handshake that is refused
+for want of credentials leads to a login as a request over HTTP does, with the same address: `wss` is `https` there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pegboard.call import Channel
+from pegboard.client.http.address import Address, read_address
+from pegboard.client.http.dialer import ConnectionProtocol, Dialer
+from pegboard.client.http.http_pool import HttpPool, header_lines
+from pegboard.client.links.credentials import Auth
+from pegboard.client.links.duplex_link import DuplexLink
+from pegboard.client.links.link import Identity, with_server_name
+from pegboard.client.links.reconnecting_link import ReconnectingLink, opened
+from pegboard.client.transports.http_endpoint import WANTS_CREDENTIALS, parse_retry_after
+from pegboard.errors import ConnectionLost, MalformedMessage, ServerFault, Unauthorized, Unreachable
+
+if TYPE_CHECKING:
+    from websockets.client import ClientProtocol
+    from websockets.frames import Frame
+    from websockets.http11 import Response
+
+MESSAGE_BYTES: Final = 16 * 1024 * 1024
+WRITE_BYTES: Final = 1024 * 1024
+PING_SECONDS: Final = 20.0
+CLOSE_SECONDS: Final = 1.0
+SUBPROTOCOL: Final = "mcp"
+_TEXT: Final = 1
+# `websockets.protocol.State`
+_OPEN: Final = 1
+
+_log = logging.getLogger("pegboard.client.websocket")
+# Each opening and closing would be a line.
+_log.setLevel(logging.WARNING)
+
+
+class WebSocketPipe(ConnectionProtocol):
+    """Carries messages of text; what else a server may send is not for us.
+
+    A server from which nothing comes for two pings is gone, even where its connection does not say so.
+    """
+
+    transport = "ws"
+
+    def __init__(self, address: Address, name: str, headers: Mapping[str, str], dialer: Dialer, timeout: float) -> None:
+        # Only who opens a WebSocket needs it.
+        from websockets.client import ClientProtocol  # noqa: PLC0415
+        from websockets.uri import WebSocketURI  # noqa: PLC0415
+
+        self.name = name
+        self._address = address
+        self._headers = headers
+        self._dialer = dialer
+        self._timeout = timeout
+        path, _, query = address.target.partition("?")
+        # Nothing is compressed: a few bytes could stand for any number of them.
+        self._protocol: ClientProtocol = ClientProtocol(
+            WebSocketURI(address.secure, address.host, address.port, path, query, None, None),
+            subprotocols=[SUBPROTOCOL],  # type: ignore[list-item]  # a NewType of str
+            max_size=MESSAGE_BYTES,
+            logger=_log,
+        )
+        self._parts: list[bytes] = []
+        self._text = False
+        self._pinged = False
+        self._pinging: asyncio.TimerHandle | None = None
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+        self._connected = False
+        self._closed = asyncio.Event()
+        self._handshake_done: asyncio.Future[None] | None = None
+        self._receive: Callable[[bytes], None] = lambda _: None
+        self._lost: Callable[[ServerFault], None] | None = None
+
+    async def open(self, receive: Callable[[bytes], None], lost: Callable[[ServerFault], None]) -> None:
+        self._receive = receive
+        shaken = self._handshake_done = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._dialer.connect(self._address, lambda: self, tunnels=True)
+                # Not before: a loop need not say goodbye to whom it was told to leave while it connected.
+                self._connected = True
+                self._transport.set_write_buffer_limits(WRITE_BYTES)
+                request = self._protocol.connect()
+                for name, value in self._headers.items():
+                    request.headers[name] = value.strip()
+                self._protocol.send_request(request)
+                self._flush()
+                await shaken
+        except TimeoutError:
+            raise Unreachable(f"{self.name}: no answer to the handshake within {self._timeout:g} s") from None
+        except ServerFault as fault:
+            raise with_server_name(fault, self.name) from None
+        self._lost = lost
+        self._ping()
+
+    async def send(self, message: bytes) -> None:
+        self.send_now(message)
+        await self._may_write.wait()
+
+    def send_now(self, message: bytes) -> None:
+        if self._connected and not self._transport.is_closing() and self._protocol.state == _OPEN:
+            self._protocol.send_text(message)
+            self._flush()
+
+    async def close(self) -> None:
+        self._lost = None
+        if self._pinging is not None:
+            self._pinging.cancel()
+        if not self._connected:
+            return
+        if self._protocol.state == _OPEN:
+            self._protocol.send_close(1000)
+            self._flush()
+            try:
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._closed.wait()
+            except TimeoutError:
+                _log.debug("%s: does not say goodbye", self.name)
+            finally:
+                # Whoever is cancelled while it says goodbye leaves all the same.
+                self._transport.abort()
+        self._transport.abort()
+        await self._closed.wait()
+
+    # What the loop tells.
+
+    def data_received(self, data: bytes) -> None:
+        self._pinged = False
+        self._protocol.receive_data(data)
+        for event in self._protocol.events_received():
+            if self._handshake_done is not None:
+                self._check_response(event)  # type: ignore[arg-type]  # the first event is the answer to the handshake
+            else:
+                self._receive_frame(event)  # type: ignore[arg-type]  # once it is open there are no other events
+        self._flush()
+        if self._handshake_done is not None and self._protocol.handshake_exc is not None:
+            self._fail(MalformedMessage(f"{self.name}: answers the handshake of a WebSocket with something else"))
+        elif self._protocol.close_expected():
+            self._report_lost()
+
+    def eof_received(self) -> bool:
+        self._protocol.receive_eof()
+        return False
+
+    def connection_lost(self, exception: Exception | None) -> None:
+        self._closed.set()
+        self._may_write.set()
+        self._report_lost()
+
+    def pause_writing(self) -> None:
+        self._may_write.clear()
+
+    def resume_writing(self) -> None:
+        self._may_write.set()
+
+    def _check_response(self, response: Response) -> None:
+        refused = self._protocol.handshake_exc
+        if refused is None:
+            shaken, self._handshake_done = self._handshake_done, None
+            if shaken is not None and not shaken.done():
+                shaken.set_result(None)
+            return
+        status = response.status_code
+        if status == 101:
+            self._fail(MalformedMessage(f"{self.name}: does not keep to the handshake of a WebSocket: {refused}"))
+            return
+        said = bytes(response.body or b"")[:200].decode("utf-8", "replace").strip()
+        told = f"{self.name}: answered {status}" + (f", {said!r}" if said else "")
+        if status in (401, 403):
+            challenge = ", ".join(response.headers.get_all("WWW-Authenticate"))
+            self._fail(Unauthorized(f"{told}. {WANTS_CREDENTIALS}", status, challenge))
+        else:
+            wait = parse_retry_after("".join(response.headers.get_all("Retry-After")))
+            self._fail(Unreachable(f"{told}, and opens no WebSocket", retry_after=wait))
+
+    def _receive_frame(self, frame: Frame) -> None:
+        """Put together what may have come in several frames; the numbers are those of RFC 6455, 5.2."""
+        if frame.opcode > 2:
+            return
+        if frame.opcode:
+            self._text = frame.opcode == _TEXT
+        if not frame.fin:
+            self._parts.append(bytes(frame.data))
+            return
+        data = b"".join((*self._parts, frame.data))
+        self._parts.clear()
+        if self._text:
+            self._receive(data)
+
+    def _ping(self) -> None:
+        if self._pinged:
+            self._transport.abort()
+            return
+        self._pinged = True
+        if self._protocol.state == _OPEN:
+            self._protocol.send_ping(b"")
+            self._flush()
+        self._pinging = asyncio.get_running_loop().call_later(PING_SECONDS, self._ping)
+
+    def _flush(self) -> None:
+        for data in self._protocol.data_to_send():
+            if data and not self._transport.is_closing():
+                self._transport.write(data)
+            elif not data:
+                # We are the client: the server closes the connection first, and may take a moment.
+                asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._transport.abort)
+
+    def _fail(self, fault: ServerFault) -> None:
+        shaken, self._handshake_done = self._handshake_done, None
+        if shaken is not None and not shaken.done():
+            shaken.set_exception(fault)
+        self._transport.abort()
+
+    def _report_lost(self) -> None:
+        if self._pinging is not None:
+            self._pinging.cancel()
+        if self._handshake_done is None and self._lost is None:
+            return
+        fault = self._end()
+        if self._handshake_done is not None:
+            self._fail(fault)
+        lost, self._lost = self._lost, None
+        if lost is not None:
+            lost(fault)
+
+    def _end(self) -> ServerFault:
+        wrong, told = self._protocol.parser_exc, self._protocol.close_rcvd
+        if wrong is not None and not isinstance(wrong, EOFError):
+            return MalformedMessage(f"{self.name}: sent what a WebSocket does not carry: {wrong}")
+        said = "" if told is None else f" ({told.code} {told.reason}".rstrip() + ")"
+        return ConnectionLost(f"{self.name}: closed the connection{said}")
+
+
+class WebSocketLink(ReconnectingLink):
+    """A link to a WebSocket; one that was lost is opened anew for the next request."""
+
+    def __init__(
+        self,
+        url: str,
+        identity: Identity,
+        unattributed: Channel,
+        *,
+        headers: Mapping[str, str] | None = None,
+        version: str | None = None,
+        ca: str | Path | None = None,
+        connect_timeout: float = 10.0,
+        auth: Auth | None = None,
+    ) -> None:
+        super().__init__(url, "ws", self._connect)
+        # The schemes of a WebSocket are those of HTTP, with the same ports.
+        self._address = read_address("http" + url.removeprefix("ws"))
+        self._headers = headers or {}
+        header_lines(self._headers, url)
+        self._identity = identity
+        self._unattributed = unattributed
+        self._pinned = version
+        self._timeout = connect_timeout
+        self._dialer = Dialer(ca=ca, timeout=connect_timeout)
+        self._pool: HttpPool | None = None
+        if auth is not None:
+            # With the same ways, so that a login knows where the server is.
+            self._pool = HttpPool(dialer=self._dialer)
+            self.authorizer = auth.authorizer(self._address, self._pool)
+
+    async def open(self) -> None:
+        if self._pool is not None:
+            self._pool.open()
+        await super().open()
+
+    async def close(self) -> None:
+        try:
+            await super().close()
+        finally:
+            if self._pool is not None:
+                await self._pool.close()
+
+    async def _connect(self, _again: bool) -> DuplexLink:
+        headers = dict(self._headers)
+        if self.authorizer is not None:
+            lines = (await self.authorizer.lines()).decode("latin-1").splitlines()
+            headers |= dict(line.split(": ", 1) for line in lines)
+        pipe = WebSocketPipe(self._address, self.name, headers, self._dialer, self._timeout)
+        return await opened(
+            DuplexLink(pipe, self._identity, self._unattributed, version=self._pinned, timeout=self._timeout)
+        )

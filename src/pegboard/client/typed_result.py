@@ -1,0 +1,60 @@
+"""What a tool answered as a value of a type, read by the engine that reads arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from pegboard.call import Json
+from pegboard.errors import MalformedMessage
+from pegboard.schema.problems import ParseError
+from pegboard.tools.tool import Tool, tool_from_function
+
+
+def read_typed(structured: Json, text: str, wanted: Any, where: str) -> Any:
+    """The structured answer, or else the text as JSON or as it is, as a value of the type; Garbled where it is none."""
+    problems: Sequence[ParseError] = ()
+    for candidate in _candidates(structured, text):
+        value, errors = _read(_reader_tool(wanted), candidate)
+        if not errors:
+            return value
+        problems = problems or errors
+    told = "; ".join(error.message for error in problems[:3])
+    name = getattr(wanted, "__name__", str(wanted))
+    raise MalformedMessage(f"{where}: what it answered is no {name}: {told or 'it answered nothing'}")
+
+
+def _candidates(structured: Json, text: str) -> list[Json]:
+    """What may be meant: older revisions carry a value that is no object in a box."""
+    if structured is not None:
+        wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
+        return [structured, structured["result"]] if wrapped else [structured]
+    try:
+        return [msgspec.json.decode(text), text]
+    except msgspec.DecodeError:
+        return [text]
+
+
+def _reader_tool(wanted: Any) -> Tool:
+    try:
+        return _cached_reader_tool(wanted)
+    except TypeError:
+        # Not hashable: an Annotated with a list in it, say.
+        return _cached_reader_tool.__wrapped__(wanted)
+
+
+@lru_cache(maxsize=256)
+def _cached_reader_tool(wanted: Any) -> Tool:
+    def take(value: Any) -> Any:
+        return value
+
+    take.__annotations__ = {"value": wanted}
+    return tool_from_function(take)
+
+
+def _read(tool: Tool, value: Json) -> tuple[Any, Sequence[ParseError]]:
+    parsed = tool.parse(msgspec.json.encode({"value": value}))
+    return (None, parsed.errors) if parsed.errors else (tool.invoke(parsed.value, {}), ())

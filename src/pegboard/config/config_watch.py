@@ -1,0 +1,209 @@
+"""Edits of a configuration while it is in use: noticed, compared, and handed on if they are sound.
+
+The file is looked at about once a second. What looks new has to look the same at the next look before it is read, so
+that an editor can finish writing; what was only touched, or saved as it was, is no edit. An edit with a mistake in it
+leaves the old configuration in use, and is told once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig, read_config
+from pegboard.errors import DeclarationError, SetupError
+
+POLL_SECONDS: Final = 1.0
+
+# What of a server is only shown differently: its connection stays.
+_DISPLAY_FIELDS: Final = ("tool_filters", "tools", "arguments", "tags", "category", "middleware")
+_GATEWAY_FIELDS: Final = (
+    "name",
+    "mode",
+    "auto_tokens",
+    "name_budget",
+    "lock",
+    "lock_path",
+    "middleware",
+    "endpoints",
+    "principals",
+)
+
+_log = logging.getLogger("pegboard.gateway")
+
+Server: TypeAlias = tuple[str, str]
+"""A server by its toolbox and its name."""
+
+
+_State: TypeAlias = tuple[int, int, int, int]
+_UNSEEN: Final = (-1, -1, -1, -1)
+
+
+class ConfigChanges(Struct, frozen=True, kw_only=True):
+    """What is different between two configurations; servers by toolbox and name.
+
+    `changed` servers have to be connected anew, `reshown` ones only show their tools differently. `toolboxes` are those
+    whose own words changed, `gateway` names the gateway's own settings that did.
+    """
+
+    added: tuple[Server, ...] = ()
+    removed: tuple[Server, ...] = ()
+    changed: tuple[Server, ...] = ()
+    redisplayed: tuple[Server, ...] = ()
+    toolboxes_added: tuple[str, ...] = ()
+    toolboxes_removed: tuple[str, ...] = ()
+    toolboxes: tuple[str, ...] = ()
+    gateway: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self != ConfigChanges()
+
+    def __str__(self) -> str:
+        """In words, for a log."""
+        servers = (
+            ("added", self.added),
+            ("removed", self.removed),
+            ("changed", self.changed),
+            ("reshown", self.redisplayed),
+        )
+        parts = [f"{word}: {', '.join('/'.join(name) for name in names)}" for word, names in servers if names]
+        parts += [f"{word}: {', '.join(names)}" for word, names in (
+            ("toolboxes added", self.toolboxes_added), ("toolboxes removed", self.toolboxes_removed),
+            ("toolboxes changed", self.toolboxes), ("settings changed", self.gateway),
+        ) if names]  # fmt: skip
+        return "; ".join(parts) or "nothing"
+
+
+def compare(old: GatewayConfig, new: GatewayConfig) -> ConfigChanges:
+    """What an edit changed; the order of servers and toolboxes is that of the configuration they stand in."""
+    before, after = _servers(old), _servers(new)
+    differing = [name for name in after if name in before and after[name] != before[name]]
+    redisplayed = tuple(name for name in differing if _connected_alike(before[name], after[name]))
+    return ConfigChanges(
+        added=tuple(name for name in after if name not in before),
+        removed=tuple(name for name in before if name not in after),
+        changed=tuple(name for name in differing if name not in redisplayed),
+        redisplayed=redisplayed,
+        toolboxes_added=tuple(name for name in new.toolboxes if name not in old.toolboxes),
+        toolboxes_removed=tuple(name for name in old.toolboxes if name not in new.toolboxes),
+        toolboxes=tuple(
+            name
+            for name, toolbox in new.toolboxes.items()
+            if name in old.toolboxes and _words(toolbox) != _words(old.toolboxes[name])
+        ),
+        gateway=tuple(name for name in _GATEWAY_FIELDS if getattr(old, name) != getattr(new, name)),
+    )
+
+
+class ConfigWatch:
+    """Looks at the file of a configuration and hands each sound edit, with what was before, to `on_change`."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        on_change: Callable[[GatewayConfig, GatewayConfig], Awaitable[None]],
+        *,
+        environ: Mapping[str, str] | None = None,
+        seconds: float = POLL_SECONDS,
+    ) -> None:
+        self.config = config
+        self._on_change = on_change
+        self._environ = environ
+        self._seconds = seconds
+        self._path = Path(config.path)
+        # Nothing is taken as seen: it may have been edited between the reading and the first look.
+        self._settled: _State | None = _UNSEEN
+        self._seen: _State | None = _UNSEEN
+        self._digest = b""
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(self._seconds)
+            await self.check_once()
+
+    async def check_once(self) -> None:
+        """Look once; an edit is read when it has looked the same twice."""
+        seen = await asyncio.to_thread(_look_at, self._path)
+        finished, self._seen = seen == self._seen, seen
+        if not finished or seen == self._settled:
+            return
+        self._settled = seen
+        if seen is None:
+            _log.warning("%s is gone: the configuration read before stays in use", self._path)
+            return
+        digest = await asyncio.to_thread(_digest, self._path)
+        if digest != self._digest:
+            self._digest = digest
+            await self._apply_edit()
+
+    async def _apply_edit(self) -> None:
+        old = self.config
+        try:
+            new = await asyncio.to_thread(read_config, self._path, self._environ)
+        except SetupError as mistakes:
+            _refuse(str(mistakes))
+            return
+        for warning in new.warnings:
+            if warning not in old.warnings:
+                _log.warning("%s: %s", self._path, warning)
+        if new == old:
+            return
+        _log.info("%s was edited: %s", self._path, compare(old, new))
+        try:
+            await self._on_change(old, new)
+            self.config = new
+        except (SetupError, DeclarationError) as mistake:
+            # What only shows when it is built, such as a board that cannot be loaded.
+            _refuse(f"{self._path}: {mistake}")
+        except Exception:  # noqa: BLE001 — whatever it is, the next edit may be the one that mends it
+            self.config = new
+            _log.exception("The edited configuration could not be taken over whole")
+
+
+def _refuse(text: str) -> None:
+    """Tell why an edit is not used: a line for each mistake, as a log has no line breaks within one."""
+    head, *mistakes = text.split("\n- ")
+    _log.error("The edited configuration is not used, the one before stays in use. %s", head)
+    for mistake in mistakes:
+        _log.error("  %s", " ".join(mistake.split()))
+
+
+def _servers(config: GatewayConfig) -> dict[Server, ServerConfig]:
+    return {
+        (toolbox.name, server.name): server
+        for toolbox in config.toolboxes.values()
+        for server in toolbox.servers.values()
+    }
+
+
+def _connected_alike(one: ServerConfig, other: ServerConfig) -> bool:
+    return replace(one, **{look: getattr(other, look) for look in _DISPLAY_FIELDS}) == other
+
+
+def _words(toolbox: ToolboxConfig) -> ToolboxConfig:
+    return replace(toolbox, servers={})
+
+
+def _look_at(path: Path) -> _State | None:
+    """What tells one state of a file from another; editors that replace it change the inode."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
+
+
+def _digest(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError:
+        return b""

@@ -1,0 +1,350 @@
+"""What a gateway is made of, as its configuration file says it."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from pegboard import middleware
+from pegboard.call import Json
+from pegboard.config.client_formats import translate
+from pegboard.config.config_keys import ROOT, SERVER
+from pegboard.config.mistakes import ConfigReport, did_you_mean
+from pegboard.config.server_entry import ServerEntryReader, collect_secrets
+from pegboard.config.source_file import KeyPath, read_source
+from pegboard.config.variables import Variables
+from pegboard.errors import SetupError
+from pegboard.tools.qualified_names import check_part
+
+Mode: TypeAlias = Literal["all", "dynamic", "proxy", "auto"]
+Names: TypeAlias = Literal["qualified", "plain"]
+Strictness: TypeAlias = Literal["lenient", "strict"]
+Share: TypeAlias = Literal["all", "principal", "session"]
+Kind: TypeAlias = Literal["stdio", "http", "sse", "websocket", "board"]
+LockPolicy: TypeAlias = Literal["off", "report", "quarantine"]
+
+MIDDLEWARE: Final = (
+    "Audit", "Cache", "ConcurrencyLimit", "Logging", "Metrics", "RateLimit", "Retry", "Timeout", "Timing", "TokenBudget",
+    "TokenCount", "Tracing",
+)  # fmt: skip
+FILES: Final = ("pegboard.json", "pegboard.toml", "workbench-config.json")
+"""Where a configuration is looked for when nobody says where it is."""
+
+
+class ArgumentOverride(Struct, frozen=True, kw_only=True):
+    """An argument of a downstream tool as it is shown here; one with a `value` is hidden, and always sent so."""
+
+    name: str | None = None
+    description: str | None = None
+    hidden: bool = False
+    value: Json | UnsetType = UNSET
+    default: Json | UnsetType = UNSET
+
+    def __repr__(self) -> str:
+        return f"ArgumentOverride(name={self.name!r}, hidden={self.hidden}, fixed={self.value is not UNSET})"
+
+
+class ToolOverride(Struct, frozen=True, kw_only=True):
+    """A downstream tool as it is shown here; None leaves what its server says."""
+
+    name: str | None = None
+    title: str | None = None
+    description: str | None = None
+    enabled: bool = True
+    input_schema: Mapping[str, Json] | None = None
+    annotations: Mapping[str, Json] | None = None
+    tags: tuple[str, ...] = ()
+    category: str = ""
+    timeout: float | None = None
+    arguments: Mapping[str, ArgumentOverride] = {}
+
+
+class MiddlewareConfig(Struct, frozen=True, kw_only=True):
+    """A middleware: a class of `pegboard.middleware` by its name, or any by `module:Name`, and what it is made with."""
+
+    use: str
+    order: float | None = None
+    options: Mapping[str, Json] = {}
+
+    def __repr__(self) -> str:
+        return f"MiddlewareConfig(use={self.use!r}, order={self.order!r}, options={list(self.options)})"
+
+
+class AuthConfig(Struct, frozen=True, kw_only=True):
+    """How a server over HTTP is logged in to; "none" never does, whatever the server asks for."""
+
+    kind: Literal["oauth", "client_credentials", "none"] = "oauth"
+    client_id: str | None = None
+    client_secret: str | None = None
+    private_key: str | None = None
+    client_metadata_url: str | None = None
+    issuer: str | None = None
+    scopes: tuple[str, ...] = ()
+    redirect_port: int | None = None
+
+    def __repr__(self) -> str:
+        return f"AuthConfig(kind={self.kind!r})"
+
+
+class ServerConfig(Struct, frozen=True, kw_only=True):
+    """One downstream server; its repr tells nothing that could be a secret.
+
+    `env` is all that a child is given besides what `inherit` names and what every program needs. Paths are absolute.
+    """
+
+    name: str
+    kind: Kind
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    inherit: tuple[str, ...] = ()
+    cwd: str | None = None
+    url: str = ""
+    headers: Mapping[str, str] = {}
+    board: str = ""
+    version: str | None = None
+    timeout: float = 60.0
+    connect_timeout: float = 10.0
+    max_timeout: float = 600.0
+    share: Share = "all"
+    lazy: bool = False
+    enabled: bool = True
+    concurrency: int = 64
+    idle_seconds: float | None = None
+    tool_filters: tuple[str, ...] = ("*",)
+    tools: Mapping[str, ToolOverride] = {}
+    arguments: Strictness | None = None
+    tags: tuple[str, ...] = ()
+    category: str = ""
+    roots: tuple[str, ...] = ()
+    middleware: tuple[MiddlewareConfig, ...] = ()
+    auth: AuthConfig | None = None
+
+    def __repr__(self) -> str:
+        return f"ServerConfig(name={self.name!r}, kind={self.kind!r})"
+
+
+class ToolboxConfig(Struct, frozen=True, kw_only=True):
+    """A set of servers that are shown together."""
+
+    name: str
+    description: str
+    names: Names = "qualified"
+    mode: Mode | None = None
+    arguments: Strictness | None = None
+    middleware: tuple[MiddlewareConfig, ...] = ()
+    servers: Mapping[str, ServerConfig] = {}
+
+
+MAIN: Final = "*"
+"""What the endpoint of all toolboxes is called in a configuration."""
+
+
+class EndpointConfig(Struct, frozen=True, kw_only=True):
+    """One place where clients come, as it differs from the rest; None leaves what is said for all."""
+
+    mode: Mode | None = None
+    name_budget: int | None = None
+
+
+class PrincipalConfig(Struct, frozen=True, kw_only=True):
+    """One who calls, as what it is shown differs from the rest."""
+
+    mode: Mode | None = None
+
+
+class GatewayConfig(Struct, frozen=True, kw_only=True):
+    """A whole configuration; `secrets` are the values in it that nobody is shown.
+
+    `endpoints` are by the name of their toolbox; `*` is the one of all.
+    """
+
+    path: str
+    name: str = "pegboard"
+    mode: Mode = "all"
+    auto_tokens: int = 10_000
+    name_budget: int = 64
+    lock: LockPolicy = "report"
+    lock_path: str = ""
+    middleware: tuple[MiddlewareConfig, ...] = ()
+    toolboxes: Mapping[str, ToolboxConfig] = {}
+    endpoints: Mapping[str, EndpointConfig] = {}
+    principals: Mapping[str, PrincipalConfig] = {}
+    warnings: tuple[str, ...] = ()
+    secrets: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"GatewayConfig(path={self.path!r}, name={self.name!r}, toolboxes={list(self.toolboxes)})"
+
+
+def find_config(environ: Mapping[str, str]) -> Path:
+    """The file to read when nobody names one: PEGBOARD_CONFIG, WORKBENCH_CONFIG, or one in this folder."""
+    named = environ.get("PEGBOARD_CONFIG") or environ.get("WORKBENCH_CONFIG")
+    if named:
+        return Path(named)
+    for name in FILES:
+        if Path(name).is_file():
+            return Path(name)
+    raise SetupError(f"There is no configuration: name its file, set PEGBOARD_CONFIG, or write a {FILES[0]} here")
+
+
+def read_config(path: str | Path, environ: Mapping[str, str] | None = None) -> GatewayConfig:
+    """The configuration in a file; SetupError tells every mistake in it."""
+    surroundings = os.environ if environ is None else environ
+    file = Path(path).expanduser().absolute()
+    source = read_source(file)
+    notes = ConfigReport(str(path), source.lines)
+    for place, first, second in source.twice:
+        lines = f"both in line {first}" if first == second else f"in lines {first} and {second}"
+        notes.add_mistake(place, f"stands twice, {lines}", fix="rename or remove one of them")
+    spoken = translate(source.tree, file, notes)
+    variables = Variables(surroundings, notes, spoken.syntax, _find_disabled(spoken.tree, surroundings))
+    tree = variables.expand(spoken.tree)
+    if not isinstance(tree, dict):
+        notes.add_mistake((), "Configuration must have a 'toolboxes' object", got=tree, expected="an object")
+        notes.raise_if_any()
+    values = ROOT.read(tree, (), notes)
+    entries = ServerEntryReader(spoken.folder, surroundings, notes)
+    collect_secrets(values, notes)
+    _resolve(values, tree, entries, notes)
+    notes.raise_if_any()
+    lock = values.pop("lock", {})
+    values.pop("schema", None)
+    values["lock"] = lock.get("policy", "report")
+    values["lock_path"] = str(entries.path(lock["path"]) if "path" in lock else file.with_suffix(".lock.json"))
+    values.update(path=str(file), warnings=notes.shown_warnings(), secrets=frozenset(notes.secrets))
+    return msgspec.convert(values, GatewayConfig)
+
+
+def _find_disabled(tree: Json, environ: Mapping[str, str]) -> list[KeyPath]:
+    """The places of the servers that are not used."""
+    unheard = ConfigReport("")
+    variables = Variables(environ, unheard)
+
+    def holds(server: Mapping[str, Json], key: str) -> bool | None:
+        said = SERVER.fields[key].kind.read(variables.expand(server.get(key)), (), unheard)
+        return said if isinstance(said, bool) else None
+
+    return [
+        ("toolboxes", toolbox, "mcpServers", name)
+        for toolbox, box in _members(_at(tree, "toolboxes"))
+        for name, server in _members(_at(box, "mcpServers"))
+        if isinstance(server, dict) and (holds(server, "enabled") is False or holds(server, "disabled"))
+    ]
+
+
+def _at(value: Json, key: str) -> Json:
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def _members(value: Json) -> list[tuple[str, Json]]:
+    return list(value.items()) if isinstance(value, dict) else []
+
+
+def is_allowed(filters: Iterable[str], name: str) -> bool:
+    """Whether a server's tool is shown: some pattern has it, and none leaves it out."""
+    shown = False
+    for pattern in filters:
+        if pattern.startswith("!"):
+            if fnmatchcase(name, pattern[1:]):
+                return False
+        elif not shown:
+            shown = fnmatchcase(name, pattern)
+    return shown
+
+
+def describe_unused(server: ServerConfig, names: Collection[str]) -> tuple[str, ...]:
+    """What is said of tools that the server does not have: filters that fit none, changes to none."""
+    # A pattern that leaves out whatever may come to be has nothing to fit now.
+    filters = [
+        pattern for pattern in server.tool_filters if pattern != "*" and not re.match(r"![^*?\[]*+[*?\[]", pattern)
+    ]
+    told = [
+        f"toolFilters: no tool of {server.name!r} fits {pattern!r}; {did_you_mean(pattern.removeprefix('!'), names)}"
+        for pattern in filters
+        if not any(fnmatchcase(name, pattern.removeprefix("!")) for name in names)
+    ]
+    told += [
+        f"tools: {server.name!r} has no tool {own!r}; {did_you_mean(own, names)}"
+        for own in server.tools
+        if own not in names
+    ]
+    return tuple(told)
+
+
+def _resolve(values: dict[str, Any], tree: Mapping[str, Json], entries: ServerEntryReader, notes: ConfigReport) -> None:
+    """What the keys of toolboxes and servers mean together."""
+    _check_middleware(values, (), notes)
+    toolboxes = values.get("toolboxes", {})
+    if not toolboxes and isinstance(tree.get("toolboxes"), dict) and not tree["toolboxes"]:
+        notes.warn(("toolboxes",), "is empty, so there is nothing to serve")
+    for name in values.get("endpoints", {}):
+        if name not in toolboxes and name != MAIN:
+            known = [MAIN, *toolboxes]
+            notes.add_mistake(("endpoints", name), f"there is no toolbox {name!r}", fix=did_you_mean(name, known))
+    _check_names(toolboxes, "toolbox", ("toolboxes",), notes)
+    for name, toolbox in toolboxes.items():
+        place: KeyPath = ("toolboxes", name)
+        toolbox["name"] = name
+        _check_middleware(toolbox, place, notes)
+        servers = toolbox.get("servers", {})
+        written = tree["toolboxes"][name].get("mcpServers")
+        if isinstance(written, dict) and not written:
+            notes.add_mistake(
+                (*place, "mcpServers"), f"Toolbox '{name}' must have at least one MCP server", fix="add one"
+            )
+        _check_names(servers, "server", (*place, "mcpServers"), notes)
+        for server in servers:
+            inside = (*place, "mcpServers", server)
+            _check_middleware(servers[server], inside, notes)
+            is_used = servers[server].get("enabled", True) and not servers[server].get("disabled", False)
+            # Whether all is there that a server needs matters once it is used.
+            settling = entries if is_used else entries.ignored_variables()
+            servers[server] = settling.resolve(servers[server], inside, written[server])
+
+
+def _check_names(names: Iterable[str], what: str, place: KeyPath, notes: ConfigReport) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        try:
+            check_part(name, what, "")
+        except SetupError as error:
+            notes.add_mistake((*place, name), str(error).removeprefix(": "))
+        first = seen.setdefault(name.casefold(), name)
+        if first != name:
+            problem = f"there is a {what} {first!r} too, and names differ in more than capitals"
+            notes.add_mistake((*place, name), problem, fix="rename one of them")
+
+
+def _check_middleware(values: Mapping[str, Any], place: KeyPath, notes: ConfigReport) -> None:
+    for position, found in enumerate(values.get("middleware", ())):
+        use, where = found.get("use"), (*place, "middleware", position)
+        if use in MIDDLEWARE:
+            _check_options(use, found.get("options", {}), where, notes)
+        elif use is not None:
+            module, colon, name = use.partition(":")
+            if not colon:
+                notes.add_mistake(where, f"there is no middleware {use!r}", fix=did_you_mean(use, MIDDLEWARE))
+            elif not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+                notes.add_mistake(where, got=use, expected="a class as package.module:Name")
+
+
+def _check_options(use: str, options: Mapping[str, Json], place: KeyPath, notes: ConfigReport) -> None:
+    """Whether one of our own middleware is made with these; what they may hold it says itself."""
+    known = inspect.signature(getattr(middleware, use)).parameters
+    for name in options:
+        if name not in known:
+            problem = f"{use} has no option {name!r}"
+            notes.add_mistake(
+                (*place, "options", name), problem, fix=did_you_mean(name, known) if known else "remove it"
+            )
+    for name, parameter in known.items():
+        if name not in options and parameter.default is parameter.empty:
+            notes.add_mistake(place, f"{use} needs the option {name!r}", fix="add it to 'options'")

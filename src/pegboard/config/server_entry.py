@@ -1,0 +1,310 @@
+"""One server of a configuration: what its keys mean together, and what of it nobody is shown."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+from msgspec import UNSET
+
+from pegboard.call import Json
+from pegboard.client.transports.child_process import INHERITED_VARIABLES
+from pegboard.config.config_keys import SERVER
+from pegboard.config.mistakes import ConfigReport
+from pegboard.config.source_file import KeyPath
+from pegboard.middleware.masking import is_secret
+from pegboard.tools.naming import suggest
+
+_TRANSPORT_KEYS: Final = {"stdio": "command", "http": "url", "sse": "url", "websocket": "url", "board": "board"}
+_SCHEMES: Final = {"http": ("http", "https"), "sse": ("http", "https"), "websocket": ("ws", "wss")}
+_UNUSED: Final = {
+    "stdio": ("url", "headers", "auth", "board"),
+    "http": ("command", "args", "env", "env_file", "inherit", "cwd", "board"),
+    "board": ("command", "args", "env", "env_file", "inherit", "cwd", "url", "headers", "auth"),
+}
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+_KEYS: Final = {"env_file": "envFile", "idle_seconds": "idleTimeout", "max_timeout": "maxTimeout"}
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
+_ORDINARY: Final = re.compile(r"[A-Za-z]+|\$\w+|[\d.:]+|[.~]{0,2}/[\w./-]*|https?://[\w.:/-]*")
+_ENV_LINE: Final = re.compile(r"\s*+(?:export\s++)?([A-Za-z_][A-Za-z0-9_]*+)\s*+=(.*+)")
+_ENV_FILE_BYTES: Final = 1024 * 1024
+
+
+class ServerEntryReader:
+    """Reads the servers of one configuration, whose relative paths begin at `folder`."""
+
+    def __init__(self, folder: Path, environ: Mapping[str, str], notes: ConfigReport) -> None:
+        self._folder = folder
+        self._environ = environ
+        self._notes = notes
+
+    def ignored_variables(self) -> ServerEntryReader:
+        """The same without a word about what is wrong."""
+        notes = ConfigReport(self._notes.file)
+        notes.secrets = self._notes.secrets
+        return ServerEntryReader(self._folder, self._environ, notes)
+
+    def resolve(self, values: dict[str, Any], place: KeyPath, written: Mapping[str, Json]) -> dict[str, Any]:
+        """The attributes of a ServerConfig from what its keys were read to; `written` are the keys as they stand."""
+        toolbox, server = str(place[1]), str(place[3])
+        kind = self._kind(values, place, written, f"Server '{server}' in toolbox '{toolbox}'")
+        settled = {"name": server, "kind": kind or "stdio", **values}
+        if "disabled" in values:
+            settled["enabled"] = not settled.pop("disabled") and values.get("enabled", True)
+        settled.pop("transport", None)
+        settled.pop("type", None)
+        args = settled.pop("args", ())
+        env_file = settled.pop("env_file", None)
+        if kind is None:
+            return settled
+        for key in _UNUSED["http" if kind in _SCHEMES else kind]:
+            if key in values:
+                self._notes.warn((*place, _KEYS.get(key, key)), f"is not used by a server over {kind}")
+        if kind == "stdio":
+            self._start(settled, args, env_file, place)
+        elif kind == "board":
+            self._find_board(settled, place)
+        else:
+            self._address(settled, kind, place)
+        self._deadlines(settled, values, place)
+        if "tool_filters" in settled:
+            settled["tool_filters"] = _whole_filters(settled["tool_filters"])
+        settled["roots"] = tuple(self._root(root) for root in settled.get("roots", ()))
+        self._check_tools(settled.get("tools", {}), (*place, "tools"))
+        return settled
+
+    def path(self, text: str) -> Path:
+        """A path of the file, made absolute."""
+        return Path(os.path.normpath(self._folder / Path(text).expanduser()))
+
+    def _kind(self, values: dict[str, Any], place: KeyPath, written: Mapping[str, Json], who: str) -> str | None:
+        """How a server is reached; None where that cannot be said."""
+        said = values.get("transport") or values.get("type")
+        # An empty command stands where somebody's file has to have one.
+        given = [key for key in ("command", "url", "board") if values.get(key) and values[key][0]]
+        wanted = _TRANSPORT_KEYS[said] if said is not None else None
+        if not given or (wanted is not None and wanted not in given):
+            # Of a key that is there and could not be read it has been said already.
+            if all(
+                key in values or key not in written for key in ([wanted] if wanted else ["command", "url", "board"])
+            ):
+                self._report_missing(wanted, place, written, who)
+            return None
+        if wanted is None and len(given) > 1:
+            both = " and ".join(map(repr, given))
+            self._notes.add_mistake(
+                place, f"{who} has {both}", expected="one of them", fix="say which with 'transport', or remove one"
+            )
+            return None
+        if said is not None:
+            return str(said)
+        if given[0] != "url":
+            return "stdio" if given[0] == "command" else "board"
+        return "websocket" if values["url"].startswith(("ws://", "wss://")) else "http"
+
+    def _report_missing(self, wanted: str | None, place: KeyPath, written: Mapping[str, Json], who: str) -> None:
+        roads = ["command", "url", "board"]
+        if any(key not in SERVER.fields and suggest(key, roads) for key in written):
+            # One that was misspelt has been told already.
+            return
+        fix = "add it, or 'url' for a server elsewhere, or 'board' for a Python file" if wanted is None else "add it"
+        self._notes.add_mistake(place, f"{who} must have a '{wanted or 'command'}' field", fix=fix)
+
+    def _start(self, settled: dict[str, Any], args: tuple[str, ...], env_file: str | None, place: KeyPath) -> None:
+        program, *more = settled["command"]
+        args = (*more, *args)
+        if program.startswith("~") or (os.sep in program and not Path(program).is_absolute()):
+            program = str(self.path(program))
+        elif " " in program and not args and not Path(program).exists():
+            words = program.split()
+            self._notes.warn(
+                (*place, "command"), f"has spaces in it; words after the program stand in 'args', as in {words[1:]}"
+            )
+        settled["command"] = (program, *args)
+        folder = self.path(settled.get("cwd", "."))
+        if not folder.is_dir():
+            self._notes.add_mistake((*place, "cwd"), f"there is no folder {folder}", fix="make it, or name another")
+        settled["cwd"] = str(folder)
+        if env_file is not None:
+            settled["env"] = {**self._read_env(env_file, place), **settled.get("env", {})}
+        for name in settled.get("env", {}):
+            if not name or "=" in name or "\0" in name:
+                self._notes.add_mistake((*place, "env", name), "is no name of a variable", fix="use A-Z 0-9 _")
+        for position, name in enumerate(settled.get("inherit", ())):
+            if name not in self._environ:
+                self._notes.warn((*place, "inherit", position), f"{name} is not set in the environment of the gateway")
+            elif name not in INHERITED_VARIABLES:
+                self._notes.keep_secret(self._environ[name])
+
+    def _read_env(self, text: str, place: KeyPath) -> dict[str, str]:
+        path = self.path(text)
+        try:
+            with path.open(encoding="utf-8-sig") as file:
+                lines = file.read(_ENV_FILE_BYTES).splitlines()
+        except (OSError, ValueError):
+            self._notes.add_mistake(
+                (*place, "envFile"), f"{path} cannot be read", expected="a file of NAME=value lines in UTF-8"
+            )
+            return {}
+        found: dict[str, str] = {}
+        for number, line in enumerate(lines, 1):
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            parts = _ENV_LINE.fullmatch(line)
+            if parts is None:
+                self._notes.add_mistake((*place, "envFile"), f"{path}:{number} is not NAME=value", fix="mend that line")
+                continue
+            value = parts[2].strip()
+            quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+            found[parts[1]] = value[1:-1] if quoted else value
+            self._notes.keep_secret(found[parts[1]])
+        return found
+
+    def _find_board(self, settled: dict[str, Any], place: KeyPath) -> None:
+        text = settled["board"]
+        file, colon, name = text.rpartition(":")
+        file, name = (file, name) if colon and name.isidentifier() else (text, "")
+        path = self.path(file)
+        if not path.is_file():
+            self._notes.add_mistake(
+                (*place, "board"), f"there is no file {path}", expected="a Python file with a board"
+            )
+        settled["board"] = f"{path}:{name}" if name else str(path)
+
+    def _address(self, settled: dict[str, Any], kind: str, place: KeyPath) -> None:
+        url, headers, auth = settled["url"], settled.get("headers", {}), settled.get("auth")
+        expected = "one that begins with " + " or ".join(f"{scheme}://" for scheme in _SCHEMES[kind])
+        parts = _split(url)
+        if (
+            parts is None
+            or not parts.hostname
+            or parts.scheme not in _SCHEMES[kind]
+            or any(letter.isspace() for letter in url)
+        ):
+            # Of an address no more than its origin is told: the rest may hold a key.
+            got = f"{parts.scheme}://{parts.hostname}" if parts and parts.scheme and parts.hostname else UNSET
+            self._notes.add_mistake((*place, "url"), f"is no URL of a server over {kind}", got=got, expected=expected)
+            return
+        for key, value in [("password", parts.password or ""), *parse_qsl(parts.query)]:
+            if is_secret(key):
+                self._notes.keep_secret(value)
+        self._check_headers(headers, (*place, "headers"))
+        credentials = next((name for name in headers if name.lower() == "authorization"), None)
+        if auth is not None and auth.get("kind", "oauth") != "none":
+            if credentials is not None:
+                problem = f"has both 'auth' and the header {credentials}"
+                self._notes.add_mistake(place, problem, expected="one of them", fix="remove the other")
+            if kind == "websocket":
+                self._notes.add_mistake((*place, "auth"), "is for servers over HTTP", fix="give a header Authorization")
+            self._check_auth(auth, (*place, "auth"))
+            if "private_key" in auth and not auth["private_key"].lstrip().startswith("-----"):
+                auth["private_key"] = str(self.path(auth["private_key"]))
+        if parts.scheme in ("http", "ws") and (credentials or auth) and parts.hostname not in _LOOPBACK:
+            told = f"credentials go to {parts.hostname} unencrypted; use {parts.scheme}s:// if it has that"
+            self._notes.warn((*place, "url"), told)
+
+    def _check_headers(self, headers: Mapping[str, str], place: KeyPath) -> None:
+        for name, value in headers.items():
+            if not _HEADER.match(name):
+                self._notes.add_mistake((*place, name), "is no name of a header", fix="use A-Z a-z 0-9 -")
+            elif any(ord(letter) < 32 and letter != "\t" for letter in value):
+                problem = "has a line break or another control character in its value"
+                self._notes.add_mistake((*place, name), problem, fix="remove it")
+
+    def _check_auth(self, auth: Mapping[str, Any], place: KeyPath) -> None:
+        if "client_secret" in auth and "client_id" not in auth:
+            self._notes.add_mistake(place, "has a 'clientSecret' and no 'clientId'", fix="add 'clientId'")
+        if auth.get("kind") == "client_credentials":
+            if "client_id" not in auth:
+                self._notes.add_mistake(place, "client_credentials need a 'clientId'", fix="add it")
+            if ("client_secret" in auth) == ("private_key" in auth):
+                self._notes.add_mistake(
+                    place, "client_credentials need either a 'clientSecret' or a 'privateKey'", fix="give one"
+                )
+
+    def _deadlines(self, settled: dict[str, Any], given: dict[str, Any], place: KeyPath) -> None:
+        timeout = settled.get("timeout", 60.0)
+        if "max_timeout" not in given:
+            settled["max_timeout"] = max(600.0, timeout)
+        elif "timeout" not in given:
+            settled["timeout"] = min(timeout, settled["max_timeout"])
+        elif timeout > settled["max_timeout"]:
+            self._notes.add_mistake(
+                (*place, "timeout"),
+                got=timeout,
+                expected=f"no more than 'maxTimeout', which is {settled['max_timeout']:g}",
+                fix="raise 'maxTimeout' or lower this",
+            )
+
+    def _root(self, text: str) -> str:
+        return text if "://" in text else self.path(text).as_uri()
+
+    def _check_tools(self, tools: Mapping[str, Mapping[str, Any]], place: KeyPath) -> None:
+        names: dict[str, str] = {}
+        for own, tool in tools.items():
+            name = tool.get("name")
+            if name is not None:
+                if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", name):
+                    expected = "1 to 128 of A-Z a-z 0-9 _ . -"
+                    self._notes.add_mistake((*place, own, "name"), "is no name of a tool", got=name, expected=expected)
+                if names.setdefault(name, own) != own:
+                    self._notes.add_mistake(
+                        (*place, own, "name"), f"{names[name]!r} is called {name!r} too", fix="choose another"
+                    )
+            schema = tool.get("input_schema")
+            if schema is not None and schema.get("type") != "object":
+                expected = 'a JSON Schema with "type": "object"'
+                self._notes.add_mistake((*place, own, "inputSchema"), got=schema, expected=expected)
+            for key, argument in tool.get("arguments", {}).items():
+                if "value" in argument and "default" in argument:
+                    self._notes.add_mistake(
+                        (*place, own, "arguments", key),
+                        "has both 'value' and 'default'",
+                        fix="keep 'value' if callers may not change it, else 'default'",
+                    )
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts
+
+
+def collect_secrets(value: Any, notes: ConfigReport, *, private: bool = False) -> None:
+    """Note what stands under env, headers and keys that name secrets; an ordinary word in clear is none.
+
+    What came from variables has been noted where it was put in.
+    """
+    if isinstance(value, list | tuple):
+        for item in value:
+            collect_secrets(item, notes)
+    if not isinstance(value, dict):
+        return
+    for key, item in value.items():
+        named = is_secret(key) or (private and key in ("value", "default"))
+        if isinstance(item, str) and named:
+            _collect_secret(item, notes)
+        elif key in ("env", "headers") and isinstance(item, dict):
+            for name, text in item.items():
+                if isinstance(text, str) and (is_secret(name) or not _ORDINARY.fullmatch(text)):
+                    _collect_secret(text, notes)
+        else:
+            collect_secrets(item, notes, private=named)
+
+
+def _collect_secret(text: str, notes: ConfigReport) -> None:
+    """A secret, and what follows the scheme in one such as `Bearer abc`."""
+    notes.keep_secret(text)
+    notes.keep_secret(text.rpartition(" ")[2])
+
+
+def _whole_filters(filters: tuple[str, ...]) -> tuple[str, ...]:
+    """Filters that only leave out leave out of all."""
+    return ("*", *filters) if filters and all(name.startswith("!") for name in filters) else filters

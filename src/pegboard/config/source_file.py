@@ -1,0 +1,212 @@
+"""The text of a configuration file as plain values, with the line that each key stands on.
+
+JSON may have comments and commas before a closing bracket, as editors' files of servers do. A key that stands twice in
+one object is remembered with both lines: taking the last one, as readers of JSON do, would lose a server unseen.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from json import JSONDecodeError, JSONDecoder
+from pathlib import Path
+from typing import Final, NamedTuple, NoReturn, TypeAlias
+
+from pegboard.call import Json
+from pegboard.errors import SetupError
+from pegboard.tools.naming import suggest
+
+KeyPath: TypeAlias = tuple[str | int, ...]
+"""The way to a value: keys and positions."""
+
+MAX_BYTES: Final = 4 * 1024 * 1024
+MAX_DEPTH: Final = 64
+
+_SPACE: Final = re.compile(r"(?:[ \t\r\n\ufeff]++|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+", re.DOTALL)
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+_WORDS: Final = {"true": True, "false": False, "null": None}
+_TABLE: Final = re.compile(r"^[ \t]*+\[([^\[\]\n]++)\]", re.MULTILINE)
+_DECODER: Final = JSONDecoder()
+_AT_LINE: Final = re.compile(r"\(at line (\d+), column \d+\)")
+
+
+class DuplicateKey(NamedTuple):
+    """A key that stands twice in one object."""
+
+    place: KeyPath
+    first: int
+    second: int
+
+
+class ParsedSource(NamedTuple):
+    """What a file says, and where it says it."""
+
+    tree: Json
+    lines: dict[KeyPath, int]
+    twice: list[DuplicateKey]
+
+
+def read_source(path: Path) -> ParsedSource:
+    """The values of a JSON or TOML file."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        files = [file.name for ending in ("*.json", "*.toml") for file in sorted(path.parent.glob(ending))]
+        near = suggest(path.name, files, 1)
+        hint = f", did you mean {path.with_name(near[0])}?" if near else ""
+        raise SetupError(f"There is no file {path}{hint}") from None
+    except OSError as error:
+        raise SetupError(f"{path} cannot be read: {error.strerror or error}") from None
+    if len(data) > MAX_BYTES:
+        raise SetupError(f"{path} is larger than {MAX_BYTES} bytes, so it is hardly a configuration")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise SetupError(f"{path}:{line}: is not UTF-8; save it in that encoding") from None
+    return _read_toml(text, path) if path.suffix.lower() == ".toml" else _JsonReader(text, path).read()
+
+
+def _read_toml(text: str, path: Path) -> ParsedSource:
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SetupError(f"{path}: Invalid TOML in config file: {error}{_first_of_two(text, str(error))}") from None
+    except RecursionError:
+        raise SetupError(f"{path}: Invalid TOML in config file: it is nested too deep") from None
+    lines: dict[KeyPath, int] = {}
+    for line, name in _tables(text):
+        lines.setdefault(tuple(part.strip().strip("\"'") for part in name.split(".")), line)
+    return ParsedSource(tree, lines, [])
+
+
+def _tables(text: str) -> Iterator[tuple[int, str]]:
+    """The lines on which tables begin, and their names."""
+    line, counted = 1, 0
+    for found in _TABLE.finditer(text):
+        line += text.count("\n", counted, found.start(1))
+        counted = found.start(1)
+        yield line, found[1]
+
+
+def _first_of_two(text: str, problem: str) -> str:
+    """Where a table that stands twice stood first."""
+    at = _AT_LINE.search(problem)
+    if at is None:
+        return ""
+    tables = [(line, name.strip()) for line, name in _tables(text)]
+    named = dict(tables).get(int(at[1]))
+    first = next((line for line, name in tables if name == named), None)
+    return f"; [{named}] stands in line {first} already" if first is not None and first != int(at[1]) else ""
+
+
+class _JsonReader:
+    """One pass over the text."""
+
+    def __init__(self, text: str, path: Path) -> None:
+        self._text = text
+        self._path = path
+        self._lines: dict[KeyPath, int] = {}
+        self._twice: list[DuplicateKey] = []
+        self._breaks = [found.start() for found in re.finditer("\n", text)]
+
+    def read(self) -> ParsedSource:
+        at = self._skip(0)
+        if at == len(self._text):
+            self._fail(at, "the file is empty")
+        tree, at = self._value(at, ())
+        at = self._skip(at)
+        if at < len(self._text):
+            self._fail(at, "something follows the end of the configuration")
+        return ParsedSource(tree, self._lines, self._twice)
+
+    def _value(self, at: int, place: KeyPath) -> tuple[Json, int]:
+        if len(place) > MAX_DEPTH:
+            self._fail(at, "it is nested too deep")
+        match self._text[at : at + 1]:
+            case "{":
+                return self._object(at + 1, place)
+            case "[":
+                return self._list(at + 1, place)
+            case '"':
+                return self._string(at)
+            case "":
+                self._fail(at, "the file ends where a value should be")
+        for word, value in _WORDS.items():
+            if self._text.startswith(word, at):
+                return value, at + len(word)
+        number = _NUMBER.match(self._text, at)
+        if number is None or len(number[0]) > 400:
+            self._fail(at, f"expected a value, got {self._text[at]!r}")
+        return (float(number[0]) if number[1] or number[2] else int(number[0])), number.end()
+
+    def _object(self, at: int, place: KeyPath) -> tuple[dict[str, Json], int]:
+        values: dict[str, Json] = {}
+        at = self._skip(at)
+        while self._text[at : at + 1] != "}":
+            if self._text[at : at + 1] != '"':
+                self._fail(at, f"expected a key in double quotes or '}}', got {self._shown(at)}")
+            line = self._line(at)
+            key, at = self._string(at)
+            at = self._skip(at)
+            if self._text[at : at + 1] != ":":
+                self._fail(at, f"expected ':' after the key {key!r}, got {self._shown(at)}")
+            here = (*place, key)
+            if key in values:
+                self._twice.append(DuplicateKey(here, self._lines[here], line))
+            else:
+                self._lines[here] = line
+            values[key], at = self._value(self._skip(at + 1), here)
+            at = self._after(at, "}")
+        return values, at + 1
+
+    def _list(self, at: int, place: KeyPath) -> tuple[list[Json], int]:
+        values: list[Json] = []
+        at = self._skip(at)
+        while self._text[at : at + 1] != "]":
+            here = (*place, len(values))
+            self._lines[here] = self._line(at)
+            value, at = self._value(at, here)
+            values.append(value)
+            at = self._after(at, "]")
+        return values, at + 1
+
+    def _after(self, at: int, closing: str) -> int:
+        """Past the comma behind an item; at the closing bracket where there is none."""
+        at = self._skip(at)
+        if self._text[at : at + 1] == ",":
+            return self._skip(at + 1)
+        if self._text[at : at + 1] != closing:
+            self._fail(at, f"expected ',' or '{closing}', got {self._shown(at)}")
+        return at
+
+    def _string(self, at: int) -> tuple[str, int]:
+        try:
+            text, end = _DECODER.raw_decode(self._text, at)
+        except JSONDecodeError as error:
+            self._fail(error.pos, error.msg[:1].lower() + error.msg[1:])
+        return str(text), end
+
+    def _skip(self, at: int) -> int:
+        found = _SPACE.match(self._text, at)
+        return at if found is None else found.end()
+
+    def _shown(self, at: int) -> str:
+        return repr(self._text[at]) if at < len(self._text) else "the end of the file"
+
+    def _line(self, at: int) -> int:
+        low, high = 0, len(self._breaks)
+        while low < high:
+            middle = (low + high) // 2
+            if self._breaks[middle] < at:
+                low = middle + 1
+            else:
+                high = middle
+        return low + 1
+
+    def _fail(self, at: int, problem: str) -> NoReturn:
+        line = self._line(at)
+        column = at - (self._breaks[line - 2] if line > 1 else -1)
+        raise SetupError(f"{self._path}:{line}: Invalid JSON in config file: {problem} (line {line}, column {column})")

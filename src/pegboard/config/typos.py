@@ -1,0 +1,31 @@
+"""Misspelt keys in the files of other programs: those near a key that is read here; all others are these programs' own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from pegboard.config.config_keys import ROOT, SERVER
+from pegboard.tools.naming import find_misspelt
+
+# What others call a key of ours, so that a slip in theirs leads to ours.
+_OTHER_WORDS: Final = {"environment": "env", "envs": "env", "environ": "env", "arguments": "args", "parameters": "args"}
+# Keys that other programs do have, though they look like slips of ours.
+_FOREIGN_KEYS: Final = frozenset({"arguments", "auth", "scope", "timeout", "tools", "version"})
+_ROOTS: Final = (*(key for key in ROOT.fields if key not in ("$schema", "toolboxes")), "names")
+
+
+def find_typos(server: Collection[str], dialect: Collection[str]) -> Mapping[str, str]:
+    """The keys of a server that were misspelt, with the key that was meant; `dialect` are keys its file may have too."""
+    words = {**_OTHER_WORDS, **{key: key for key in (*SERVER.fields, *dialect)}}
+    return _near(server, words, {*SERVER.fields, *dialect, *_FOREIGN_KEYS})
+
+
+def find_root_typos(root: Collection[str], servers: str) -> Mapping[str, str]:
+    """The same for the keys beside `servers`."""
+    return _near(root, {key: key for key in _ROOTS}, {*ROOT.fields, "names", servers})
+
+
+def _near(given: Collection[str], words: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+    found = {key: find_misspelt(key, words) for key in given if key not in known}
+    return {key: words[word] for key, word in found.items() if word is not None}

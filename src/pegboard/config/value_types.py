@@ -1,0 +1,290 @@
+"""The kinds of values that a configuration has: each reads one, says what is wrong with it, and describes itself to editors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from msgspec import UNSET, Struct
+
+from pegboard.call import Json
+from pegboard.config.mistakes import ConfigReport, ExpandedText, UnresolvedText, did_you_mean
+from pegboard.config.source_file import KeyPath
+
+MAX_NUMBER: Final = 1_000_000_000
+
+_FROM_VARIABLE: Final = {"type": "string", "pattern": r"\$\{"}
+_FLAGS: Final = {
+    "true": True,
+    "1": True,
+    "yes": True,
+    "on": True,
+    "false": False,
+    "0": False,
+    "no": False,
+    "off": False,
+}
+
+
+class ValueType(Protocol):
+    """`read` gives UNSET for what cannot be read, and has noted why."""
+
+    def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any: ...
+
+    def schema(self) -> dict[str, Json]: ...
+
+
+class TextValue(Struct, frozen=True):
+    """A text of at least so many letters; `problem` is what is said of anything else."""
+
+    expected: str = "a string"
+    least: int = 1
+    problem: str = ""
+
+    def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
+        if not isinstance(value, str):
+            notes.add_mistake(place, _about(self.problem, place), got=value, expected=self.expected, fix=_quoted(value))
+        elif len(value) < self.least:
+            notes.add_mistake(place, _about(self.problem, place) or "is empty", expected=self.expected)
+        elif "\0" in value:
+            notes.add_mistake(place, "has a NUL character in it", fix="remove it")
+        else:
+            return str(value)
+        return UNSET
+
+    def schema(self) -> dict[str, Json]:
+        return {"type": "string", "minLength": self.least}
+
+
+class TextListValue(Struct, frozen=True):
+    """A text, or a list of them; always read as several."""
+
+    def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
+        if isinstance(value, list):
+            return _WORDS.read(value, place, notes)
+        word = _WORD.read(value, place, notes)
+        return UNSET if word is UNSET else (word,)
+
+    def schema(self) -> dict[str, Json]:
+        return {"anyOf": [_WORD.schema(), _WORDS.schema()]}
+
+
+class NumberValue(Struct, frozen=True):
+    """A number above `above`, if that is given."""
+
+    expected: str = "a number of seconds above 0"
+    above: float | None = 0
+
+    def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
+        number = _as_number(value)
+        if _is_number(number) and -MAX_NUMBER <= number <= MAX_NUMBER and (self.above is None or number > self.above):
+            return float(number)
+        notes.add_mistake(place, got=value, expected=self.expected)
+        return UNSET
+
+    def schema(self) -> dict[str, Json]:
+        bound: dict[str, Json] = {"minimum": -MAX_NUMBER} if self.above is None else {"exclusiveMinimum": self.above}
+        return {"anyOf": [{"type": "number", **bound, "maximum": MAX_NUMBER}, _FROM_VARIABLE]}
+
+
+class IntegerValue(Struct, frozen=True):
+    """A whole number within its bounds."""
+
+    least: int
+    most: int
+
+    @property
+    def expected(self) -> str:
+        return f"a whole number from {self.least} to {self.most}"
+
+    def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
+        number = _as_number(value)
+        if _is_number(number) and self.least <= number <= self.most and number == int(number):
+            return int(number)
+        notes.add_mistake(place, got=value, expected=self.expected)
+        return UNSET
+
+    def schema(self) -> dict[str, Json]:
+        return {"anyOf": [{"type": "integer", "minimum": self.least, "maximum": self.most}, _FROM_VARIABLE]}
+
+
+class BooleanValue(Struct, frozen=True):
+    """True or false."""
+
+    def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
+        if isinstance(value, ExpandedText):
+            value = _FLAGS.get(value.strip().lower(), value)
+        if isinstance(value, bool):
+            return value
+        notes.add_mistake(place, got=value, expected="true or false")
+        return UNSET
+
+    def schema(self) -> dict[str, Json]:
+        return {"anyOf": [{"type": "boolean"}, _FROM_VARIABLE]}
+
+
+class ChoiceValue(Struct, frozen=True):
+    """One of several words, each of which means one thing."""
+
+    words: Mapping[str, Json]
+
+    def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
+        if isinstance(value, str) and value in self.words:
+            return self.words[value]
+        expected = "one of " + ", ".join(f'"{word}"' for word in self.words)
+        meant = (
+            did_you_mean(value, self.words) if isinstance(value, str) and not isinstance(value, ExpandedText) else ""
+        )
+        notes.add_mistake(place, got=value, expected=expected, fix=meant if meant.startswith("did") else "")
+        return UNSET
+
+    def schema(self) -> dict[str, Json]:
+        return {"anyOf": [{"enum": list(self.words)}, _FROM_VARIABLE]}
+
+
+class AnyValue(Struct, frozen=True):
+    """Whatever JSON can say."""
+
+    def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
+        return plain(value, place, notes)
+
+    def schema(self) -> dict[str, Json]:
+        return {}
+
+
+class ListValue(Struct, frozen=True):
+    """A list whose items are of one kind; `problem` is what is said of what is no list."""
+
+    item: ValueType
+    expected: str = "a list of strings"
+    problem: str = ""
+
+    def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
+        if not isinstance(value, list):
+            fix = "put it in brackets: [...]" if isinstance(value, str) else ""
+            notes.add_mistake(place, _about(self.problem, place), got=value, expected=self.expected, fix=fix)
+            return UNSET
+        items = [_read(self.item, item, (*place, position), notes) for position, item in enumerate(value)]
+        return tuple(item for item in items if item is not UNSET)
+
+    def schema(self) -> dict[str, Json]:
+        return {"type": "array", "items": self.item.schema()}
+
+
+class MapValue(Struct, frozen=True):
+    """An object whose values are of one kind; `problem` is what is said of what is no object."""
+
+    item: ValueType
+    expected: str = "an object"
+    problem: str = ""
+
+    def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
+        if not isinstance(value, dict):
+            notes.add_mistake(place, _about(self.problem, place), got=value, expected=self.expected)
+            return UNSET
+        items = {key: _read(self.item, item, (*place, key), notes) for key, item in value.items()}
+        return {key: item for key, item in items.items() if item is not UNSET}
+
+    def schema(self) -> dict[str, Json]:
+        return {"type": "object", "additionalProperties": self.item.schema()}
+
+
+_WORD: Final = TextValue("a string or a list of strings", 0)
+_WORDS: Final = ListValue(TextValue(least=0))
+
+
+class ObjectField(NamedTuple):
+    """A key: the attribute it is read to, its kind, and a line about it."""
+
+    attribute: str
+    kind: ValueType
+    about: str
+
+
+class ObjectValue(Struct, frozen=True):
+    """An object with the keys it may have, read to its attributes; a text alone stands for the key `short`.
+
+    `required`: what is said where a key is missing.
+    """
+
+    what: str
+    fields: Mapping[str, ObjectField]
+    required: Mapping[str, str] = {}
+    short: str = ""
+
+    def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
+        if self.short and isinstance(value, str):
+            value = {self.short: value}
+        if not isinstance(value, dict):
+            either = "a string or " if self.short else ""
+            notes.add_mistake(place, got=value, expected=f"{either}an object that describes {self.what}")
+            return UNSET
+        values: dict[str, Any] = {}
+        for key, item in value.items():
+            field = self.fields.get(key)
+            if field is None:
+                notes.add_mistake((*place, key), f"{self.what} has no key {key!r}", fix=did_you_mean(key, self.fields))
+                continue
+            read = _read(field.kind, item, (*place, key), notes)
+            if read is not UNSET:
+                values[field.attribute] = read
+        for key, problem in self.required.items():
+            if key not in value:
+                notes.add_mistake(place, _about(problem, place), fix=f"add {key!r}")
+        return values
+
+    def schema(self) -> dict[str, Json]:
+        properties = {key: {**field.kind.schema(), "description": field.about} for key, field in self.fields.items()}
+        whole: dict[str, Json] = {"type": "object", "properties": properties, "additionalProperties": False}
+        if self.required:
+            whole["required"] = list(self.required)
+        if not self.short:
+            return whole
+        return {"anyOf": [self.fields[self.short].kind.schema(), whole]}
+
+
+def plain(value: Json, place: KeyPath, notes: ConfigReport) -> Json:
+    """A value as JSON has it: TOML also has dates, which nothing downstream would understand."""
+    match value:
+        case str():
+            return str(value)
+        case bool() | int() | float() | None:
+            return value
+        case list():
+            return [plain(item, (*place, position), notes) for position, item in enumerate(value)]
+        case dict():
+            return {key: plain(item, (*place, key), notes) for key, item in value.items()}
+    notes.add_mistake(place, got=value, expected="a value that JSON has", fix="put it in quotes")
+    return None
+
+
+def _read(kind: ValueType, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
+    return UNSET if isinstance(value, UnresolvedText) else kind.read(value, place, notes)
+
+
+def _as_number(value: Json) -> Json:
+    """A number; a text that a variable was put into may be one."""
+    if isinstance(value, ExpandedText):
+        try:
+            return int(value)
+        except ValueError:
+            try:
+                return float(value)
+            except ValueError:
+                return value
+    return value
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _about(problem: str, place: KeyPath) -> str:
+    """The sentence with the toolbox and the server that a place of `toolboxes.<t>.mcpServers.<s>` is in."""
+    toolbox = str(place[1]) if len(place) > 1 else ""
+    server = str(place[3]) if len(place) > 3 else ""
+    return problem.format(toolbox=toolbox, server=server)
+
+
+def _quoted(value: Json) -> str:
+    return "put it in quotes" if isinstance(value, int | float | bool) else ""

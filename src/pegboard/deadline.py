@@ -1,0 +1,157 @@
+"""How long a call is waited for: the deadlines that all of its retries, questions and resumptions share.
+
+Theory of operation. It is `asyncio.timeout` for deadlines that move often and rarely come: all who wait on a loop share
+one timer, set for the nearest of them. Where that one moves on or is met the timer is left as it is, and when it fires it
+looks at all and is set for the next. Whoever's deadline has passed has its task cancelled, and what leaves the block
+because of that, and of no other cancellation, is turned into a TimeoutError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+from weakref import WeakKeyDictionary
+
+
+class _Timers:
+    """The timer of a loop; it holds nothing of the loop, which is to go when nobody else needs it."""
+
+    __slots__ = ("_nearest", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: set[Deadline] = set()
+        self._nearest = math.inf
+
+    def add(self, deadline: Deadline, loop: asyncio.AbstractEventLoop) -> None:
+        """Wake whoever waits so when its time has come."""
+        self._waiting.add(deadline)
+        if deadline.until < self._nearest:
+            self._set(deadline.until, loop)
+
+    def discard(self, deadline: Deadline) -> None:
+        self._waiting.discard(deadline)
+
+    def _set(self, when: float, loop: asyncio.AbstractEventLoop) -> None:
+        self._nearest = when
+        loop.call_at(when, self._look, when)
+
+    def _look(self, when: float) -> None:
+        if when != self._nearest:
+            # Another was set for sooner meanwhile, and looks for all.
+            return
+        loop = asyncio.get_running_loop()
+        now, self._nearest = loop.time(), math.inf
+        for deadline in [one for one in self._waiting if one.until <= now]:
+            self._waiting.discard(deadline)
+            deadline.expire()
+        nearest = min((one.until for one in self._waiting), default=math.inf)
+        if nearest < math.inf:
+            self._set(nearest, loop)
+
+
+_timers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Timers] = WeakKeyDictionary()
+
+
+class Deadline:
+    """The deadlines of one call: so long without news, so long in all; what its own side takes to answer is not counted.
+
+    `expired` says that one of them has passed.
+    """
+
+    __slots__ = (
+        "_cancelling",
+        "_end",
+        "_held",
+        "_loop",
+        "_quiet",
+        "_since",
+        "_task",
+        "_timers_of_loop",
+        "_until",
+        "expired",
+    )
+
+    _since: float
+    _cancelling: int
+
+    def __init__(self, quiet: float, longest: float) -> None:
+        self._loop = loop = asyncio.get_running_loop()
+        alarm = _timers.get(loop)
+        if alarm is None:
+            alarm = _timers[loop] = _Timers()
+        self._timers_of_loop = alarm
+        now = loop.time()
+        self._quiet = quiet
+        self._end = now + longest
+        self._until = now + min(quiet, longest)
+        self._held = 0
+        self._task: asyncio.Task[object] | None = None
+        self.expired = False
+
+    def __enter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 — whoever waits is a task
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._timers_of_loop.add(self, self._loop)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exception: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        task, self._task = self._task, None
+        self._timers_of_loop.discard(self)
+        if self.expired and task is not None and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from exception
+
+    @property
+    def until(self) -> float:
+        """When it ends if no news comes, by the loop's clock."""
+        return math.inf if self._held else self._until
+
+    def left(self) -> float:
+        """How many seconds remain if no news comes."""
+        return self.until - self._loop.time()
+
+    def extend(self) -> None:
+        """Something came: the wait begins anew."""
+        if not self._held:
+            self._until = min(self._loop.time() + self._quiet, self._end)
+
+    def pause(self) -> None:
+        """What is waited for now is not to be done by who is timed."""
+        if not self._held:
+            self._since = self._loop.time()
+        self._held += 1
+
+    def resume(self) -> None:
+        """It is their turn again."""
+        self._held -= 1
+        if not self._held:
+            self._end += self._loop.time() - self._since
+            self.extend()
+            if self._task is not None and not self.expired:
+                self._timers_of_loop.add(self, self._loop)
+
+    def expire(self) -> None:
+        """Its time has come."""
+        if self._task is not None:
+            self.expired = True
+            self._task.cancel()
+
+
+@contextmanager
+def paused(waits: Collection[Deadline]) -> Iterator[None]:
+    """Deadlines that stand still meanwhile."""
+    stopped = list(waits)
+    for deadline in stopped:
+        deadline.pause()
+    try:
+        yield
+    finally:
+        for deadline in stopped:
+            deadline.resume()

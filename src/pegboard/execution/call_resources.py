@@ -1,0 +1,26 @@
+"""What a running call may use of its board."""
+
+from __future__ import annotations
+
+import secrets
+
+from msgspec import Struct, field
+
+from pegboard.call import Change, ChangeSource
+from pegboard.seal import Seal
+
+
+def _default_seal() -> Seal:
+    return Seal("requestState", [secrets.token_bytes(32)], secret=True)
+
+
+class CallResources(Struct, frozen=True, kw_only=True):
+    """The seal of what callers carry between rounds, and the log of changes; without a board nobody hears of these."""
+
+    tickets: Seal = field(default_factory=_default_seal)
+    changes: ChangeSource | None = None
+
+    def publish(self, change: Change) -> None:
+        """Let those who follow know of a change."""
+        if self.changes is not None:
+            self.changes.publish(change)

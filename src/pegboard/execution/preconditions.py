@@ -1,0 +1,46 @@
+"""What a request has to bring along before a tool, or any hook around it, hears of it."""
+
+from __future__ import annotations
+
+from pegboard.asking.rounds import read_ticket
+from pegboard.asking.used_tickets import UsedTickets
+from pegboard.call import Call, Handler, Reply
+from pegboard.protocol.headers import check_params
+from pegboard.seal import Seal
+from pegboard.tools.header_parameters import mirrored
+from pegboard.tools.tool import Tool
+
+
+def add_preconditions(tool: Tool, inner: Handler, tickets: Seal, used_tickets: UsedTickets) -> Handler:
+    """The Handler of a tool behind what it demands of its requests; the same Handler where that is nothing."""
+    mirrors = mirrored(tool.input_schema)
+    handler = _single_use(tickets, used_tickets, inner) if tool.once else inner
+    return _check_mirrored(mirrors, handler) if mirrors else handler
+
+
+def _single_use(tickets: Seal, used_tickets: UsedTickets, inner: Handler) -> Handler:
+    """Accept each ticket once; only tickets of ours are remembered, or any client could fill the memory.
+
+    Answers count only with the ticket of their questions. Without one they could be sent any number of times, so they
+    are ignored and the tool asks.
+    """
+
+    async def use(call: Call) -> Reply:
+        if call.ticket is None:
+            call.answers = None
+        else:
+            await used_tickets.mark_used(read_ticket(call, tickets).id, call.caller.principal)
+        return await inner(call)
+
+    return use
+
+
+def _check_mirrored(mirrors: dict[str, tuple[str, ...]], inner: Handler) -> Handler:
+    """Compare headers with arguments as sent: what stands between us and the client saw the headers, and no repair."""
+
+    async def compare(call: Call) -> Reply:
+        if call.headers is not None:
+            check_params(call.headers, mirrors, call.arguments)
+        return await inner(call)
+
+    return compare

@@ -1,0 +1,137 @@
+"""What a server says and asks while a request runs, as its caller is told and asked it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pegboard.asking.questions import check_capabilities
+from pegboard.call import Call, Json, NeedInput, Notification, Question
+from pegboard.client.links.link import PROGRESS_NOTIFICATION
+from pegboard.errors import InternalFailure, MethodNotFound, MissingCapability, ToolError
+from pegboard.protocol.params import PREFIX
+from pegboard.protocol.revisions import LOG_LEVELS
+
+_MESSAGE: Final = "notifications/message"
+_ELICIT: Final = "elicitation/create"
+_ROOTS: Final = "roots/list"
+
+DECLINED: Final[Mapping[str, Json]] = {"action": "decline"}
+CANCELLED: Final[Mapping[str, Json]] = {"action": "cancel"}
+_NO_ROOTS: Final[Mapping[str, Json]] = {"roots": []}
+
+
+class CallerChannel:
+    """The channel of a request to a server, for as long as its caller waits."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    async def emit(self, notice: Notification) -> None:
+        told = notification_for(self._call, notice)
+        if told is not None:
+            await self._call.channel.emit(told)
+
+    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
+        answered, left = answer_unsupported(questions, self._call, midway=True)
+        if not left:
+            return answered
+        try:
+            return {**answered, **await ask_caller(self._call, left)}
+        except NeedInput:
+            # Nobody expected this server to ask while its request runs.
+            return {**answered, **{key: decline_result(question) for key, question in left.items()}}
+
+    async def close_stream(self, retry_ms: int) -> None:
+        await self._call.channel.close_stream(retry_ms)
+
+
+def notification_for(call: Call, notice: Notification) -> Notification | None:
+    """The notice as the caller gets it; None where it does not want it, or has no use for it."""
+    params = notice.params
+    if notice.method == PROGRESS_NOTIFICATION:
+        done = params.get("progress")
+        if call.token is None or not isinstance(done, int | float):
+            return None
+        origin = call.origin
+        # "The progress value MUST increase": over all rounds that a request takes, each of which may begin anew.
+        if origin._reached is not None and done <= origin._reached:
+            return None
+        origin._reached = done
+        return Notification(PROGRESS_NOTIFICATION, {**params, "progressToken": call.token})
+    if notice.method == _MESSAGE:
+        wanted, level = call.caller.log_level, LOG_LEVELS.get(str(params.get("level")))
+        if wanted is None or level is None or level < LOG_LEVELS[wanted]:
+            return None
+        return notice
+    return None
+
+
+def answer_unsupported(
+    questions: Mapping[str, Question], call: Call, *, midway: bool = False
+) -> tuple[dict[str, Json], dict[str, Question]]:
+    """What can be answered for a caller that cannot be asked it, and what is left to be asked.
+
+    A form is declined; for a model's answer or a list of roots there is none, and the server is told so. A server that
+    asks `midway` was told once for all callers that there can be roots: of this one there are none.
+    """
+    call.mark_asked()
+    answered: dict[str, Json] = {}
+    left: dict[str, Question] = {}
+    for key, question in questions.items():
+        try:
+            check_capabilities(call.name, _needs(question), call.caller.capabilities)
+        except MissingCapability:
+            if midway and question.method == _ROOTS:
+                answered[key] = _NO_ROOTS
+                continue
+            if question.method != _ELICIT:
+                raise MethodNotFound(f"The client does not answer {question.method[:80]!r}") from None
+            answered[key] = DECLINED
+        else:
+            left[key] = Question(question.method, _asked(question.params))
+    return answered, left
+
+
+async def ask_caller(call: Call, questions: Mapping[str, Question]) -> Mapping[str, Json]:
+    """What the caller answers, if it can be asked while its call runs; else NeedInput."""
+    try:
+        return await call.ask(questions)
+    except ToolError as failed:
+        # What would be told to the model had the tool been ours; here a server asked.
+        raise InternalFailure(failed.message) from None
+
+
+def decline_result(question: Question) -> Json:
+    """What a server is told that waits for an answer which will not come."""
+    if question.method == _ELICIT:
+        return CANCELLED
+    raise InternalFailure("The client did not answer")
+
+
+def _needs(question: Question) -> Mapping[str, Mapping[str, Json]]:
+    params = question.params
+    match question.method:
+        case "elicitation/create":
+            return {"elicitation": {"url" if params.get("mode") == "url" else "form": {}}}
+        case "sampling/createMessage":
+            return {"sampling": {"tools": {}} if params.get("tools") or params.get("toolChoice") else {}}
+        case "roots/list":
+            return {"roots": {}}
+        case _:
+            raise MethodNotFound(f"The client does not answer {question.method[:80]!r}")
+
+
+def _asked(params: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The params without what only means something between us and the server."""
+    meta = params.get("_meta")
+    if "task" not in params and not isinstance(meta, dict):
+        return params
+    asked = {name: value for name, value in params.items() if name not in ("task", "_meta")}
+    if isinstance(meta, dict):
+        kept = {name: value for name, value in meta.items() if name != "progressToken" and not name.startswith(PREFIX)}
+        if kept:
+            asked["_meta"] = kept
+    return asked

@@ -1,0 +1,303 @@
+"""The way of one request through a server and back, whichever eras its caller and the server are of.
+
+Theory of operation. A modern server asks by its answer: the caller is asked, while its call runs if it can be, and the
+request is sent again with what it says; or its call ends with the questions, and our ticket carries what the server gave
+us to bring back. An older server asks while its request runs. A caller that can be asked meanwhile is; for one that
+cannot the request becomes an errand, which its caller leaves and attends again (`errand`, `parking`). Tasks go to callers
+that know them under ids of ours; for others they are waited for here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from pegboard.call import Call, Caller, Channel, InputRequired, Json, NeedInput, Question, Reply
+from pegboard.client.links.link import OutgoingRequest
+from pegboard.errors import (
+    Busy,
+    InternalFailure,
+    InvalidParams,
+    MalformedMessage,
+    MethodNotFound,
+    MissingCapability,
+    Refusal,
+    ServerFault,
+    ToolError,
+)
+from pegboard.gateway.forwarding.caller_channel import DECLINED, CallerChannel, answer_unsupported
+from pegboard.gateway.forwarding.destination import Destination
+from pegboard.gateway.forwarding.handover import Handover, LegQuestions
+from pegboard.gateway.forwarding.outcome import (
+    CALL,
+    expired_error,
+    failure_of,
+    input_requests_in,
+    links_in,
+    to_reply,
+    wants_task,
+)
+from pegboard.gateway.forwarding.outgoing_params import answers_of, params_for
+from pegboard.gateway.forwarding.parked_call import ParkedCall
+from pegboard.gateway.forwarding.parking_lot import ParkingLot
+from pegboard.gateway.forwarding.polled_tasks import call_as_task, finish_task
+from pegboard.gateway.forwarding.remote_tasks import Find, RemoteTasks, task_id_in
+from pegboard.gateway.forwarding.tickets import ParkedTicket, StateTicket, Tickets
+from pegboard.gateway.servers.server_connection import ASKING
+from pegboard.limits import Limits
+from pegboard.protocol.extensions import TASKS, has_extension
+from pegboard.protocol.revisions import ASKS_MIDWAY, METHODS, knows
+from pegboard.seal import Seal
+from pegboard.stores.cluster import SharedStore
+
+ROUNDS: Final = 16
+FIRST_PAUSE: Final = 0.05
+LONGEST_PAUSE: Final = 2.0
+
+_GET_TASK: Final = "tasks/get"
+_ASKABLE: Final = frozenset({"elicitation", "sampling", "roots"})
+
+
+class Forwarder:
+    """Takes requests to servers, for the gateway of that name; `parking` holds those that wait for their callers."""
+
+    def __init__(self, gateway: str, keys: Sequence[bytes], find: Find, limits: Limits | None = None) -> None:
+        self.parking_lot = ParkingLot(limits or Limits())
+        self._tickets = Tickets(keys, gateway)
+        self._tasks = RemoteTasks(keys, gateway, find)
+        self._handover = Handover(self.parking_lot)
+        self.owns = self._tasks.owns
+        self.task = self._tasks.handle
+
+    @property
+    def seals(self) -> tuple[Seal, ...]:
+        """What has to have its key in common with other processes."""
+        return self._tickets.seal, self._tasks.seal
+
+    def share(self, shared: SharedStore) -> None:
+        """Have errands visited from other processes, and visit theirs."""
+        self._handover.share(shared.cluster)
+
+    async def close(self) -> None:
+        """Give up what waits for callers; the servers have to be there still."""
+        await self.parking_lot.close()
+
+    def call_tool(
+        self, destination: Destination, call: Call, arguments: Raw | Mapping[str, Json]
+    ) -> Coroutine[Any, Any, Reply]:
+        """Call a server's tool with arguments that fit its schema."""
+        return self._resume(destination, call, {"name": destination.tool, "arguments": arguments})
+
+    def forward(self, destination: Destination, call: Call, params: Mapping[str, Any]) -> Coroutine[Any, Any, Reply]:
+        """Bring any other request there; the params are in the server's own words."""
+        return self._resume(destination, call, params)
+
+    async def _resume(self, destination: Destination, call: Call, own: Mapping[str, Any]) -> Reply:
+        params = params_for(call, own)
+        try:
+            try:
+                return await self._forward_once(destination, call, params)
+            except Refusal as refusal:
+                links = links_in(refusal)
+                if not links or call.caller.version in ASKS_MIDWAY:
+                    raise
+                return await self._open_links(destination, call, params, links)
+        except (Refusal, ServerFault) as problem:
+            raise failure_of(destination, call, problem) from None
+        except ToolError as failed:
+            if call.method == CALL:
+                raise
+            # There is no model to read it.
+            raise InternalFailure(failed.message) from None
+
+    def _forward_once(self, destination: Destination, call: Call, params: dict[str, Any]) -> Coroutine[Any, Any, Reply]:
+        ticket = None if call.ticket is None else self._tickets.read(call, destination)
+        answers = None if call.answers is None else answers_of(call)
+        match ticket:
+            case ParkedTicket():
+                return self._resume_elsewhere(ticket, destination, call, params, answers or {})
+            case StateTicket():
+                answers = {key: (answers or {})[key] for key in ticket.asked if key in (answers or {})}
+                answers.update(dict.fromkeys(ticket.declined, DECLINED))
+        if destination.downstream.asks_midway:
+            return self._forward_to_legacy(destination, call, params)
+        brought: dict[str, Any] = {} if answers is None else {"inputResponses": answers}
+        if ticket is not None and ticket.state is not None:
+            brought["requestState"] = ticket.state
+        return self._rounds(destination, call, params, brought)
+
+    # -- modern servers ----------------------------------------------------------------------------------------------
+
+    async def _rounds(
+        self, destination: Destination, call: Call, params: Mapping[str, Any], brought: Mapping[str, Any]
+    ) -> Reply:
+        method, caller, channel = call.method, call.caller, CallerChannel(call)
+        sent = {**params, **brought} if brought else params
+        for turn in range(ROUNDS):
+            try:
+                result = await self._send(destination, call, caller, method, sent, channel)
+            except MissingCapability as refusal:
+                if method != CALL or knows(METHODS, _GET_TASK, caller.version) or not wants_task(refusal):
+                    raise
+                # It does this as a task only, and the caller is too old to say that it knows tasks.
+                caller = _with_tasks(call.caller)
+                result = await self._send(destination, call, caller, method, sent, channel)
+            match result.get("resultType", "complete"):
+                case "complete":
+                    return to_reply(destination, method, result)
+                case "task" if has_extension(TASKS, call.caller.capabilities, call.caller.version):
+                    return self._tasks.started(destination, call, result)
+                case "task" if not knows(METHODS, _GET_TASK, call.caller.version):
+                    return await self._poll_task(destination, call, task_id_in(result))
+                case "input_required":
+                    questions, state = input_requests_in(result)
+                    try:
+                        sent = {**params, **await self._answer_all(call, questions, turn)}
+                    except NeedInput as need:
+                        return self._ask(destination, call, need, questions, state)
+                    if state is not None:
+                        sent["requestState"] = state
+                case _:
+                    raise MalformedMessage("answered with a result of a type that its caller cannot know")
+        raise MalformedMessage(f"still asks after {ROUNDS} rounds")
+
+    async def _answer_all(self, call: Call, questions: Mapping[str, Question], turn: int) -> dict[str, Any]:
+        """What a request is sent again with; a server that asks nothing wants it to come again later."""
+        if questions:
+            return {"inputResponses": await self._answer(call, questions)}
+        if call.caller.version not in ASKS_MIDWAY:
+            raise NeedInput({})
+        await asyncio.sleep(min(FIRST_PAUSE * 2**turn, LONGEST_PAUSE))
+        return {}
+
+    async def _answer(self, call: Call, questions: Mapping[str, Question]) -> Mapping[str, Json]:
+        try:
+            answered, left = answer_unsupported(questions, call)
+        except MethodNotFound:
+            raise MalformedMessage("asks what the client has not said that it answers") from None
+        return {**answered, **await call.ask(left)} if left else answered
+
+    def _ask(
+        self,
+        destination: Destination,
+        call: Call,
+        need: NeedInput,
+        questions: Mapping[str, Question],
+        state: str | None = None,
+    ) -> InputRequired:
+        declined = tuple(key for key in questions if key not in need.questions)
+        ticket = StateTicket(state, tuple(need.questions), declined)
+        return InputRequired(need.questions, self._tickets.write(ticket, call, destination))
+
+    async def _poll_task(self, destination: Destination, call: Call, task: str) -> Reply:
+        """Wait for a task in the place of a caller that knows none."""
+        send = partial(self._send, destination, call, _with_tasks(call.caller))
+        seconds = destination.downstream.config.max_timeout
+        result = await finish_task(send, task, partial(self._answer, call), CallerChannel(call), seconds)
+        return to_reply(destination, call.method, result)
+
+    # -- older servers -----------------------------------------------------------------------------------------------
+
+    async def _forward_to_legacy(self, destination: Destination, call: Call, params: Mapping[str, Any]) -> Reply:
+        caller = call.caller
+        work = partial(self._work, destination, call, params)
+        if call.method not in ASKING or caller.version in ASKS_MIDWAY or _ASKABLE.isdisjoint(caller.capabilities):
+            return to_reply(destination, call.method, await work(CallerChannel(call)))
+        return await self._wait_with_caller(ParkedCall(call, work), destination, call)
+
+    async def _work(
+        self, destination: Destination, call: Call, params: Mapping[str, Any], channel: Channel
+    ) -> Mapping[str, Json]:
+        send = partial(self._send, destination, call, call.caller)
+        try:
+            if destination.as_task and call.method == CALL and _takes_tasks(destination):
+                return await call_as_task(send, params, channel, destination.downstream.config.max_timeout)
+            return await send(call.method, params, channel)
+        except (Busy, ServerFault) as problem:
+            # In the words of the caller, who may wait for it at another process.
+            raise failure_of(destination, call, problem) from None
+
+    async def _open_links(
+        self, destination: Destination, call: Call, params: dict[str, Any], links: Mapping[str, Question]
+    ) -> Reply:
+        """Have the caller open what its call takes first; then it is sent again as it was."""
+        try:
+            await self._answer(call, links)
+        except NeedInput as need:
+            return self._ask(destination, call, need, links)
+        return await self._forward_to_legacy(destination, call, params)
+
+    async def _wait_with_caller(self, parked_call: ParkedCall, destination: Destination, call: Call) -> Reply:
+        try:
+            questions = await parked_call.wait_with(call)
+        except BaseException:
+            self.parking_lot.remove(parked_call)
+            raise
+        if questions:
+            self.parking_lot.park(parked_call)
+            ticket = ParkedTicket(self._handover.me, parked_call.id, parked_call.leg, tuple(questions))
+            return InputRequired(questions, self._tickets.write(ticket, call, destination))
+        self.parking_lot.remove(parked_call)
+        return to_reply(destination, call.method, parked_call.result())
+
+    async def _resume_elsewhere(
+        self,
+        ticket: ParkedTicket,
+        destination: Destination,
+        call: Call,
+        params: Mapping[str, Any],
+        answers: Mapping[str, Json],
+    ) -> Reply:
+        """Come back to an errand, wherever it is held."""
+        brought = {key: answers[key] for key in ticket.asked if key in answers}
+        for key, answer in brought.items():
+            # Before the leg is used up, so that it can be sent again.
+            if not isinstance(answer, dict):
+                raise InvalidParams(f"inputResponses[{key!r}] must be an object: the result of what was asked")
+        if ticket.worker == self._handover.me:
+            parked_call = self.parking_lot.unpark(ticket.parked_call, ticket.leg, call.caller.principal)
+            parked_call.receive_answers(brought)
+            return await self._wait_with_caller(parked_call, destination, call)
+        came = await self._handover.send_leg(ticket, call, brought)
+        if came is None:
+            if call.method == CALL and not destination.repeatable:
+                raise expired_error(destination)
+            return await self._forward_to_legacy(destination, call, params)
+        if isinstance(came, LegQuestions):
+            again = replace(ticket, leg=came.leg, asked=tuple(came.asked))
+            return InputRequired(came.questions, self._tickets.write(again, call, destination))
+        return to_reply(destination, call.method, came.result)
+
+    def _send(
+        self,
+        destination: Destination,
+        call: Call,
+        caller: Caller,
+        method: str,
+        params: Mapping[str, Any],
+        channel: Channel,
+    ) -> Coroutine[Any, Any, Mapping[str, Json]]:
+        wants_progress = call.token is not None and method == call.method
+        out = OutgoingRequest(method=method, params=params, channel=channel, wants_progress=wants_progress)
+        return destination.downstream.send(out, caller)
+
+
+def _with_tasks(caller: Caller) -> Caller:
+    """The same caller, as if it knew tasks: whoever waits for them does."""
+    extensions = caller.capabilities.get("extensions")
+    declared = {**(extensions if isinstance(extensions, Mapping) else {}), TASKS: {}}
+    return replace(caller, capabilities={**caller.capabilities, "extensions": declared})
+
+
+def _takes_tasks(destination: Destination) -> bool:
+    """Whether an older server lets its tools be called as tasks, without which no tool's own word counts."""
+    found = destination.downstream.catalog
+    told: Json = {} if found is None else found.capabilities
+    for name in ("tasks", "requests", "tools", "call"):
+        told = told.get(name) if isinstance(told, Mapping) else None
+    return isinstance(told, Mapping)

@@ -1,0 +1,197 @@
+"""Legs of a call that come to another process than the one that holds its errand.
+
+The ticket names the holder. What the caller answers goes into the holder's inbox, which attends the errand in the caller's
+place and sends back what came of that; the next ticket still names the holder. Of what the server says meanwhile only
+the newest progress comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Awaitable, Mapping
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.call import Call, Caller, Json, Notification, Question, ask_in_result
+from pegboard.client.links.link import PROGRESS_NOTIFICATION
+from pegboard.client.links.server_messages import WireError, refusal_of
+from pegboard.errors import InvalidParams, Refusal, StoreDown, ToolError
+from pegboard.gateway.forwarding.caller_channel import notification_for
+from pegboard.gateway.forwarding.parked_call import ParkedCall
+from pegboard.gateway.forwarding.parking_lot import ParkingLot
+from pegboard.gateway.forwarding.tickets import ParkedTicket
+from pegboard.protocol.revisions import MODERN
+from pegboard.stores.cluster import Cluster
+
+_LEG_MESSAGE: Final = "errand"
+_POLL_SECONDS: Final = 1.0
+_MAX_SECONDS: Final = 3600.0
+
+
+class _RemoteLeg(Struct, array_like=True):
+    """What a caller brings; without answers it has left for good."""
+
+    parked_call: str
+    leg: int
+    principal: str
+    answers: dict[str, Json] | None
+    wants_progress: bool = False
+
+
+class LegResult(Struct, array_like=True, tag="ended"):
+    """The request has this result."""
+
+    result: dict[str, Json]
+    progress: dict[str, Json] | None = None
+
+
+class LegQuestions(Struct, array_like=True, tag="asks"):
+    """The caller has to answer these first, and come back on that leg."""
+
+    asked: dict[str, tuple[str, dict[str, Json]]]
+    leg: int
+    progress: dict[str, Json] | None = None
+
+    @property
+    def questions(self) -> dict[str, Question]:
+        return {key: Question(method, params) for key, (method, params) in self.asked.items()}
+
+
+class _Refused(Struct, array_like=True, tag="refused"):
+    code: int
+    message: str
+    data: Json = None
+
+
+class _Failed(Struct, array_like=True, tag="failed"):
+    message: str
+    meta: dict[str, Json] | None = None
+
+
+LegOutcome: TypeAlias = LegResult | LegQuestions | _Refused | _Failed
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_leg = msgspec.msgpack.Decoder(_RemoteLeg).decode
+_decode_outcome = msgspec.msgpack.Decoder(LegOutcome).decode
+
+
+class _RemoteChannel:
+    """The channel of a caller that waits at another process: it can only be asked by an answer."""
+
+    def __init__(self) -> None:
+        self.newest: dict[str, Json] | None = None
+
+    async def emit(self, notice: Notification) -> None:
+        if notice.method == PROGRESS_NOTIFICATION:
+            self.newest = dict(notice.params)
+
+    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
+        await ask_in_result(questions)
+
+    async def close_stream(self, retry_ms: int) -> None:
+        """There is none."""
+
+
+class Handover:
+    """Visits errands that other processes hold, and has its own visited; `me` is how tickets name this process."""
+
+    def __init__(self, parking_lot: ParkingLot) -> None:
+        self.me = secrets.token_hex(8)
+        self._parking_lot = parking_lot
+        self._cluster: Cluster | None = None
+
+    def share(self, cluster: Cluster) -> None:
+        """Reach the others, and be reached."""
+        self._cluster = cluster
+        self.me = cluster.me
+        cluster.on_message(_LEG_MESSAGE, self._receive_leg)
+
+    async def send_leg(
+        self, ticket: ParkedTicket, call: Call, answers: Mapping[str, Json]
+    ) -> LegResult | LegQuestions | None:
+        """What came of the visit; None where the holder is gone, and the errand with it."""
+        cluster = self._cluster
+        if cluster is None:
+            raise InvalidParams(
+                "Invalid requestState: another process of this gateway holds the call, or held it before a restart, and "
+                "without a store they cannot be asked; run with --store sqlite:PATH or redis://…, or with one worker"
+            )
+        principal = call.caller.principal
+        order = _RemoteLeg(ticket.parked_call, ticket.leg, principal, dict(answers), call.token is not None)
+        asking = asyncio.create_task(cluster.ask(ticket.worker, _LEG_MESSAGE, _encode(order), _MAX_SECONDS))
+        try:
+            while not asking.done():
+                await asyncio.wait({asking}, timeout=_POLL_SECONDS)
+                if not asking.done() and not await cluster.is_alive(ticket.worker):
+                    return None
+            said = asking.result()
+        except asyncio.CancelledError:
+            gone = _RemoteLeg(ticket.parked_call, ticket.leg, principal, None)
+            # Where it cannot be told, the holder gives the errand up in its own time.
+            with contextlib.suppress(StoreDown, TimeoutError):
+                async with asyncio.timeout(_POLL_SECONDS):
+                    await cluster.send_to(ticket.worker, _LEG_MESSAGE, _encode(gone))
+            raise
+        finally:
+            asking.cancel()
+        # Who does not know what is meant, as a process that is no gateway, has heard it and says nothing.
+        return await self._apply_outcome(_decode_outcome(said), call) if said else None
+
+    async def _apply_outcome(self, came: LegOutcome, call: Call) -> LegResult | LegQuestions:
+        match came:
+            case _Refused():
+                raise refusal_of(WireError(came.code, came.message, came.data))
+            case _Failed():
+                raise ToolError(came.message, meta=came.meta)
+        if came.progress is not None:
+            told = notification_for(call, Notification(PROGRESS_NOTIFICATION, came.progress))
+            if told is not None:
+                await call.channel.emit(told)
+        return came
+
+    # -- being visited -----------------------------------------------------------------------------------------------
+
+    def _receive_leg(self, said: bytes) -> Awaitable[bytes] | None:
+        visit = _decode_leg(said)
+        if visit.answers is None:
+            parked_call = self._parking_lot.find(visit.parked_call, visit.principal)
+            # Who left before the leg was taken can still come back with its ticket.
+            return None if parked_call is None or parked_call.leg <= visit.leg else self._cancel(parked_call)
+        return self._receive(visit, visit.answers)
+
+    async def _cancel(self, parked_call: ParkedCall) -> bytes:
+        self._parking_lot.remove(parked_call)
+        await parked_call.cancel()
+        return b""
+
+    async def _receive(self, visit: _RemoteLeg, answers: Mapping[str, Json]) -> bytes:
+        try:
+            parked_call = self._parking_lot.unpark(visit.parked_call, visit.leg, visit.principal)
+            return _encode(await self._attend(parked_call, answers, wants_progress=visit.wants_progress))
+        except Refusal as refusal:
+            return _encode(_Refused(refusal.code, refusal.message, refusal.data))
+        except ToolError as failed:
+            return _encode(_Failed(failed.message, None if failed.meta is None else dict(failed.meta)))
+
+    async def _attend(
+        self, parked_call: ParkedCall, answers: Mapping[str, Json], *, wants_progress: bool
+    ) -> LegOutcome:
+        afar = _RemoteChannel()
+        caller = Caller(version=MODERN, transport="crew", principal=parked_call.principal)
+        call = Call(method="", caller=caller, channel=afar, token=0 if wants_progress else None)
+        parked_call.receive_answers(answers)
+        try:
+            questions = await parked_call.wait_with(call)
+        except BaseException:
+            self._parking_lot.remove(parked_call)
+            raise
+        if questions:
+            self._parking_lot.park(parked_call)
+            asked = {key: (question.method, dict(question.params)) for key, question in questions.items()}
+            return LegQuestions(asked, parked_call.leg, afar.newest)
+        self._parking_lot.remove(parked_call)
+        return LegResult(dict(parked_call.result()), afar.newest)

@@ -1,0 +1,180 @@
+"""What came of a request to a server, as its caller is told: results cleaned, errors mended, faults put into words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.call import Call, Done, Json, Question
+from pegboard.catalog.caching import Caching
+from pegboard.errors import (
+    Busy,
+    DelegationFailed,
+    InternalFailure,
+    InvalidParams,
+    LimitReached,
+    MalformedMessage,
+    PegboardError,
+    Refusal,
+    ResourceNotFound,
+    ServerFault,
+    ToolError,
+    UnsupportedVersion,
+)
+from pegboard.gateway.forwarding.destination import Destination
+from pegboard.protocol import revisions
+from pegboard.protocol.extensions import TASKS
+from pegboard.protocol.params import PREFIX
+from pegboard.tools.qualified_names import delegation_error
+
+CALL: Final = "tools/call"
+READ: Final = "resources/read"
+
+LINKS_FIRST: Final = -32042
+"""How revision 2025-11-25 refuses what takes a link to be opened first; newer ones ask for it."""
+
+# What a result is made of, and what each part of it cannot do without: older revisions are written from these.
+_MEMBERS: Final[Mapping[str, tuple[str, str | None]]] = {
+    CALL: ("content", "type"),
+    READ: ("contents", None),
+    "prompts/get": ("messages", "content"),
+}
+_SERVER: Final = PREFIX + "serverInfo"
+_NOT_KEPT: Final = Caching().hints()
+_OLD_NOT_FOUND: Final = -32002
+# "Implementations MUST NOT emit any code from this sub-range that is not defined" (Error Codes).
+_RESERVED: Final = range(-32099, -32022)
+
+
+class _InputRequest(Struct):
+    method: str
+    params: dict[str, Json] | None = None
+
+
+def to_reply(destination: Destination, method: str, result: Mapping[str, Json]) -> Done:
+    """The reply that a server's result makes; a ResultProblem where it is not what the server itself has declared."""
+    own = cleaned(result)
+    if method == READ:
+        # Older servers do not say; without a word nothing may be kept.
+        own = {**_NOT_KEPT, **own}
+    if method == CALL:
+        own.setdefault("content", [])
+        if "isError" in own:
+            own["isError"] = own["isError"] is True
+    member, needed = _MEMBERS.get(method, ("", None))
+    if member and not _is_list(own.get(member), needed):
+        raise MalformedMessage(f"answered {method} with no list of {member}")
+    own = destination.map_result(own)
+    return destination.tell(own) if method == CALL else Done(own)
+
+
+def _is_list(value: Json, needed: str | None) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(item, dict) and (needed is None or needed in item) for item in value
+    )
+
+
+def cleaned(result: Mapping[str, Json]) -> dict[str, Json]:
+    """A result without what each server says for itself: of which type it is, and by whom."""
+    own = dict(result)
+    own.pop("resultType", None)
+    meta = own.pop("_meta", None)
+    if isinstance(meta, dict):
+        kept = {name: value for name, value in meta.items() if name != _SERVER}
+        if kept:
+            own["_meta"] = kept
+    return own
+
+
+def questions_in(asked: Json) -> dict[str, Question]:
+    """What a server asks by its answer; Garbled where that is in no form that can be answered."""
+    try:
+        read = msgspec.convert(asked, dict[str, _InputRequest])
+    except msgspec.ValidationError:
+        raise MalformedMessage("asks for input in no form that can be answered") from None
+    return {key: Question(one.method, one.params or {}) for key, one in read.items()}
+
+
+def input_requests_in(result: Mapping[str, Json]) -> tuple[dict[str, Question], str | None]:
+    """What a server asks by its answer, and what it wants brought back with the answers."""
+    questions, state = questions_in(result.get("inputRequests") or {}), result.get("requestState")
+    if not isinstance(state, str | None) or not (questions or state is not None):
+        raise MalformedMessage("asks for input and does not say what")
+    return questions, state
+
+
+def wants_task(refusal: Refusal) -> bool:
+    """Whether a server refuses what it does as a task only."""
+    data = refusal.data if isinstance(refusal.data, dict) else {}
+    required = data.get("requiredCapabilities")
+    extensions = required.get("extensions") if isinstance(required, dict) else None
+    return isinstance(extensions, dict) and TASKS in extensions
+
+
+def links_in(refusal: Refusal) -> dict[str, Question]:
+    """What older servers refuse a call for: links that somebody has to open first. Nothing where it is another refusal."""
+    data = refusal.data if refusal.code == LINKS_FIRST and isinstance(refusal.data, dict) else {}
+    listed = data.get("elicitations")
+    links = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return {
+        f"link-{number}": Question("elicitation/create", {"mode": "url", **one}) for number, one in enumerate(links, 1)
+    }
+
+
+def failure_of(destination: Destination, call: Call, problem: PegboardError) -> PegboardError:
+    """What the caller is told of a request that failed: the server's own refusal, or in whose hands it failed."""
+    method = call.method
+    match problem:
+        case Busy():
+            # Ours: no server's error is read as one.
+            if method != CALL:
+                return problem
+            return LimitReached(_told(destination, problem.message), "busy", retry_after=problem.retry_after)
+        case UnsupportedVersion():
+            return _failed(destination, method, "speaks another revision than it did")
+        case Refusal():
+            return with_caller_code(problem, call)
+        case ServerFault():
+            return _failed(destination, method, destination.downstream.explain(problem))
+        case _:
+            return problem
+
+
+def with_caller_code(refusal: Refusal, call: Call) -> Refusal:
+    """A server's error with a code that the caller's revision has."""
+    code, data = refusal.code, refusal.data
+    missing = code == _OLD_NOT_FOUND or (
+        call.method == READ and code == InvalidParams.code and isinstance(data, dict) and "uri" in data
+    )
+    if missing:
+        return _as(ResourceNotFound, refusal)
+    if code not in _RESERVED or (code == LINKS_FIRST and call.caller.version in revisions.LINKS_FIRST):
+        return refusal
+    return _as(InternalFailure, refusal)
+
+
+def expired_error(destination: Destination) -> ToolError:
+    """What is left to say when the process is gone that held a call."""
+    return ToolError(_told(destination, "the question expired; call the tool again"))
+
+
+def _failed(destination: Destination, method: str, why: str) -> PegboardError:
+    text = _told(destination, why)
+    return DelegationFailed(text) if method == CALL else InternalFailure(text)
+
+
+def _told(destination: Destination, why: str) -> str:
+    downstream = destination.downstream
+    if not destination.tool:
+        return f"[{downstream.toolbox}/{downstream.name}] Error: {why}"
+    return delegation_error(downstream.toolbox, downstream.name, destination.tool, why)
+
+
+def _as(kind: type[Refusal], refusal: Refusal) -> Refusal:
+    made = kind.__new__(kind)
+    # Some kinds make their text out of what was wrong; here the server has written it.
+    Refusal.__init__(made, refusal.message, refusal.data)
+    return made

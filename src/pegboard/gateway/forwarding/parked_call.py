@@ -1,0 +1,177 @@
+"""A request under way at an older server, for a caller that comes and goes.
+
+Theory of operation. The server asks while its request runs, and the caller can only be asked by the answer to its own.
+So the request has a task of its own, and the caller attends it: it waits for the result or for a question, whichever
+comes first. Then it leaves with the questions, the request goes on waiting, and the next leg brings the answers and
+attends again. Whoever leaves without having been asked gives the request up. While nobody attends, the newest progress
+is kept for the next leg.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Coroutine, Mapping
+from itertools import count
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+
+from pegboard.call import Call, Channel, Json, NeedInput, Notification, Question
+from pegboard.client.links.link import CANCEL_SECONDS, PROGRESS_NOTIFICATION
+from pegboard.errors import Busy, Refusal, ToolError
+from pegboard.gateway.forwarding.caller_channel import answer_unsupported, ask_caller, decline_result, notification_for
+from pegboard.limits import Limits
+
+GATHER_SECONDS: Final = 0.01
+"""What a server asks within this time is asked together."""
+GRACE_SECONDS: Final = 1.0
+"""How long a server has to end its call by itself once it knows that nobody answers."""
+_MAX_QUESTIONS: Final = Limits().questions
+
+Work: TypeAlias = Callable[[Channel], Coroutine[Any, Any, Mapping[str, Json]]]
+"""The request itself; what it says and asks on the way goes to the channel."""
+
+
+class _PendingQuestion(Struct, eq=False):
+    question: Question
+    answer: asyncio.Future[Json]
+
+
+class ParkedCall:
+    """One request, its open questions and whoever attends it; it is the channel of the request.
+
+    `leg` is the number of the next visit: a ticket is good for that one only.
+    """
+
+    def __init__(self, call: Call, work: Work) -> None:
+        self.id = secrets.token_hex(16)
+        self.principal = call.caller.principal
+        self.leg = 0
+        self._waiting_caller: Call | None = call
+        # A caller that comes back may say other things of itself; what it was asked goes by the first.
+        self._first = call
+        self._open: dict[str, _PendingQuestion] = {}
+        self._numbers = count(1)
+        self._newest: Notification | None = None
+        self._abandoned = False
+        self._changed = asyncio.Event()
+        self.task = asyncio.get_running_loop().create_task(work(self))
+        self.task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[Mapping[str, Json]]) -> None:
+        if not task.cancelled():
+            # Whoever comes for the result is told; nobody may come.
+            task.exception()
+        self._changed.set()
+
+    # -- the caller's side -------------------------------------------------------------------------------------------
+
+    async def wait_with(self, call: Call) -> dict[str, Question]:
+        """Wait with the caller: what it has to answer first, or nothing where the request has ended."""
+        self._waiting_caller = call
+        try:
+            newest, self._newest = self._newest, None
+            if newest is not None:
+                await self.emit(newest)
+            while not self.task.done():
+                if self._open:
+                    await asyncio.sleep(GATHER_SECONDS)
+                    if self._open and not self.task.done():
+                        return {key: asked.question for key, asked in self._open.items()}
+                    continue
+                self._changed.clear()
+                await self._changed.wait()
+        except asyncio.CancelledError:
+            await self.cancel()
+            raise
+        finally:
+            self._waiting_caller = None
+        return {}
+
+    def result(self) -> Mapping[str, Json]:
+        """What the request came to, once it has ended."""
+        if self.task.cancelled():
+            raise ToolError(
+                "The call was given up before it had a result: the gateway ends, or nobody answered in time"
+            )
+        return self.task.result()
+
+    def receive_answers(self, answers: Mapping[str, Json]) -> None:
+        """Hand answers to the questions that wait for them; others are nobody's."""
+        for key in answers.keys() & self._open.keys():
+            asked = self._open.pop(key)
+            if not asked.answer.done():
+                asked.answer.set_result(answers[key])
+
+    async def abandon(self) -> None:
+        """Let the server know that nobody answers, then that nobody waits."""
+        self._abandoned = True
+        for asked in self._open.values():
+            if not asked.answer.done():
+                _cancel_questions(asked)
+        await asyncio.wait({self.task}, timeout=GRACE_SECONDS)
+        await self.cancel()
+
+    async def cancel(self) -> None:
+        """Let the server know that nobody waits."""
+        self._abandoned = True
+        if not self.task.done():
+            self.task.cancel()
+            await asyncio.wait({self.task}, timeout=2 * CANCEL_SECONDS)
+
+    # -- the server's side -------------------------------------------------------------------------------------------
+
+    async def emit(self, notice: Notification) -> None:
+        call = self._waiting_caller
+        if call is None:
+            if notice.method == PROGRESS_NOTIFICATION:
+                self._newest = notice
+            return
+        told = notification_for(call, notice)
+        if told is not None:
+            await call.channel.emit(told)
+
+    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
+        answered, left = answer_unsupported(questions, self._first, midway=True)
+        if not left:
+            return answered
+        call = self._waiting_caller
+        if call is not None:
+            try:
+                return {**answered, **await ask_caller(call, left)}
+            except NeedInput:
+                pass
+        if self._abandoned:
+            return {**answered, **{key: decline_result(question) for key, question in left.items()}}
+        if len(self._open) + len(left) > _MAX_QUESTIONS:
+            raise Busy(f"A call may ask {_MAX_QUESTIONS} questions at a time")
+        return {**answered, **await self._wait(left)}
+
+    async def close_stream(self, retry_ms: int) -> None:
+        """There is none to come back to."""
+
+    async def _wait(self, questions: Mapping[str, Question]) -> dict[str, Json]:
+        loop = asyncio.get_running_loop()
+        opened = {key: _PendingQuestion(question, loop.create_future()) for key, question in questions.items()}
+        names = {key: f"{_kind(asked.question)}-{next(self._numbers)}" for key, asked in opened.items()}
+        self._open.update({names[key]: asked for key, asked in opened.items()})
+        self._changed.set()
+        try:
+            return {key: await asked.answer for key, asked in opened.items()}
+        finally:
+            # The server may have taken its question back.
+            for key, asked in opened.items():
+                self._open.pop(names[key], None)
+                asked.answer.cancel()
+
+
+def _cancel_questions(asked: _PendingQuestion) -> None:
+    try:
+        asked.answer.set_result(decline_result(asked.question))
+    except Refusal as refusal:
+        asked.answer.set_exception(refusal)
+
+
+def _kind(question: Question) -> str:
+    return question.method.partition("/")[0]

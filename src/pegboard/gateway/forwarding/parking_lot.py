@@ -1,0 +1,133 @@
+"""The errands that nobody attends at the moment, because their callers have been asked something first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import Final
+
+from msgspec import Struct
+
+from pegboard.errors import InvalidParams, LimitReached
+from pegboard.gateway.forwarding.parked_call import ParkedCall
+from pegboard.limits import Limits
+
+_log = logging.getLogger("pegboard.gateway")
+
+_LIMITS: Final = Limits()
+
+
+class _ParkedSlot(Struct, eq=False):
+    """Kept while the errand is attended, so that it can always be parked again."""
+
+    parked_call: ParkedCall
+    timer: asyncio.TimerHandle | None = None
+
+
+class ParkingLot:
+    """Keeps each errand until its caller comes back, for a time, and only so many.
+
+    An errand whose time is over, or that is here when the gateway ends, is given up. So is the one that has waited longest
+    where another needs its place: of the same principal, or of the one that has most of all, so that nobody's are taken by
+    who has more.
+    """
+
+    def __init__(self, limits: Limits = _LIMITS) -> None:
+        self._most = limits.parked
+        self._most_per_caller = limits.parked_per_caller
+        self._seconds = limits.parked_seconds
+        self._places: dict[str, _ParkedSlot] = {}
+        self._counts: Counter[str] = Counter()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def count_for(self, principal: str) -> int:
+        """How many places are a principal's."""
+        return self._counts[principal]
+
+    def park(self, parked_call: ParkedCall) -> None:
+        """Keep it for its caller's next leg; LimitReached where there is no room, and the errand is given up."""
+        place = self._places.pop(parked_call.id, None)
+        if place is None:
+            if self._closed or not self._make_room(parked_call.principal):
+                self._give_up(parked_call)
+                raise LimitReached("Too many calls wait for answers: try again in a moment", "parked", retry_after=1)
+            place = _ParkedSlot(parked_call)
+            self._counts[parked_call.principal] += 1
+        # The order is that in which they began to wait.
+        self._places[parked_call.id] = place
+        place.timer = asyncio.get_running_loop().call_later(self._seconds, self._expire, parked_call)
+
+    def _make_room(self, principal: str) -> bool:
+        if self._counts[principal] >= self._most_per_caller:
+            return self._evict_oldest(principal)
+        if len(self._places) < self._most:
+            return True
+        most = max(self._counts.values())
+        return self._evict_oldest(principal if self._counts[principal] == most else self._counts.most_common(1)[0][0])
+
+    def _evict_oldest(self, principal: str) -> bool:
+        """Give up the errand of a principal that has waited longest; False where all of them are attended."""
+        for place in self._places.values():
+            if place.timer is not None and place.parked_call.principal == principal:
+                _log.warning("too many calls wait for their callers' answers; the one that has longest is given up")
+                self.remove(place.parked_call)
+                self._give_up(place.parked_call)
+                return True
+        return False
+
+    def unpark(self, parked_id: str, leg: int, principal: str) -> ParkedCall:
+        """Attend it again: who has the ticket of this leg, once."""
+        place = self._places.get(parked_id)
+        if (
+            place is None
+            or place.timer is None
+            or place.parked_call.leg != leg
+            or place.parked_call.principal != principal
+        ):
+            raise InvalidParams(
+                "Invalid requestState: it was used before, or the question has expired; begin anew without it"
+            )
+        place.timer.cancel()
+        place.timer = None
+        place.parked_call.leg += 1
+        return place.parked_call
+
+    def find(self, parked_id: str, principal: str) -> ParkedCall | None:
+        """The errand of that name, attended or not."""
+        place = self._places.get(parked_id)
+        return None if place is None or place.parked_call.principal != principal else place.parked_call
+
+    def remove(self, parked_call: ParkedCall) -> None:
+        """It has ended: its place is free."""
+        place = self._places.pop(parked_call.id, None)
+        if place is None:
+            return
+        if place.timer is not None:
+            place.timer.cancel()
+        self._counts[parked_call.principal] -= 1
+        if not self._counts[parked_call.principal]:
+            del self._counts[parked_call.principal]
+
+    async def close(self) -> None:
+        """Give up all that is here, and keep nothing more."""
+        self._closed = True
+        for place in list(self._places.values()):
+            self.remove(place.parked_call)
+            self._give_up(place.parked_call)
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    def _expire(self, parked_call: ParkedCall) -> None:
+        _log.info("nobody answered what a server asked within %g s; its call is given up", self._seconds)
+        self.remove(parked_call)
+        self._give_up(parked_call)
+
+    def _give_up(self, parked_call: ParkedCall) -> None:
+        task = asyncio.get_running_loop().create_task(parked_call.abandon())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)

@@ -1,0 +1,149 @@
+"""Tasks of servers that their callers know nothing of: the gateway asks after them until they have ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final, TypeAlias
+
+from pegboard.call import NULL_CHANNEL, Channel, Json, Notification, Question
+from pegboard.client.links.link import CANCEL_SECONDS, PROGRESS_NOTIFICATION
+from pegboard.client.links.server_messages import WireError, refusal_of
+from pegboard.deadline import Deadline
+from pegboard.errors import LimitReached, MalformedMessage, PegboardError, ResponseTimeout, ToolError
+from pegboard.gateway.forwarding.outcome import CALL, questions_in
+
+Send: TypeAlias = Callable[[str, Mapping[str, Any], Channel], Awaitable[Mapping[str, Json]]]
+"""A request to the server: method, params, and who hears what it says and asks on the way."""
+Answer: TypeAlias = Callable[[Mapping[str, Question]], Awaitable[Mapping[str, Json]]]
+
+_MIN_POLL_MS: Final = 0.05
+_MAX_POLL_MS: Final = 5.0
+_DEFAULT_POLL_MS: Final = 1.0
+
+
+async def finish_task(send: Send, task: str, answer: Answer, channel: Channel, seconds: float) -> Mapping[str, Json]:
+    """The result of a modern server's task, whose questions are answered on the way."""
+    about = {"taskId": task}
+    # A server may be slow to see what it was answered.
+    answered: set[str] = set()
+    async with _bounded(send, about, seconds) as deadline:
+        told, steps = "", 0
+        while True:
+            state = await send("tasks/get", about, NULL_CHANNEL)
+            match state.get("status"):
+                case "completed":
+                    result = state.get("result")
+                    if not isinstance(result, dict):
+                        raise MalformedMessage("has completed a task, and gives no result")
+                    return result
+                case "failed":
+                    raise refusal_of(_error(state.get("error")))
+                case "cancelled":
+                    raise ToolError("The server has cancelled the task")
+                case "input_required":
+                    questions = questions_in(state.get("inputRequests"))
+                    fresh = {key: question for key, question in questions.items() if key not in answered}
+                    if fresh:
+                        with _pausing(deadline):
+                            answers = await answer(fresh)
+                        await send("tasks/update", {**about, "inputResponses": answers}, NULL_CHANNEL)
+                        answered |= fresh.keys()
+                case "working":
+                    message = state.get("statusMessage")
+                    if isinstance(message, str) and message != told:
+                        told, steps = message, steps + 1
+                        await channel.emit(Notification(PROGRESS_NOTIFICATION, {"progress": steps, "message": message}))
+                case _:
+                    raise MalformedMessage("tells of a task in no state that there is")
+            await asyncio.sleep(_pause(state.get("pollIntervalMs")))
+
+
+async def call_as_task(send: Send, params: Mapping[str, Any], channel: Channel, seconds: float) -> Mapping[str, Json]:
+    """Call a tool by the rules that revision 2025-11-25 has for tasks; the result it comes to."""
+    created = await send(CALL, {**params, "task": {"ttl": int(seconds * 1000)}}, channel)
+    task = created.get("task")
+    if not isinstance(task, dict):
+        # It has done it at once.
+        return created
+    about = {"taskId": task.get("taskId")}
+    async with _bounded(send, about, seconds) as deadline:
+        state: Mapping[str, Json] = task
+        asked = _PausingChannel(channel, deadline)
+        while True:
+            match state.get("status"):
+                case "completed" | "failed" | "cancelled":
+                    return await send("tasks/result", about, asked)
+                case "input_required":
+                    # "it SHOULD preemptively call `tasks/result`", on whose stream it is asked.
+                    try:
+                        return await send("tasks/result", about, asked)
+                    except ResponseTimeout:
+                        pass
+                case "working":
+                    await asyncio.sleep(_pause(state.get("pollInterval")))
+                case _:
+                    raise MalformedMessage("tells of a task in no state that there is")
+            state = await send("tasks/get", about, NULL_CHANNEL)
+
+
+class _PausingChannel:
+    """A channel that lets a deadline stand still while its caller is asked."""
+
+    def __init__(self, channel: Channel, deadline: Deadline) -> None:
+        self._patience = deadline
+        self._channel = channel
+        self.emit = channel.emit
+        self.close_stream = channel.close_stream
+
+    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
+        with _pausing(self._patience):
+            return await self._channel.ask(questions)
+
+
+@contextmanager
+def _pausing(deadline: Deadline) -> Iterator[None]:
+    deadline.pause()
+    try:
+        yield
+    finally:
+        deadline.resume()
+
+
+@asynccontextmanager
+async def _bounded(send: Send, about: Mapping[str, Json], seconds: float) -> AsyncIterator[Deadline]:
+    """The time that a task has; when it is over, or nobody waits any more, its server is told."""
+    deadline = Deadline(seconds, seconds)
+    try:
+        with deadline:
+            yield deadline
+    except TimeoutError:
+        if not deadline.expired:
+            raise
+        await _stop(send, about)
+        raise LimitReached(f"The task took longer than {seconds:g} s and was stopped", "timeout") from None
+    except asyncio.CancelledError:
+        await _stop(send, about)
+        raise
+
+
+async def _stop(send: Send, about: Mapping[str, Json]) -> None:
+    try:
+        async with asyncio.timeout(CANCEL_SECONDS):
+            await send("tasks/cancel", about, NULL_CHANNEL)
+    except (PegboardError, TimeoutError):
+        # It ends by itself, at the end of its time at the latest.
+        pass
+
+
+def _pause(milliseconds: Json) -> float:
+    told = milliseconds / 1000 if isinstance(milliseconds, int | float) else _DEFAULT_POLL_MS
+    return min(max(told, _MIN_POLL_MS), _MAX_POLL_MS)
+
+
+def _error(error: Json) -> WireError:
+    code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
+    if type(code) is not int:
+        raise MalformedMessage("has failed a task, and does not say how")
+    return WireError(code, message if isinstance(message, str) else "", error.get("data"))

@@ -1,0 +1,125 @@
+"""Tasks that run at modern servers, under ids which say where, and which only who was given one can use."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.call import NULL_CHANNEL, Call, Done, Json, Reply, TaskStarted
+from pegboard.client.links.link import OutgoingRequest
+from pegboard.client.links.server_messages import WireError, refusal_of
+from pegboard.errors import InternalFailure, InvalidParams, MalformedMessage, Refusal, ServerFault
+from pegboard.gateway.forwarding.destination import Destination
+from pegboard.gateway.forwarding.outcome import CALL, cleaned, failure_of, to_reply, with_caller_code
+from pegboard.gateway.forwarding.outgoing_params import answers_of, params_for
+from pegboard.protocol.extensions import TASKS, has_extension, missing_extension
+from pegboard.schema.plain_json import ResultProblem
+from pegboard.seal import Seal
+from pegboard.tools.tool_result import error_result
+
+_log = logging.getLogger("pegboard.gateway")
+
+Find: TypeAlias = Callable[[str, str, str], Destination | None]
+"""The tool by toolbox, server and the server's own name for it, if it is still there."""
+
+# No letter of a sealed value, nor of the ids of our own tasks.
+_MARK: Final = "~"
+_UNKNOWN: Final = "Unknown task: there is none with this taskId, or its server is not here any more"
+
+
+class _TaskLocation(Struct, array_like=True, frozen=True):
+    toolbox: str
+    server: str
+    tool: str
+    id: str
+
+
+class RemoteTasks:
+    """Gives servers' tasks ids of our own, and brings what is asked of them where they run."""
+
+    def __init__(self, keys: Sequence[bytes], gateway: str, find: Find) -> None:
+        self.seal = Seal("taskId", keys, audience=gateway, secret=True)
+        self._find = find
+
+    def owns(self, task_id: str) -> bool:
+        """Whether that is the id of a server's task."""
+        return task_id.startswith(_MARK)
+
+    def started(self, destination: Destination, call: Call, result: Mapping[str, Json]) -> TaskStarted:
+        """A task that a server has begun, as its caller is told of it."""
+        downstream = destination.downstream
+        place = _TaskLocation(downstream.toolbox, downstream.name, destination.tool, task_id_in(result))
+        sealed = _MARK + self.seal.close(place, bearer=call.caller.principal)
+        return TaskStarted({**cleaned(result), "taskId": sealed})
+
+    async def handle(self, call: Call) -> Reply:
+        """Answer `tasks/get`, `tasks/update` or `tasks/cancel`."""
+        if not has_extension(TASKS, call.caller.capabilities, call.caller.version):
+            raise missing_extension(call.method, TASKS)
+        place, destination = self._open(call)
+        params: dict[str, Any] = params_for(call, {"taskId": place.id})
+        answers = answers_of(call)
+        if answers is not None:
+            params["inputResponses"] = answers
+        try:
+            out = OutgoingRequest(method=call.method, params=params, channel=NULL_CHANNEL)
+            told = cleaned(await destination.downstream.send(out, call.caller))
+        except (Refusal, ServerFault) as problem:
+            raise failure_of(destination, call, problem) from None
+        if "taskId" in told:
+            told["taskId"] = call.name
+        if isinstance(told.get("result"), dict):
+            told["result"] = {"resultType": "complete", **_result(destination, told["result"])}
+        if isinstance(told.get("error"), dict):
+            told["error"] = _error(told["error"], call)
+        return Done(told)
+
+    def _open(self, call: Call) -> tuple[_TaskLocation, Destination]:
+        """Where a task runs; whoever it was not given to learns nothing of it."""
+        try:
+            opened = self.seal.open(call.name.removeprefix(_MARK), now=time.time(), bearer=call.caller.principal)
+        except InvalidParams:
+            raise InvalidParams(_UNKNOWN) from None
+        place = msgspec.convert(opened, _TaskLocation)
+        destination = self._find(place.toolbox, place.server, place.tool)
+        if destination is None:
+            raise InvalidParams(_UNKNOWN)
+        return place, destination
+
+
+def task_id_in(result: Mapping[str, Json]) -> str:
+    """The id of a task that a server has begun."""
+    task_id = result.get("taskId")
+    if not isinstance(task_id, str) or not task_id:
+        raise MalformedMessage("has begun a task, and does not say which")
+    return task_id
+
+
+def _result(destination: Destination, result: dict[str, Json]) -> Mapping[str, Json]:
+    try:
+        told = to_reply(destination, CALL, result).result
+    except (ResultProblem, MalformedMessage) as problem:
+        error_id = secrets.token_hex(4)
+        _log.error(
+            "%s: the result of a task is not what it declares (%s), error id %s", _name(destination), problem, error_id
+        )
+        told = error_result(f"{destination.tool} failed, error id {error_id}").result
+    assert isinstance(told, Mapping)  # noqa: S101 — nothing of a server's is kept
+    return told
+
+
+def _error(error: dict[str, Json], call: Call) -> dict[str, Json]:
+    code = error.get("code")
+    if type(code) is not int:
+        return {**error, "code": InternalFailure.code}
+    return {**error, "code": with_caller_code(refusal_of(WireError(code)), call).code}
+
+
+def _name(destination: Destination) -> str:
+    return f"{destination.downstream.toolbox}/{destination.downstream.name}"

@@ -1,0 +1,88 @@
+"""The tickets that callers carry from leg to leg of a call that a server asks something in.
+
+A ticket is the `requestState` of our answer: sealed, its principal's alone, good for this very request and for a while.
+What a server gives us to carry is never handed on bare: it is bound to our credentials there, so that one caller could
+present another's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.asking.rounds import TICKET_BYTES, TICKET_TTL_SECONDS, request_digest
+from pegboard.call import Call
+from pegboard.errors import InvalidParams, MalformedMessage
+from pegboard.gateway.forwarding.destination import Destination
+from pegboard.seal import Seal
+
+_PURPOSE: Final = "requestState of the gateway"
+
+
+class ParkedTicket(Struct, array_like=True, frozen=True, tag="parked"):
+    """A request goes on at an older server, held by one of our processes, which waits for answers; good for one leg."""
+
+    worker: str
+    parked_call: str
+    leg: int
+    asked: tuple[str, ...]
+
+
+class StateTicket(Struct, array_like=True, frozen=True, tag="carried"):
+    """What a modern server gave to be brought back, byte for byte.
+
+    `declined` are its questions that this caller cannot be asked.
+    """
+
+    state: str | None
+    asked: tuple[str, ...]
+    declined: tuple[str, ...]
+
+
+Ticket: TypeAlias = ParkedTicket | StateTicket
+
+
+class _SealedTicket(Struct, array_like=True, frozen=True):
+    request: str
+    server: tuple[str, str]
+    ticket: Ticket
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_SealedTicket).decode
+
+
+class Tickets:
+    """Writes tickets, and reads them again from whom they were given to."""
+
+    def __init__(self, keys: Sequence[bytes], gateway: str) -> None:
+        self.seal = Seal(_PURPOSE, keys, audience=gateway, secret=True)
+
+    def write(self, ticket: Ticket, call: Call, destination: Destination) -> str:
+        """The ticket as the caller carries it."""
+        sealed = self.seal.close(
+            _encode(_SealedTicket(request_digest(call.origin), _server(destination), ticket)),
+            bearer=call.caller.principal,
+            expires=time.time() + TICKET_TTL_SECONDS,
+        )
+        if len(sealed) > TICKET_BYTES:
+            raise MalformedMessage("wants more carried than a request can carry")
+        return sealed
+
+    def read(self, call: Call, destination: Destination) -> Ticket | None:
+        """The ticket that a call brings; refused unless it was given to this principal for this request."""
+        if call.ticket is None:
+            return None
+        opened = self.seal.open(call.ticket, now=time.time(), bearer=call.caller.principal)
+        sealed = _decode(opened if isinstance(opened, bytes) else b"")
+        if sealed.request != request_digest(call.origin) or sealed.server != _server(destination):
+            raise InvalidParams("Invalid requestState: it was given to another request; send the same arguments again")
+        return sealed.ticket
+
+
+def _server(destination: Destination) -> tuple[str, str]:
+    return destination.downstream.toolbox, destination.downstream.name

@@ -1,0 +1,396 @@
+"""One place where clients come to a gateway: a board that shows the toolboxes of that place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Container, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from pegboard import __version__
+from pegboard.board import Board
+from pegboard.call import Call, Caller, EncodedResult, Handler, Json, Reply
+from pegboard.catalog.caching import Caching
+from pegboard.catalog.resource import RelayedResource, Resource
+from pegboard.config.gateway_config import MAIN, EndpointConfig, GatewayConfig, ToolboxConfig
+from pegboard.errors import DeclarationError, ResourceNotFound
+from pegboard.gateway.forwarding.forwarder import Forwarder
+from pegboard.gateway.modes.meta_tool_host import Access, ServerStatus, Toolbox
+from pegboard.gateway.modes.meta_tools import META_NAMES, MetaTools
+from pegboard.gateway.modes.mode_costs import ModeCosts
+from pegboard.gateway.modes.opened_toolboxes import OpenedToolboxes
+from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
+from pegboard.gateway.offers import Offers
+from pegboard.gateway.servers.downstream import Downstream
+from pegboard.gateway.uris import unwrap_uri
+from pegboard.gateway.withheld import WithheldDefinitions
+from pegboard.limits import Limits
+from pegboard.protocol.extensions import TASKS
+from pegboard.stores.cluster import SharedStore
+from pegboard.tools.qualified_names import ToolName, explain_unknown, parse_name, serve_names
+from pegboard.tools.tool import Tool
+
+SERVERS: Final = "dev.pegboard/servers"
+"""Where a list says which servers it could not ask."""
+
+LIST_SECONDS: Final = 2.5
+"""How long a list waits for servers that are being connected for the first time."""
+
+_TEMPLATE_WITHHELD: Final = (
+    "resource templates of its server are withheld; whoever runs this gateway can look at them and accept them"
+)
+_EVERYTHING: Final = Access()
+_AS_THE_REST: Final = EndpointConfig()
+# What a shared cache may hand to others, and what it must not.
+_SAME_FOR_ALL: Final = Caching(scope="public").hints()
+_OF_ONE: Final = Caching(scope="private").hints()
+_LISTS_KEPT: Final = 64
+_NOTED_SECONDS: Final = 0.05
+_POLL_SECONDS: Final = 15.0
+_TASKS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+_LISTS: Final = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
+
+
+class GatewayEndpoint:
+    """A board over some toolboxes; what a server offers is hung and taken down as it changes."""
+
+    def __init__(
+        self,
+        name: str,
+        config: GatewayConfig,
+        toolboxes: Mapping[str, ToolboxConfig],
+        limits: Limits,
+        forwarder: Forwarder,
+        follow: Callable[[GatewayEndpoint, Downstream, frozenset[str]], None],
+    ) -> None:
+        self._name = name
+        self.board = Board(config.name if name == MAIN else f"{config.name}/{name}", version=__version__, limits=limits)
+        self._forwarder = forwarder
+        self._notify_followed = partial(follow, self)
+        self.board.resources.expected = self.board.prompts.expected = True
+        self.board.resources.elsewhere = self._route
+        self.board.tools.explain_unknown = self._explain
+        self.board.choose_tools(self._choose)
+        self.board.changes.on_uris_changed = self._uris_changed
+        self._uris_timer: tuple[float, asyncio.TimerHandle] | None = None
+        self._opened = OpenedToolboxes(limits.sessions)
+        self.directory = Directory()
+        self._offers: Mapping[tuple[str, str], Offers] = {}
+        self._by_host: Mapping[tuple[str, str], Offers] = {}
+        self._by_uri: dict[str, Offers] = {}
+        self._places: Mapping[str, ToolName] = {}
+        self._withheld: Mapping[str, str] = {}
+        self._withheld_templates: Mapping[tuple[str, str], Container[str]] = {}
+        self._lists: dict[Any, EncodedResult] = {}
+        self._opens: dict[Access, bool] = {}
+        self._statuses: tuple[Toolbox, ...] = ()
+        self.reconfigure(config, toolboxes)
+
+    def reconfigure(self, config: GatewayConfig, toolboxes: Mapping[str, ToolboxConfig]) -> None:
+        """Take over another configuration of the same place."""
+        self._toolboxes = toolboxes
+        self.toolbox_names = frozenset(toolboxes)
+        self.stale = True
+        self._plain = frozenset(name for name, one in toolboxes.items() if one.names == "plain")
+        own = config.endpoints.get(self._name, _AS_THE_REST)
+        self._budget = own.name_budget or config.name_budget
+        self._accesses = {name: Access(mode=one.mode) for name, one in config.principals.items()}
+        self._meta = MetaTools(self, config.mode, config.auto_tokens, own.mode)
+        self.refresh()
+
+    @property
+    def handler(self) -> Handler:
+        """The endpoint as a Handler."""
+        return self._handle
+
+    @property
+    def downstreams(self) -> Sequence[Downstream]:
+        return [offers.downstream for offers in self._offers.values()]
+
+    def _handle(self, call: Call) -> Coroutine[Any, Any, Reply]:
+        if call.method in _TASKS and (self._takes_tasks or self._forwarder.owns(call.name)):
+            return self._forwarder.task(call)
+        if call.method == "resources/subscribe":
+            return self._subscribe(call)
+        if call.method == "resources/read":
+            return self._answer_about_uri(call)
+        if call.method in _LISTS and self._waits_for_servers(call.method):
+            return self._answer_when_connected(call, self.downstreams, LIST_SECONDS)
+        if call.method == "tools/call" and call.name not in self.board.tools:
+            return self._call_unlisted(call)
+        return self.board.handler(call)
+
+    def _call_unlisted(self, call: Call) -> Coroutine[Any, Any, Reply]:
+        """Who knows a tool from before need not list it again: its server may just be on its way."""
+        place = parse_name(call.name)
+        owner = None if place is None else self._offers.get((place.toolbox, place.server))
+        if owner is not None:
+            waited = [owner.downstream]
+        else:
+            # By a name that does not say whose it is, any of them can be meant.
+            waited = [one for one in self.downstreams if place is None or one.toolbox in self._plain]
+        waited = [one for one in waited if one.pending]
+        return self._answer_when_connected(call, waited, None) if waited else self.board.handler(call)
+
+    def _waits_for_servers(self, method: str) -> bool:
+        if method == "tools/list" and not self._meta.shows_tools:
+            return False
+        return any(one.pending for one in self.downstreams)
+
+    def _answer_about_uri(self, call: Call) -> Coroutine[Any, Any, Reply]:
+        """Answer once it is known what the URI's server offers, where that has to be accepted first."""
+        owner = self._owner(call.name)
+        if owner is not None and owner.downstream.pending and owner.place in self._withheld_templates:
+            return self._answer_when_connected(call, [owner.downstream], None)
+        return self.board.handler(call)
+
+    async def _subscribe(self, call: Call) -> Reply:
+        reply = await self._answer_about_uri(call)
+        # Who subscribes is noted when this has been answered.
+        self._uris_changed(_NOTED_SECONDS)
+        return reply
+
+    def _uris_changed(self, seconds: float = 0.0) -> None:
+        """Others follow other resources: let the servers know, once for many, and look again later."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + seconds
+        if self._uris_timer is not None:
+            # uvloop's handles do not say when they are due.
+            if self._uris_timer[0] <= due:
+                return
+            self._uris_timer[1].cancel()
+        self._uris_timer = due, loop.call_later(seconds, self._follow)
+
+    def _follow(self) -> None:
+        self._uris_timer = None
+        followed = self.board.changes.followed()
+        wanted: dict[tuple[str, str], set[str]] = {}
+        for uri in followed:
+            owner = self._owner(uri)
+            if owner is not None and self._may_read(uri, owner):
+                wanted.setdefault(owner.place, set()).add(owner.addresses.to_server(uri))
+        for place, offers in self._offers.items():
+            self._notify_followed(offers.downstream, frozenset(wanted.get(place, ())))
+        if followed:
+            # A session that wants no more of a resource does not say so here.
+            self._uris_changed(_POLL_SECONDS)
+
+    async def _answer_when_connected(self, call: Call, waited: Sequence[Downstream], seconds: float | None) -> Reply:
+        """Answer once these servers have been connected for the first time, or have failed."""
+        await self._wait_connected(waited, seconds)
+        # What they offer hangs here from the next turn of the loop on.
+        await asyncio.sleep(0)
+        return await self.board.handler(call)
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+
+    def replace_all(self, offers: Sequence[Offers], withheld: WithheldDefinitions) -> None:
+        """Show what these servers offer, and tell those who follow if that differs from before."""
+        self._offers = {one.place: one for one in offers}
+        # URIs have hosts, and hosts have no capitals.
+        self._by_host = {(toolbox.lower(), server.lower()): one for (toolbox, server), one in self._offers.items()}
+        self.stale = False
+        listed = [(one, offer) for one in offers for offer in one.tools if offer.place not in withheld.tools]
+        names = self._serve(offer.place for _, offer in listed)
+        tools: list[Tool] = []
+        entries: list[DirectoryEntry] = []
+        for owner, offer in listed:
+            try:
+                tool = offer.under(names[offer.place])
+            except DeclarationError as problem:
+                owner.notes.append(f"a tool is left out: {problem}")
+                continue
+            tools.append(tool)
+            entries.append(DirectoryEntry(tool.name, offer.place, tool.definition(), offer.tags))
+        before = self._listed()
+        self.directory = Directory(entries)
+        self._places = {entry.name: entry.place for entry in entries}
+        self._withheld = {place.qualified: reason for place, reason in withheld.tools.items()}
+        self._lists.clear()
+        self._opens.clear()
+        self.board.tools.replace_all([*tools, *self._meta.tools], tell=before != self._listed())
+        self._arrange_prompts(offers, withheld.prompts)
+        self._withheld_templates = withheld.templates
+        self._arrange_resources(offers)
+        if self.board.changes.followed():
+            self._uris_changed()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """A server is not as it was: who lists is told how it is."""
+        self._lists.clear()
+        self._opens.clear()
+        self._statuses = tuple(self._status(toolbox) for toolbox in self._toolboxes.values())
+        self.board.set_instructions(self._meta.instructions())
+        extensions = self._extensions()
+        self._takes_tasks = TASKS in extensions
+        self.board.add_capabilities({"extensions": extensions} if extensions else {})
+
+    def _extensions(self) -> Mapping[str, Json]:
+        """What servers can do beyond the protocol goes through as it is."""
+        extensions: dict[str, Json] = {}
+        for one in self._offers.values():
+            declared = {} if one.catalog is None else one.catalog.capabilities.get("extensions")
+            if isinstance(declared, Mapping):
+                extensions = {**declared, **extensions}
+        return extensions
+
+    def _serve(self, places: Iterable[ToolName], reserved: Collection[str] = META_NAMES) -> dict[ToolName, str]:
+        return serve_names(places, plain=self._plain, reserved=reserved, budget=self._budget)
+
+    def _arrange_prompts(self, offers: Sequence[Offers], withheld: Container[ToolName]) -> None:
+        offered = [offer for one in offers for offer in one.prompts if offer.place not in withheld]
+        names = self._serve((offer.place for offer in offered), ())
+        self.board.prompts.replace_all(offer.under(names[offer.place]) for offer in offered)
+
+    def _arrange_resources(self, offers: Sequence[Offers]) -> None:
+        taken: set[str] = set()
+        resources: list[Resource] = []
+        self._by_uri = {}
+        for one in offers:
+            withheld = self._withheld_templates.get(one.place, ())
+            for resource in one.resources:
+                if resource.template is not None and resource.uri in withheld:
+                    continue
+                # Of two that have one URI the second is where its server is.
+                shown = one.qualified(resource) if resource.uri in taken else resource
+                taken.add(shown.uri)
+                resources.append(shown)
+                self._by_uri.setdefault(shown.uri, one)
+        self.board.resources.replace_all(resources)
+
+    def _route(self, uri: str) -> Resource | None:
+        """The server behind a URI that is not listed.
+
+        A server that has a withheld template is asked for no such URI: only the server knows which of its URIs that
+        template is for.
+        """
+        owner = self._owner(uri)
+        if owner is None:
+            return None
+        if owner.place in self._withheld_templates:
+            raise ResourceNotFound(uri, _TEMPLATE_WITHHELD)
+        return RelayedResource({"uri": uri, "name": uri}, owner.relay, source=owner.source)
+
+    def _may_read(self, uri: str, owner: Offers) -> bool:
+        if owner.place in self._withheld_templates:
+            try:
+                self.board.resources.find(uri)
+            except ResourceNotFound:
+                return False
+        return True
+
+    def _owner(self, uri: str) -> Offers | None:
+        """Whose resource that is, or would be."""
+        found = unwrap_uri(uri)
+        if found is not None:
+            return self._by_host.get((found[0], found[1]))
+        listed = self._by_uri.get(uri)
+        if listed is not None:
+            return listed
+        plain = [one for one in self._offers.values() if one.serves_resources and one.plain]
+        return plain[0] if len(plain) == 1 else None
+
+    def _explain(self, name: str) -> tuple[str, Json]:
+        reason = self._withheld.get(name)
+        if reason is not None:
+            return f"Tool '{name}' is withheld: {reason}", None
+        place = parse_name(name)
+        if self._plain and (place is None or place.toolbox not in self._toolboxes):
+            close = [known for known in self.board.tools.suggest(name) if known in self._places]
+            hint = f", did you mean {' or '.join(map(repr, close))}?" if close else ""
+            return f"Unknown tool: {name[:128]!r}{hint}", {"suggestions": close} if close else None
+        servers = {toolbox.name: list(toolbox.servers) for toolbox in self._toolboxes.values()}
+        return explain_unknown(name, self._places, servers), None
+
+    # -- what is listed ----------------------------------------------------------------------------------------------
+
+    def _listed(self) -> Any:
+        """What a client that has opened everything is shown: if that changes, somebody is shown something else."""
+        return self._meta.listed(_EVERYTHING, self.toolbox_names)
+
+    async def _choose(self, call: Call) -> EncodedResult:
+        access = self.access(call.caller)
+        if access not in self._opens:
+            self._opens[access] = "dynamic" in self._meta.modes(access).values()
+        # Where nothing is opened, every session is shown the same, and nothing has to be looked up for it.
+        opened = await self.opened(call.caller) if self._opens[access] else None
+        kept = self._lists.get((access, opened))
+        if kept is None:
+            listing: dict[str, Json] = {"tools": self._meta.listed(access, opened)}
+            listing.update(_SAME_FOR_ALL if opened is None and not self._accesses else _OF_ONE)
+            down = self._down()
+            if down:
+                listing["_meta"] = {SERVERS: down}
+            kept = self._lists[access, opened] = EncodedResult(listing)
+            while len(self._lists) > _LISTS_KEPT:
+                del self._lists[next(iter(self._lists))]
+        return kept
+
+    def _down(self) -> dict[str, Json]:
+        """The servers that are not as they should be; a list that lacks their tools says so."""
+        return {
+            f"{toolbox.name}/{server.name}": {"state": server.state}
+            | ({"problem": server.problem} if server.problem else {})
+            for toolbox in self._statuses
+            for server in toolbox.servers
+            if server.problem or server.state == "connecting"
+        }
+
+    # -- what the meta-tools need (bench.Bench) ------------------------------------------------------------------------
+
+    @property
+    def toolboxes(self) -> Sequence[Toolbox]:
+        return self._statuses
+
+    def _status(self, toolbox: ToolboxConfig) -> Toolbox:
+        servers = []
+        for name in toolbox.servers:
+            offers = self._offers.get((toolbox.name, name))
+            if offers is None:
+                servers.append(ServerStatus(name, "idle" if toolbox.servers[name].enabled else "stopped"))
+                continue
+            one = offers.downstream
+            told = one.catalog.instructions if one.catalog is not None else None
+            servers.append(ServerStatus(name, one.state, one.describe_problem, told or ""))
+        return Toolbox(toolbox.name, toolbox.description, tuple(servers), toolbox.mode)
+
+    def access(self, caller: Caller) -> Access:
+        return self._accesses.get(caller.principal, _EVERYTHING) if caller.principal else _EVERYTHING
+
+    async def wait_connected(self, toolbox: str) -> None:
+        await self._wait_connected([one for one in self.downstreams if one.toolbox == toolbox], None)
+
+    async def _wait_connected(self, downstreams: Sequence[Downstream], seconds: float | None) -> None:
+        waits = [asyncio.ensure_future(one.wait_connected()) for one in downstreams]
+        if not waits:
+            return
+        try:
+            await asyncio.wait(waits, timeout=seconds)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    def call(self, call: Call) -> Coroutine[Any, Any, Reply]:
+        return self.board.handler(call)
+
+    async def opened(self, caller: Caller) -> frozenset[str] | None:
+        await self._opened.recall(caller)
+        return self._opened.of(caller)
+
+    async def change_opened(self, caller: Caller, opened: frozenset[str]) -> None:
+        await self._opened.change(caller, opened)
+
+    def costs(self) -> ModeCosts:
+        """What each mode would cost a model here."""
+        return self._meta.costs()
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    async def start(self, shared: SharedStore | None = None) -> None:
+        await self.board.start(shared)
+        if shared is not None:
+            self._opened.use_store(shared.store.records)
+
+    async def stop(self) -> None:
+        await self.board.stop()

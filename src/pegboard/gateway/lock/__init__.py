@@ -1,0 +1,1 @@
+"""The lock file: pinned definitions, their differences, and the scanner."""

@@ -1,0 +1,280 @@
+"""The lock file: what each server said of its tools, prompts and templates when somebody accepted it.
+
+It is JSON with a line for each definition, sorted, so that a version control system shows what changed. A definition's
+digest is over all of it as the server gave it, unknown members too; the definition stands beside it, so that a change can
+be told in words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, get_args
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.call import Json
+from pegboard.errors import SetupError
+from pegboard.gateway.lock.definition_diff import describe_differences
+from pegboard.gateway.lock.definition_scan import Finding, find_shadows, scan_definition
+from pegboard.gateway.servers.server_catalog import Definition, ServerCatalog
+from pegboard.ownership import open_trusted_file
+from pegboard.tools.naming import suggest
+from pegboard.tools.qualified_names import ToolName, parse_name
+
+Kind: TypeAlias = Literal["tools", "prompts", "templates", "servers"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+Server: TypeAlias = tuple[str, str]
+"""A toolbox, and a server in it."""
+
+_FORMAT: Final = 1
+_MAX_BYTES: Final = 256 * 1024 * 1024
+MEMBERS: Final[Mapping[Kind, str]] = {"tools": "name", "prompts": "name", "templates": "uriTemplate"}
+"""What a definition of each kind goes by; what a server says of itself goes by the server's own name."""
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class Pin(Struct, frozen=True):
+    """A definition as it was accepted."""
+
+    digest: str
+    definition: dict[str, Json]
+
+    @property
+    def size(self) -> int:
+        return len(_encode(self.definition))
+
+
+Place: TypeAlias = tuple[Kind, str]
+"""What a pin is of: its kind, and `toolbox/server/name`."""
+Pinned: TypeAlias = Mapping[Place, Pin]
+
+
+class _File(Struct, kw_only=True, forbid_unknown_fields=True):
+    format: int
+    tools: dict[str, Pin] = {}
+    prompts: dict[str, Pin] = {}
+    templates: dict[str, Pin] = {}
+    servers: dict[str, Pin] = {}
+
+
+class Lock(Struct, frozen=True):
+    """All that was accepted."""
+
+    pins: Pinned = {}
+
+    def of_server(self, kind: Kind, toolbox: str, server: str) -> dict[str, Pin]:
+        """The pins of one server by the names that it has for what they are of."""
+        start = f"{toolbox}/{server}/"
+        return {
+            place[len(start) :]: pin for (a, place), pin in self.pins.items() if a == kind and place.startswith(start)
+        }
+
+
+class ChangedDefinition(Struct, frozen=True):
+    """A definition that is not what was accepted, and how it differs."""
+
+    place: Place
+    words: tuple[str, ...]
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What is different from what was accepted; `flagged` is what was found in that which is new or different."""
+
+    changed: tuple[ChangedDefinition, ...] = ()
+    added: tuple[Place, ...] = ()
+    vanished: tuple[Place, ...] = ()
+    renamed: tuple[tuple[Place, Place], ...] = ()
+    flagged: tuple[tuple[Place, Finding], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.changed or self.added or self.vanished or self.renamed)
+
+
+def digest(definition: Definition) -> str:
+    """The same for the same definition, in whatever order its members come."""
+    return f"sha256:{sha256(_encode(definition)).hexdigest()}"
+
+
+def name_place(kind: Kind, toolbox: str, server: str, definition: Definition) -> Place:
+    """Where a definition is pinned."""
+    return kind, f"{toolbox}/{server}" + (f"/{definition[MEMBERS[kind]]}" if kind in MEMBERS else "")
+
+
+def read_lock(path: str | Path) -> Lock | None:
+    """What a lock file says; None if there is none."""
+    file = Path(path)
+    try:
+        with open_trusted_file(file) as stream:
+            data = stream.read(_MAX_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SetupError(f"{path} cannot be read: {error.strerror or error}") from None
+    if len(data) > _MAX_BYTES:
+        raise SetupError(f"{path} is larger than {_MAX_BYTES} bytes, so it is hardly a lock file")
+    try:
+        read = msgspec.json.decode(data, type=_File)
+    except msgspec.MsgspecError as error:
+        raise SetupError(
+            f"{path} is no lock file: {error}; take it from version control, or remove it and run `pegboard lock`"
+        ) from None
+    if read.format != _FORMAT:
+        raise SetupError(f"{path} is of format {read.format}, and this version of pegboard reads format {_FORMAT}")
+    pins: dict[Place, Pin] = {(kind, place): pin for kind in KINDS for place, pin in getattr(read, kind).items()}
+    for (_, place), pin in pins.items():
+        if digest(pin.definition) != pin.digest:
+            raise SetupError(
+                f"{path}: the digest of {place} is not that of its definition, so somebody edited it; take it from "
+                f"version control, or accept what its server says now: pegboard lock CONFIG --accept {place}"
+            )
+    return Lock(pins)
+
+
+def write_lock(lock: Lock, path: str | Path) -> None:
+    """Replace the file, all or nothing."""
+    file = Path(path)
+    lines = ["{", f'"format": {_FORMAT},']
+    for kind in KINDS:
+        own = sorted((place, pin) for (a, place), pin in lock.pins.items() if a == kind)
+        lines.append(f'"{kind}": {{')
+        lines += [f"{_encode(place).decode()}: {_line(pin)}," for place, pin in own]
+        lines[-1] = lines[-1].removesuffix(",")
+        lines.append("}," if kind != KINDS[-1] else "}")
+    lines.append("}\n")
+    try:
+        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
+                stream.write("\n".join(lines))
+            # Made for its owner alone; a lock file holds no secret, and is shared with the configuration.
+            Path(name).chmod(0o644)
+            Path(name).replace(file)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
+            raise
+    except OSError as error:
+        raise SetupError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def _line(pin: Pin) -> str:
+    return f'{{"digest": {_encode(pin.digest).decode()}, "definition": {_encode(pin.definition).decode()}}}'
+
+
+def pin_all(catalogs: Mapping[Server, ServerCatalog]) -> dict[Place, Pin]:
+    """Everything that the servers say now, as pins."""
+    return {
+        place: Pin(digest(definition), dict(definition))
+        for (toolbox, server), catalog in catalogs.items()
+        for place, definition in _definitions(toolbox, server, catalog)
+    }
+
+
+def compare(lock: Lock, catalogs: Mapping[Server, ServerCatalog], unreached: Collection[Server] = ()) -> Report:
+    """What the servers say now against what was accepted; nothing is said of servers that could not be asked."""
+    now = pin_all(catalogs)
+    before = {place: pin for place, pin in lock.pins.items() if _server(place) not in unreached}
+    changed = [
+        ChangedDefinition(place, describe_differences(before[place].definition, pin.definition))
+        for place, pin in now.items()
+        if place in before and before[place].digest != pin.digest
+    ]
+    added = {place: pin for place, pin in now.items() if place not in before}
+    vanished = {place: pin for place, pin in before.items() if place not in now}
+    renamed = tuple(_pair(vanished, added))
+    for old, new in renamed:
+        del vanished[old], added[new]
+    fresh = {*added, *(one.place for one in changed), *(new for _, new in renamed)}
+    return Report(
+        changed=tuple(changed),
+        added=tuple(added),
+        vanished=tuple(vanished),
+        renamed=renamed,
+        flagged=tuple(_flag(now, fresh)),
+    )
+
+
+def accept(
+    lock: Lock,
+    catalogs: Mapping[Server, ServerCatalog],
+    unreached: Collection[Server] = (),
+    names: Collection[str] = (),
+) -> Lock:
+    """The lock with what the servers say now in place of what was accepted before: all of it, or what is named.
+
+    A name is `toolbox/server/tool`, the tool's name at the gateway, or a toolbox or server for all that it has.
+    """
+    now = pin_all(catalogs)
+    kept = {place: pin for place, pin in lock.pins.items() if _server(place) in unreached}
+    if not names:
+        return Lock({**kept, **now})
+    chosen: set[Place] = set()
+    known = [*dict.fromkeys([*lock.pins, *now])]
+    for name in names:
+        parsed = parse_name(name)
+        meant = {name, f"{parsed.toolbox}/{parsed.server}/{parsed.tool}" if parsed else name}
+        found = [place for place in known if any(place[1] == one or place[1].startswith(f"{one}/") for one in meant)]
+        if not found:
+            close = suggest(name, dict.fromkeys(place for _, place in known))
+            hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+            raise SetupError(f"There is nothing called {name!r} to accept{hint}")
+        chosen.update(found)
+    # Both names of what was renamed go together.
+    pairs = _pair(
+        {p: q for p, q in lock.pins.items() if p not in now}, {p: q for p, q in now.items() if p not in lock.pins}
+    )
+    for pair in pairs:
+        if chosen & set(pair):
+            chosen.update(pair)
+    pins = {place: pin for place, pin in lock.pins.items() if place not in chosen or place in kept}
+    return Lock({**pins, **{place: pin for place, pin in now.items() if place in chosen}})
+
+
+def _definitions(toolbox: str, server: str, catalog: ServerCatalog) -> Iterator[tuple[Place, Definition]]:
+    for kind in MEMBERS:
+        for definition in getattr(catalog, kind):
+            yield name_place(kind, toolbox, server, definition), definition
+    if catalog.instructions is not None:
+        said: Definition = {"instructions": catalog.instructions}
+        yield name_place("servers", toolbox, server, said), said
+
+
+def _server(place: Place) -> Server:
+    toolbox, server = place[1].split("/", 2)[:2]
+    return toolbox, server
+
+
+def _pair(gone: Mapping[Place, Pin], come: Mapping[Place, Pin]) -> Iterator[tuple[Place, Place]]:
+    """What went from one name to another of the same server, and is the same otherwise."""
+    nameless: dict[tuple[Kind, Server, str], list[Place]] = {}
+    for place, pin in gone.items():
+        nameless.setdefault(_without_name(place, pin), []).append(place)
+    for place, pin in come.items():
+        alike = nameless.get(_without_name(place, pin))
+        if alike:
+            yield alike.pop(0), place
+
+
+def _without_name(place: Place, pin: Pin) -> tuple[Kind, Server, str]:
+    # A title is mostly made of the name.
+    names = {MEMBERS.get(place[0]), "title"}
+    return place[0], _server(place), digest({key: value for key, value in pin.definition.items() if key not in names})
+
+
+def _flag(now: Mapping[Place, Pin], fresh: Collection[Place]) -> Iterator[tuple[Place, Finding]]:
+    tools = {ToolName(*place.split("/", 2)): pin.definition for (kind, place), pin in now.items() if kind == "tools"}
+    shadows = find_shadows(tools)
+    for place in now:
+        if place in fresh:
+            found = scan_definition(now[place].definition)
+            if place[0] == "tools":
+                found += shadows.get(ToolName(*place[1].split("/", 2)), [])
+            yield from ((place, finding) for finding in found)

@@ -1,0 +1,128 @@
+"""Judges what a server lists by the lock file: what goes through, and what waits until somebody accepts it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from pegboard.config.gateway_config import GatewayConfig, LockPolicy
+from pegboard.gateway.lock.definition_diff import describe_differences
+from pegboard.gateway.lock.lock_file import MEMBERS, Kind, Lock, Pin, digest, name_place, read_lock
+from pegboard.gateway.servers.server_catalog import Definition
+
+CHANGED: Final = (
+    "what its server says of it changed after it was accepted; whoever runs this gateway can look at the change and "
+    "accept it"
+)
+ADDED: Final = "nobody has accepted it yet; whoever runs this gateway can look at it and accept it"
+_NAMED: Final = 5
+_CHANGES: Final = 20
+
+
+class Verdict(Struct, frozen=True):
+    """`served` may be shown and called; `withheld` are names with what a caller is told; `notes` are for the operator."""
+
+    served: tuple[Definition, ...]
+    withheld: Mapping[str, str] = {}
+    notes: tuple[str, ...] = ()
+
+
+class Pins:
+    """Policy `off`: everything goes through unseen; `report`: it goes through, and what is different is told;
+    `quarantine`: what is new or different waits.
+
+    The same sequence of definitions is judged once: a server's catalogue stays the same object while it says the same.
+    """
+
+    def __init__(self, lock: Lock | None, policy: LockPolicy = "report", *, config: str = "CONFIG") -> None:
+        self._lock = lock
+        self._policy = policy
+        self._command = f"pegboard lock {config}"
+        self._judged: dict[tuple[Kind, str, str], tuple[Sequence[Definition], Verdict]] = {}
+
+    def judge(self, toolbox: str, server: str, definitions: Sequence[Definition], *, kind: Kind = "tools") -> Verdict:
+        """What of a server's definitions may be served."""
+        if self._policy == "off":
+            return Verdict(tuple(definitions))
+        key = kind, toolbox, server
+        before = self._judged.get(key)
+        if before is None or before[0] is not definitions:
+            before = self._judged[key] = definitions, self._compare(toolbox, server, definitions, kind)
+        return before[1]
+
+    @property
+    def quarantines(self) -> bool:
+        """Whether nothing is served before it is accepted."""
+        return self._policy == "quarantine"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no lock file, and so nothing to compare with."""
+        return self._lock is None
+
+    def has_accepted(self, kind: Kind, toolbox: str, server: str, definition: Definition) -> bool:
+        """Whether this very definition is pinned."""
+        if self._lock is None:
+            return False
+        pin = self._lock.pins.get(name_place(kind, toolbox, server, definition))
+        return pin is not None and pin.digest == digest(definition)
+
+    def _compare(self, toolbox: str, server: str, definitions: Sequence[Definition], kind: Kind) -> Verdict:
+        member = MEMBERS[kind]
+        if self._lock is None:
+            # One who has pinned nothing is not reminded of every server.
+            if self._policy == "report" or not definitions:
+                return Verdict(tuple(definitions))
+            names = [str(definition[member]) for definition in definitions]
+            note = f"all {kind} of {toolbox}/{server} are withheld, as nothing is pinned yet: `{self._command}` pins it"
+            return Verdict((), dict.fromkeys(names, ADDED), (note,))
+        pins = self._lock.of_server(kind, toolbox, server)
+        served: list[Definition] = []
+        withheld: dict[str, str] = {}
+        added: list[str] = []
+        notes: list[str] = []
+        for definition in definitions:
+            name = str(definition[member])
+            pin = pins.pop(name, None)
+            if pin is not None and pin.digest == digest(definition):
+                served.append(definition)
+                continue
+            if pin is None:
+                added.append(name)
+            else:
+                notes.append(self._describe_change(f"{toolbox}/{server}/{name}", pin, definition))
+            if self._policy == "report":
+                served.append(definition)
+            else:
+                withheld[name] = ADDED if pin is None else CHANGED
+        if added:
+            notes.append(
+                self._describe(f"{toolbox}/{server} offers {kind} that nobody has accepted{self._waits}", added)
+            )
+        if pins:
+            notes.append(self._describe(f"{toolbox}/{server} does not offer any more what was accepted", list(pins)))
+        return Verdict(tuple(served), withheld, tuple(notes))
+
+    def _describe_change(self, place: str, pin: Pin, definition: Definition) -> str:
+        words = [line for line in describe_differences(pin.definition, definition) if not line.startswith(" ")]
+        more = [f"and {len(words) - _CHANGES} more changes"] if len(words) > _CHANGES else []
+        told = "; ".join(words[:_CHANGES] + more).replace(":;", ";").removesuffix(":")
+        return f"{place} is not as it was accepted{self._waits}: {told}. `{self._command} --diff` shows it whole"
+
+    def _describe(self, what: str, names: list[str]) -> str:
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        listed = ", ".join(map(repr, names[:_NAMED]))
+        return f"{what}: {listed}{more}. `{self._command} --diff` shows it, `--accept` accepts it"
+
+    @property
+    def _waits(self) -> str:
+        return ", and withheld" if self.quarantines else ""
+
+
+def read_pins(config: GatewayConfig) -> Pins:
+    """The pins of a configuration's lock file; one that was made in a program may have none."""
+    lock = None if config.lock == "off" or not config.lock_path else read_lock(config.lock_path)
+    return Pins(lock, config.lock, config=Path(config.path).name)

@@ -1,0 +1,93 @@
+"""Words that follow one another within a few characters, found in time proportional to the length of the text.
+
+One regular expression `A.{0,30}B.{0,30}C` tries every combination of what matches A, B and C. A chain looks for each of
+its links once, over the whole text, and then joins the places it found: for a link only the nearest place before it
+counts, because whatever reaches from farther away reaches from there too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+_GAP: Final = re.compile(r"<(\d+)(?: ([a-z-]+))?>")
+
+# What may not stand in a gap, by the word in its notation; `<30>` alone stays within a sentence.
+_BARRIERS: Final = {
+    None: re.compile("[.。]"),
+    "any": None,
+    "no-example": re.compile(r"\be\.g\.|\bexample\b|\bsuch as\b"),
+    "no-example-colon": re.compile(r"\be\.g\.|\bexample:"),
+}
+
+
+class Span(NamedTuple):
+    """A part of a text."""
+
+    start: int
+    end: int
+
+
+class _Link(Struct, frozen=True):
+    """A link, and how far it may be from the end of the one before it."""
+
+    pattern: re.Pattern[str]
+    catch_up_to: int = 0
+    barrier: re.Pattern[str] | None = None
+
+
+class WordChain:
+    """Links written as one pattern with gaps between them: `ignore<30>previous<25>instructions`.
+
+    A link must not have a repeat that can run over the whole text from many of its positions.
+    """
+
+    def __init__(self, notation: str) -> None:
+        first, *rest = _GAP.split(notation)
+        self._first = _compile(first)
+        self._rest = [
+            _Link(_compile(pattern), int(reach), _BARRIERS[kind])
+            for reach, kind, pattern in zip(rest[::3], rest[1::3], rest[2::3], strict=True)
+        ]
+
+    @property
+    def patterns(self) -> list[re.Pattern[str]]:
+        return [self._first, *(link.pattern for link in self._rest)]
+
+    def search(self, text: str) -> Span | None:
+        """The first place where the whole chain stands."""
+        found: Iterator[Span] = _places(self._first, text)
+        for link in self._rest:
+            # Sorted by their ends: of two places that begin at different words the later one may end earlier.
+            reached = sorted(found, key=lambda span: span.end)
+            if not reached:
+                return None
+            found = _join(reached, link, text)
+        return next(found, None)
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    # As a lookahead it is found at every position, also within what it matched before.
+    return re.compile(f"(?=({pattern}))")
+
+
+def _places(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
+    return (Span(*match.span(1)) for match in pattern.finditer(text))
+
+
+def _join(reached: list[Span], link: _Link, text: str) -> Iterator[Span]:
+    """Each place of the link that the chain so far reaches, from the start of the chain on."""
+    near = 0
+    for start, end in _places(link.pattern, text):
+        while near < len(reached) and reached[near].end <= start:
+            near += 1
+        if near == 0:
+            continue
+        before = reached[near - 1]
+        if start - before.end <= link.catch_up_to and not (
+            link.barrier and link.barrier.search(text, before.end, start)
+        ):
+            yield Span(before.start, end)

@@ -1,0 +1,67 @@
+"""What a client is told of the toolboxes at the beginning, so that its model knows where to look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from pegboard.call import Json
+from pegboard.gateway.modes.meta_tool_definitions import OPEN, SEARCH, USE
+from pegboard.gateway.modes.meta_tool_host import Access, Toolbox
+from pegboard.gateway.modes.mode_choice import ShownMode
+from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
+from pegboard.schema.validator import Validator
+from pegboard.schema.wording import example
+
+_LONGEST_EXAMPLE: Final = 300
+_PLACEHOLDERS: Final = "…"
+
+
+def write_instructions(
+    toolboxes: Sequence[Toolbox], directory: Directory, modes: Mapping[str, ShownMode], access: Access
+) -> str:
+    """The toolboxes, and how their tools are come by where they are not listed."""
+    if not toolboxes:
+        return "No toolboxes configured. There is nothing to call until one is added to the configuration."
+    listed = "\n\n".join(_describe_toolbox(toolbox) for toolbox in toolboxes)
+    hidden = [toolbox for toolbox in toolboxes if modes.get(toolbox.name) != "all"]
+    if not hidden:
+        return f"Available Toolboxes:\n\n{listed}"
+    written = msgspec.json.encode(_choose_example(hidden, directory, access)).decode("utf-8")
+    return (
+        f"Available Toolboxes:\n\n{listed}\n\n"
+        f"Use {OPEN} to get the tools of a toolbox, or {SEARCH} to find them, then {USE} to invoke tools.\n\n"
+        f"Example tool invocation:\n{written}"
+    )
+
+
+def _describe_toolbox(toolbox: Toolbox) -> str:
+    count = len(toolbox.servers)
+    said = f"{toolbox.name} ({count} server{'' if count == 1 else 's'})"
+    # A description is one line here, whatever its author made of it.
+    about = " ".join(toolbox.description.split())
+    return f"{said}\n  Description: {about}" if about else said
+
+
+def _choose_example(hidden: Sequence[Toolbox], directory: Directory, access: Access) -> Mapping[str, Json]:
+    """A call that works as it stands: of a tool that only reads, else one that opens a toolbox."""
+    for toolbox in hidden:
+        for entry in filter(access.admits, directory.of_toolbox(toolbox.name)):
+            for arguments in _example_arguments(entry):
+                call = {"name": USE, "arguments": {"tool_name": entry.name, "arguments": arguments}}
+                if len(msgspec.json.encode(call)) <= _LONGEST_EXAMPLE:
+                    return call
+    return {"name": OPEN, "arguments": {"toolbox_name": hidden[0].name}}
+
+
+def _example_arguments(entry: DirectoryEntry) -> Iterator[Json]:
+    """Arguments that the tool takes, if it says that it changes nothing and they can be made from its schema."""
+    hints, schema = entry.definition.get("annotations"), entry.definition.get("inputSchema")
+    if not isinstance(hints, Mapping) or hints.get("readOnlyHint") is not True or not isinstance(schema, Mapping):
+        return
+    made = example(schema, schema) if schema.get("required") else ({},)
+    # A made-up text is fine by the schema, and nothing that there is.
+    if made is not None and _PLACEHOLDERS not in str(made) and Validator(schema).is_valid(made[0]):
+        yield made[0]

@@ -1,0 +1,139 @@
+"""The meta-tools as models are shown them: in as few words as they can be understood by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from pegboard.call import Json
+from pegboard.gateway.modes.tool_reference import gather_arguments
+from pegboard.tools.argument_parser import Mode, ParsedArguments, SchemaParser
+from pegboard.tools.relayed_tool import Relay, RelayedTool
+
+LIST: Final = "workbench_list_toolboxes"
+OPEN: Final = "workbench_open_toolbox"
+CLOSE: Final = "workbench_close_toolbox"
+SEARCH: Final = "search_tools"
+USE: Final = "workbench_use_tool"
+DETAILS: Final = "get_tool_details"
+
+SPELLINGS: Final[Mapping[str, str]] = {
+    **{name: name for name in (LIST, OPEN, CLOSE, SEARCH, USE, DETAILS)},
+    "open_toolbox": OPEN,
+    "use_tool": USE,
+    "call_tool": USE,
+}
+"""Every name that a meta-tool answers to, with the tool that it means."""
+
+_TEXT: Final[Mapping[str, Json]] = {"type": "string"}
+_USES: Final[Mapping[str, Json]] = {"readOnlyHint": True, "openWorldHint": False}
+_OPENS: Final[Mapping[str, Json]] = {
+    "readOnlyHint": False,
+    "destructiveHint": False,
+    "idempotentHint": True,
+    "openWorldHint": True,
+}
+_TOOLBOX: Final[Mapping[str, Json]] = {
+    "type": "object",
+    "properties": {"toolbox_name": _TEXT},
+    "required": ["toolbox_name"],
+}
+
+_DEFINITIONS: Final[Mapping[str, Mapping[str, Json]]] = {
+    LIST: {
+        "description": "List toolboxes, each a set of tools, with their descriptions.",
+        "inputSchema": {"type": "object", "properties": {}},
+        "annotations": _USES,
+    },
+    OPEN: {
+        "description": "Get the names and input schemas of all tools in a toolbox.",
+        "inputSchema": _TOOLBOX,
+        "annotations": _OPENS,
+    },
+    CLOSE: {
+        "description": "Take the tools of an open toolbox out of the list of tools.",
+        "inputSchema": _TOOLBOX,
+        "annotations": {**_OPENS, "openWorldHint": False},
+    },
+    SEARCH: {
+        "description": "Find tools by what they do.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "What you want to do"},
+                "detail": {
+                    "type": "string",
+                    "enum": ["name", "brief", "full"],
+                    "description": "full (default) has input schemas",
+                },
+                "limit": {"type": "integer", "minimum": 1},
+                "toolbox_name": _TEXT,
+            },
+            "required": ["query"],
+        },
+        "annotations": _USES,
+    },
+    USE: {
+        "description": f"Call a tool found with {SEARCH} or {OPEN}.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "tool_name": {"type": "string", "description": "Its exact name"},
+                "arguments": {"type": "object", "description": "As its input schema says"},
+            },
+            "required": ["tool_name"],
+        },
+        "annotations": {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": True},
+    },
+    DETAILS: {
+        "description": "Get the definition of a tool.",
+        "inputSchema": {"type": "object", "properties": {"tool_name": _TEXT}, "required": ["tool_name"]},
+        "annotations": _USES,
+    },
+}
+
+# Those who know the meta-tools from elsewhere name a tool in other ways, which wanted.py reads.
+_NAMING_TOOLS: Final = dict.fromkeys(("tool_name", "tool", "name", "toolbox_name", "toolbox", "server"), True)
+_ANSWERED: Final[Mapping[str, Mapping[str, Json]]] = {
+    USE: {"type": "object", "properties": {**_NAMING_TOOLS, "arguments": {"type": "object"}}},
+    DETAILS: {"type": "object", "properties": _NAMING_TOOLS},
+}
+_RENAMED: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
+    OPEN: {"toolbox_name": ("toolbox", "name")},
+    CLOSE: {"toolbox_name": ("toolbox", "name")},
+    SEARCH: {"toolbox_name": ("toolbox",)},
+}
+
+
+class MetaTool(RelayedTool):
+    """A meta-tool under one of its names; it takes more spellings of its arguments than it shows."""
+
+    def __init__(self, name: str, kind: str, relay: Relay) -> None:
+        super().__init__({"name": name, **_DEFINITIONS[kind]}, relay, source="pegboard", arguments="lenient")
+        # What surrounds every call goes around the tool that is used, and would see the call twice.
+        self.surrounded = kind != USE
+        self._renamed = _RENAMED.get(kind, {})
+        self._gathers = kind == USE
+        answered = _ANSWERED.get(kind)
+        if answered is not None:
+            self._parser = SchemaParser(answered)
+
+    def parse(self, raw: bytes | Raw, mode: Mode = "lenient") -> ParsedArguments:
+        parsed = super().parse(self._rename(raw) if self._renamed else raw, mode)
+        return gather_arguments(parsed) if self._gathers else parsed
+
+    def _rename(self, raw: bytes | Raw) -> bytes | Raw:
+        try:
+            sent = msgspec.json.decode(raw)
+        except msgspec.DecodeError:
+            return raw
+        if not isinstance(sent, dict):
+            return raw
+        for name, others in self._renamed.items():
+            spelt = next((other for other in others if other in sent), None)
+            if name not in sent and spelt is not None:
+                sent[name] = sent.pop(spelt)
+        return msgspec.json.encode(sent)

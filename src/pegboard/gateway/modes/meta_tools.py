@@ -1,0 +1,366 @@
+"""The tools through which all others are found and called, where a client is not shown them all.
+
+Theory of operation. They are ordinary tools of an endpoint's board, answered by a relay. Nothing they do depends on
+what was called before: opening a toolbox answers with the definitions of its tools, and any of them can be called at
+any time, opened or not. Only where a legacy session lists what it has opened does opening change that list, too. A call
+through `workbench_use_tool` becomes a call of the tool it names, which walks the whole way of that tool: repair,
+middleware, output check, questions and tasks see the tool's own name and arguments, and its reply is handed back as it
+is. A ticket that comes with such a reply comes back with the same arguments, and so to the same tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, structs
+
+from pegboard.call import EMPTY_OBJECT, Call, Done, Json, Notification, Reply
+from pegboard.errors import ToolError, UnknownTool
+from pegboard.gateway.modes.instructions import write_instructions
+from pegboard.gateway.modes.meta_tool_definitions import CLOSE, DETAILS, LIST, OPEN, SEARCH, SPELLINGS, USE, MetaTool
+from pegboard.gateway.modes.meta_tool_host import Access, MetaToolHost, Mode, Toolbox
+from pegboard.gateway.modes.mode_choice import AUTO_TOKENS, ModeChoice, ShownMode, TokenCounts, choose_modes
+from pegboard.gateway.modes.mode_costs import ModeCosts, count_costs
+from pegboard.gateway.modes.tool_directory import DirectoryEntry
+from pegboard.gateway.modes.tool_reference import (
+    GATHERED,
+    ToolReference,
+    explain_missing,
+    find_tool,
+    read_tool_reference,
+)
+from pegboard.protocol.content import text_block
+from pegboard.tools.argument_parser import ParsedArguments
+from pegboard.tools.qualified_names import in_result, parse_name
+from pegboard.tools.tool import Tool
+
+Detail: TypeAlias = Literal["name", "brief", "full"]
+
+META_NAMES: Final = frozenset(SPELLINGS)
+"""Every name that a meta-tool answers to; no other tool may go by one."""
+
+_FEW, _MANY, _MOST = 5, 20, 50
+# With more tools than these a search takes longer than others should wait for the loop.
+_QUICK: Final = 500
+_MAX_LINE: Final = 160
+_MAX_INSTRUCTIONS: Final = 2_000
+# Where a tool is from is said beside its definition, in words; pictures are not for models.
+_OMITTED: Final = frozenset({"icons", "_meta"})
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Sent(Struct):
+    """The arguments for the other tool, still as JSON text."""
+
+    arguments: Raw = Raw(b"")
+
+
+_decode_sent = msgspec.json.Decoder(_Sent).decode
+
+
+class MetaTools:
+    """The meta-tools of one endpoint, and what is listed there."""
+
+    def __init__(
+        self,
+        host: MetaToolHost,
+        mode: Mode = "all",
+        auto_tokens: int = AUTO_TOKENS,
+        endpoint_mode: Mode | None = None,
+    ) -> None:
+        self._host = host
+        self._choice = ModeChoice(mode, endpoint_mode, auto_tokens)
+        self._tokens = TokenCounts()
+        relays = {
+            LIST: self._list_toolboxes,
+            OPEN: self._open_toolbox,
+            CLOSE: self._close_toolbox,
+            SEARCH: self._search_tools,
+            DETAILS: self._get_details,
+            USE: self._use_tool,
+        }
+        self.tools: Sequence[Tool] = tuple(MetaTool(name, kind, relays[kind]) for name, kind in SPELLINGS.items())
+        """All of them, those too that are answered and not listed."""
+        shown = {tool.name: tool.definition() for tool in self.tools}
+        self._for_proxy = [shown[name] for name in (LIST, OPEN, SEARCH, USE)]
+        self._for_dynamic = [shown[name] for name in (LIST, OPEN, CLOSE, SEARCH, USE)]
+
+    # -- what is listed ------------------------------------------------------------------------------------------------
+
+    def listed(self, access: Access, opened: frozenset[str] | None) -> list[Mapping[str, Json]]:
+        """The definitions that tools/list shows; `opened` is None for callers of whom nothing is remembered."""
+        directory = self._host.directory
+        modes = self.modes(access)
+        kinds = set(modes.values())
+        if kinds <= {"all"} and (kinds or self._choice.without_toolboxes(access) in ("all", "auto")):
+            meta = []
+        else:
+            meta = self._for_dynamic if opened is not None and "dynamic" in kinds else self._for_proxy
+        whole = {name for name in modes if self._is_listed(name, modes, opened)}
+        return [*meta, *(one.definition for one in directory if one.place.toolbox in whole and access.admits(one))]
+
+    def modes(self, access: Access) -> dict[str, ShownMode]:
+        """How each toolbox that a caller may know of is shown to it."""
+        return choose_modes(self._host.toolboxes, self._host.directory, self._choice, access, self._tokens)
+
+    @property
+    def shows_tools(self) -> bool:
+        """Whether the list depends on the servers: without, a client need not wait for them to be listed something."""
+        everyone = Access()
+        return any(self._choice.of(one, everyone) in ("all", "auto") for one in self._host.toolboxes)
+
+    def instructions(self, access: Access | None = None) -> str:
+        """What clients are told at the beginning."""
+        seen = access or Access()
+        toolboxes = list(self._visible(seen).values())
+        return write_instructions(toolboxes, self._host.directory, self.modes(seen), seen)
+
+    def costs(self) -> ModeCosts:
+        """What each mode would cost a model here."""
+        return count_costs(self._host.directory, self._for_proxy, self._for_dynamic)
+
+    @staticmethod
+    def _is_listed(toolbox: str, modes: Mapping[str, ShownMode], opened: frozenset[str] | None) -> bool:
+        mode = modes[toolbox]
+        return mode == "all" or (mode == "dynamic" and opened is not None and toolbox in opened)
+
+    # -- toolboxes -----------------------------------------------------------------------------------------------------
+
+    def _visible(self, access: Access) -> dict[str, Toolbox]:
+        """The toolboxes that a caller may know of; one none of whose tools it may see is none of its business."""
+        directory = self._host.directory
+        return {
+            toolbox.name: toolbox
+            for toolbox in self._host.toolboxes
+            if access.admits_toolbox(toolbox.name)
+            and (access.tools is None or any(map(access.admits, directory.of_toolbox(toolbox.name))))
+        }
+
+    async def _list_toolboxes(self, call: Call, parsed: ParsedArguments) -> Reply:
+        access, opened = self._host.access(call.caller), await self._host.opened(call.caller)
+        directory, modes = self._host.directory, self.modes(access)
+        listed: list[dict[str, Json]] = []
+        for name, toolbox in self._visible(access).items():
+            told: dict[str, Json] = {
+                "name": name,
+                "description": toolbox.description,
+                "tool_count": sum(map(access.admits, directory.of_toolbox(name))),
+                "is_open": self._is_listed(name, modes, opened),
+            }
+            listed.append({**told, **_describe_states(toolbox)})
+        open_count = sum(one["is_open"] for one in listed)
+        return _text_result({"toolboxes": listed, "total_count": len(listed), "open_count": open_count})
+
+    async def _open_toolbox(self, call: Call, parsed: ParsedArguments) -> Reply:
+        access, name = self._host.access(call.caller), parsed.arguments["toolbox_name"]
+        self._find_toolbox(name, access)
+        await self._host.wait_connected(name)
+        toolbox, directory = self._find_toolbox(name, access), self._host.directory
+        entries = [entry for entry in directory.of_toolbox(name) if access.admits(entry)]
+        failed = [server for server in toolbox.servers if server.problem]
+        if failed and not entries:
+            causes = "; ".join(f"Failed to connect to MCP server '{one.name}': {one.problem}" for one in failed)
+            raise ToolError(f"Error opening toolbox '{name}': {causes}")
+        await self._set_opened(call, name, is_open=True)
+        told: dict[str, Json] = {
+            "toolbox": name,
+            "description": toolbox.description,
+            "servers_connected": sum(server.state == "ready" for server in toolbox.servers),
+            **_describe_states(toolbox),
+        }
+        said = {one.name: one.instructions[:_MAX_INSTRUCTIONS] for one in toolbox.servers if one.instructions}
+        if said:
+            told["instructions"] = said
+        return _text_result({**told, "tools": [_describe_tool(entry) for entry in entries]})
+
+    async def _close_toolbox(self, call: Call, parsed: ParsedArguments) -> Reply:
+        name = parsed.arguments["toolbox_name"]
+        self._find_toolbox(name, self._host.access(call.caller))
+        if name not in (await self._host.opened(call.caller) or ()):
+            raise ToolError(f"Toolbox '{name}' is not currently open")
+        await self._set_opened(call, name, is_open=False)
+        return Done({"content": [text_block(f"Successfully closed toolbox '{name}' and unregistered tools.")]})
+
+    async def _set_opened(self, call: Call, toolbox: str, *, is_open: bool) -> None:
+        """Change the list of a session that has one of its own, and tell it on the stream of this call."""
+        caller = call.caller
+        before = await self._host.opened(caller)
+        if before is None or self.modes(self._host.access(caller)).get(toolbox) != "dynamic":
+            return
+        after = before | {toolbox} if is_open else before - {toolbox}
+        if after != before:
+            await self._host.change_opened(caller, after)
+            await call.channel.emit(Notification("notifications/tools/list_changed", {}))
+
+    def _find_toolbox(self, name: str, access: Access) -> Toolbox:
+        known = self._visible(access)
+        toolbox = known.get(name)
+        if toolbox is None:
+            there = f"Available toolboxes: {', '.join(known)}" if known else "There are no toolboxes"
+            raise ToolError(f"Error: Toolbox '{name[:128]}' not found. {there}")
+        return toolbox
+
+    # -- tools ---------------------------------------------------------------------------------------------------------
+
+    async def _search_tools(self, call: Call, parsed: ParsedArguments) -> Reply:
+        access, asked = self._host.access(call.caller), parsed.arguments
+        within: str | None = asked.get("toolbox_name")
+        if within is not None:
+            self._find_toolbox(within, access)
+        directory = self._host.directory
+        if not directory.index.is_ready:
+            # Others are served meanwhile.
+            await asyncio.to_thread(directory.index.prepare)
+
+        def admits(entry: DirectoryEntry) -> bool:
+            return (within is None or entry.place.toolbox == within) and access.admits(entry)
+
+        if len(directory) > _QUICK:
+            found = await asyncio.to_thread(directory.search, asked["query"], admits)
+        else:
+            found = directory.search(asked["query"], admits)
+        detail: Detail = asked.get("detail", "full")
+        limit = min(asked.get("limit", _FEW if detail == "full" else _MANY), _MOST)
+        told: dict[str, Json] = {"found": len(found), "servers": _group(found[:limit], detail)}
+        missing = {
+            f"{toolbox.name}/{server}": state
+            for toolbox in self._visible(access).values()
+            for server, state in _describe_states(toolbox).get("servers", {}).items()
+        }
+        if missing:
+            told["not_searched"] = missing
+        if not found:
+            told["hint"] = "Nothing fits; use other words, or workbench_list_toolboxes"
+        return _text_result(told)
+
+    async def _get_details(self, call: Call, parsed: ParsedArguments) -> Reply:
+        wanted = read_tool_reference(parsed.arguments)
+        access = self._host.access(call.caller)
+        entry = find_tool(wanted, self._host.directory, access)
+        if entry is None:
+            raise ToolError(self._explain(wanted, access))
+        return _text_result(_describe_tool(entry))
+
+    async def _use_tool(self, call: Call, parsed: ParsedArguments) -> Reply:
+        wanted = read_tool_reference(parsed.arguments)
+        if wanted.name in META_NAMES:
+            raise ToolError(f"Error: '{wanted.name}' is called directly, not through {call.name}")
+        access = self._host.access(call.caller)
+        entry = find_tool(wanted, self._host.directory, access)
+        if entry is None and (connecting := self._unconnected(wanted, access)):
+            await self._host.wait_connected(connecting)
+            entry = find_tool(wanted, self._host.directory, access)
+        if entry is None:
+            return await self._refuse(call, wanted, access)
+        if wanted.toolbox and wanted.toolbox != entry.place.toolbox:
+            self._find_toolbox(wanted.toolbox, access)
+            raise ToolError(
+                f"Error: Tool '{entry.name}' is in toolbox '{entry.place.toolbox}', not in '{wanted.toolbox[:128]}'"
+            )
+        return await self._host.call(_call_of(call, entry.name, _arguments(call, parsed)))
+
+    async def _refuse(self, call: Call, wanted: ToolReference, access: Access) -> Reply:
+        """Answer a call that names nothing; what surrounds every call sees this one too, so that it counts."""
+        why = self._explain(wanted, access)
+        if self._host.directory.find(wanted.describe) is None:
+            try:
+                return await self._host.call(_call_of(call, wanted.describe, EMPTY_OBJECT))
+            except UnknownTool as problem:
+                if wanted.place is None and access == Access():
+                    # The endpoint knows more, such as what it withholds; but it says so as if all might be seen.
+                    why = in_result(problem.message)
+        raise ToolError(why)
+
+    def _unconnected(self, wanted: ToolReference, access: Access) -> str:
+        """The toolbox that a tool may be in whose server nobody has asked yet; empty if there is none."""
+        place = wanted.place or parse_name(wanted.name)
+        toolbox = None if place is None else self._visible(access).get(place.toolbox)
+        if place is None or toolbox is None:
+            return ""
+        waiting = any(
+            server.name == place.server and server.state in ("idle", "connecting") for server in toolbox.servers
+        )
+        return toolbox.name if waiting else ""
+
+    def _explain(self, wanted: ToolReference, access: Access) -> str:
+        return explain_missing(wanted, self._host.directory, self._visible(access), access)
+
+
+def _call_of(call: Call, name: str, arguments: Raw) -> Call:
+    """The call of another tool that this one is for; answers and ticket are the other tool's.
+
+    Headers repeat the arguments of the tool that a client knows of, so they say nothing of this one's.
+    """
+    return structs.replace(
+        call,
+        name=name,
+        raw=arguments,
+        headers=None,
+        tool=None,
+        parsed=None,
+        failed=False,
+        _sent=UNSET,
+        _state=None,
+        _origin=None,
+        _task=None,
+        _rounds=None,
+        _asked=False,
+    )
+
+
+def _arguments(call: Call, parsed: ParsedArguments) -> Raw:
+    """What the other tool is called with: the JSON text that was sent, unless it had to be repaired or gathered."""
+    if any(warning.code == GATHERED for warning in parsed.warnings):
+        return Raw(_encode(parsed.arguments["arguments"]))
+    try:
+        sent = _decode_sent(call.raw).arguments
+    except msgspec.DecodeError:
+        sent = Raw(b"")
+    return sent if bytes(sent)[:1] == b"{" else Raw(_encode(parsed.arguments.get("arguments", {})))
+
+
+def _text_result(value: Json) -> Done:
+    return Done({"content": [text_block(_encode(value).decode("utf-8"))]})
+
+
+def _describe_states(toolbox: Toolbox) -> dict[str, dict[str, str]]:
+    """The servers whose tools are not all there, with the reason."""
+    states = {one.name: one.problem or one.state for one in toolbox.servers if one.problem or one.state != "ready"}
+    return {"servers": states} if states else {}
+
+
+def _describe_tool(entry: DirectoryEntry) -> dict[str, Json]:
+    """A tool as opening its toolbox tells it: its definition, and where it is."""
+    place = entry.place
+    return {
+        **{key: value for key, value in entry.definition.items() if key not in _OMITTED},
+        "server": place.server,
+        "toolbox": place.toolbox,
+        "source_server": place.server,
+        "toolbox_name": place.toolbox,
+    }
+
+
+def _group(entries: Iterable[DirectoryEntry], detail: Detail) -> list[dict[str, Json]]:
+    """The tools by server; the server of the best comes first."""
+    groups: dict[tuple[str, str], list[Json]] = {}
+    for entry in entries:
+        told = entry.name if detail == "name" else _describe_match(entry, detail)
+        groups.setdefault((entry.place.toolbox, entry.place.server), []).append(told)
+    return [{"toolbox": toolbox, "server": server, "tools": tools} for (toolbox, server), tools in groups.items()]
+
+
+def _describe_match(entry: DirectoryEntry, detail: Detail) -> dict[str, Json]:
+    said = entry.definition.get("description")
+    place = entry.place
+    # The group says whose it is.
+    about = said.removeprefix(f"[{place.toolbox}/{place.server}]").strip() if isinstance(said, str) else ""
+    if detail == "brief":
+        line = about.partition("\n")[0]
+        return {"name": entry.name, "description": line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}…"}
+    told = {key: value for key, value in entry.definition.items() if key not in _OMITTED}
+    return {**told, "description": about} if about else told

@@ -1,0 +1,68 @@
+"""What each mode costs a model in tokens, before it has done anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from pegboard.call import Json
+from pegboard.gateway.modes.mode_choice import tokens_of
+from pegboard.gateway.modes.tool_directory import Directory
+from pegboard.middleware.token_count import Counter, estimate_tokens
+from pegboard.tools.naming import counted
+
+
+class ModeCosts(Struct, frozen=True, kw_only=True):
+    """The tokens of the lists of tools that a client is shown in each mode.
+
+    `dynamic` is what a session begins with; `opened` says what it comes to with one toolbox open, by toolbox, and
+    `dynamic_whole` with all of them.
+    """
+
+    tools: int
+    all: int
+    proxy: int
+    dynamic: int
+    opened: Mapping[str, int]
+    exact: bool
+
+    @property
+    def dynamic_whole(self) -> int:
+        return self.dynamic + self.all
+
+    @property
+    def saved(self) -> float:
+        """The share of tokens that `proxy` saves over `all`."""
+        return 1 - self.proxy / self.all if self.all > self.proxy else 0.0
+
+    def lines(self) -> Iterator[str]:
+        """For people: a line for each mode."""
+        about = "" if self.exact else "about "
+        yield f"all: {counted(self.tools, 'tool')}, {about}{self.all:,} tokens"
+        largest = max(self.opened, key=lambda name: self.opened[name], default=None)
+        more = "" if largest is None else f", {self.opened[largest]:,} with {largest} open"
+        yield f"dynamic: {about}{self.dynamic:,} tokens{more}"
+        compared = f"{self.saved:.1%} less than all" if self.proxy < self.all else "no less than all"
+        yield f"proxy: {about}{self.proxy:,} tokens, {compared}"
+
+
+def count_costs(
+    directory: Directory,
+    proxy: Iterable[Mapping[str, Json]],
+    dynamic: Iterable[Mapping[str, Json]],
+    count: Counter = estimate_tokens,
+) -> ModeCosts:
+    """The costs of a set of tools; `proxy` and `dynamic` are the meta-tools that are listed in these modes."""
+    toolboxes: dict[str, int] = {}
+    for entry in directory:
+        toolboxes[entry.place.toolbox] = toolboxes.get(entry.place.toolbox, 0) + tokens_of(entry.definition, count)
+    begins = sum(tokens_of(one, count) for one in dynamic)
+    return ModeCosts(
+        tools=len(directory),
+        all=sum(toolboxes.values()),
+        proxy=sum(tokens_of(one, count) for one in proxy),
+        dynamic=begins,
+        opened={name: begins + tokens for name, tokens in toolboxes.items()},
+        exact=count is not estimate_tokens,
+    )

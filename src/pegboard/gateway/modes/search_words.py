@@ -1,0 +1,149 @@
+"""How text becomes words: split, stripped of filler, joined by others that mean the same, and spelt right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+_CAMEL_CASE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+# Letters and digits of any script; everything else, `_` too, stands between words. What is longer is no word.
+_WORD: Final = re.compile(r"[^\W_]{1,40}")
+
+_FILLER: Final = """
+    a about all am an and any are as at be been by can could did do does for from had has have how i if in into is it its
+    just like may me my need of on one or our please should so some somebody someone something that the their them then
+    there these they this those to up us use want was way we were what when where which while who why will with would you
+    your
+"""
+FILLER: Final = frozenset(_FILLER.split())
+"""Words that say nothing of what is looked for."""
+
+_SYNONYM_LINES: Final = """
+    delete remove erase drop destroy trash discard forget
+    create make new add build set
+    list show enumerate get see view display
+    read open load view content get
+    find search look query lookup locate
+    send post write tell deliver share
+    save write store put
+    update change modify edit set adjust
+    rename move
+    copy duplicate clone
+    folder directory
+    file document
+    image picture photo
+    repository repo project
+    issue ticket bug task
+    email mail
+    message chat
+    meeting event appointment
+    person user people member colleague
+    cancel end stop abort terminate kill
+    run execute launch start
+    undo revert rollback restore
+    fix repair edit
+    url link address website site page
+    web internet online
+    database db sql
+    regex regexp regular
+    weather rain temperature
+    temperature warm cold hot heat
+    money payment pay balance
+    invoice bill
+    discount coupon
+    refund reimburse
+    log output
+    download fetch get
+    upload put push
+    answer reply respond
+    approve accept review
+    decline reject refuse
+    available free
+    book reserve
+    zone timezone
+    button element click
+    press click
+    type enter
+    fact observation
+    light lamp
+    route direction
+    near around nearby
+    history log past previous
+    difference diff compare
+    size big bytes
+    summary summarize short
+    ci continuous integration workflow
+    pr pull request
+    remember memory knowledge
+    deploy apply deployment
+    container pod
+    cluster kubernetes k8s
+    choose pick select
+    warning alert
+    vacation absence holiday
+    silence mute
+"""
+"""A line is a set of words that people use for one another when they look for a tool."""
+
+
+def _read_synonyms(lines: str) -> Mapping[str, tuple[str, ...]]:
+    found: dict[str, dict[str, None]] = {}
+    for line in filter(None, map(str.split, lines.splitlines())):
+        for word in line:
+            found.setdefault(word, {}).update(dict.fromkeys(other for other in line if other != word))
+    return {word: tuple(others) for word, others in found.items()}
+
+
+SYNONYMS: Final = _read_synonyms(_SYNONYM_LINES)
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a text in small letters: `readFile_v2` is read, file, v2."""
+    return _WORD.findall(_CAMEL_CASE.sub(" ", text).lower())
+
+
+def significant_words(query: str, most: int) -> list[str]:
+    """The words of a query that say something, each once, in order; all of them where none does."""
+    words = list(dict.fromkeys(split_words(query)))
+    return ([word for word in words if word not in FILLER] or words)[:most]
+
+
+def singular(word: str) -> str:
+    """A word as synonyms are listed: without the s of the plural."""
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+
+
+class Spelling:
+    """Finds the words of a vocabulary that one slip makes of another: a letter left out, added, changed or swapped.
+
+    Two words that differ by one such slip have a form in common when a letter, or none, is taken out of each.
+    """
+
+    def __init__(self, syntax: Iterable[str]) -> None:
+        self._forms: dict[str, list[str]] = {}
+        for word in syntax:
+            for form in _forms(word):
+                self._forms.setdefault(form, []).append(word)
+
+    def near(self, word: str, most: int) -> list[str]:
+        """The words that may have been meant, those that begin alike first."""
+        found = {known for form in _forms(word) for known in self._forms.get(form, ()) if _is_typo(word, known)}
+        return sorted(found, key=lambda known: (known[0] != word[0], abs(len(known) - len(word)), known))[:most]
+
+
+def _forms(word: str) -> Iterator[str]:
+    yield word
+    if len(word) > 2:
+        yield from {word[:place] + word[place + 1 :] for place in range(len(word))}
+
+
+def _is_typo(word: str, known: str) -> bool:
+    """Whether one slip lies between them; those with a form in common may be two apart."""
+    if len(word) != len(known):
+        return True
+    differ = [place for place, (one, other) in enumerate(zip(word, known, strict=True)) if one != other]
+    if len(differ) == 2:
+        first, second = differ
+        return second == first + 1 and word[first] == known[second] and word[second] == known[first]
+    return len(differ) < 2

@@ -1,0 +1,178 @@
+"""Full-text search over the tools of an endpoint: words by BM25, parts of words by trigrams, slips by spelling.
+
+Theory of operation. Two tables of SQLite's FTS5 live in memory: the pages, one for each tool, whose fields count
+differently; and the vocabulary, each word once, cut into trigrams. A query is taken apart into words, and each word is
+looked up by itself: as it is (stemmed), as the beginning of a word if it is the last, and by words that mean the same,
+which count less. A word that the pages do not have is looked for in the vocabulary: one slip away, then as a part of a
+longer word. A page's score is the sum over the words of the best that each found in it. Nothing of a query ever
+becomes syntax: words are letters and digits, and go in quoted.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import weakref
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import Final
+
+from msgspec import Struct
+
+from pegboard.errors import SetupError
+from pegboard.gateway.modes.search_words import SYNONYMS, Spelling, significant_words, singular, split_words
+
+
+class SearchDocument(Struct, frozen=True, kw_only=True):
+    """What is known of one tool, by the fields that count differently."""
+
+    name: str
+    title: str = ""
+    owner: str = ""
+    description: str = ""
+    arguments: str = ""
+    tags: str = ""
+
+
+# How much a word counts by the field it is in.
+_WEIGHTS: Final = {"name": 4.0, "title": 3.0, "owner": 1.5, "description": 2.0, "arguments": 0.6, "tags": 2.5}
+_FIELDS: Final = tuple(_WEIGHTS)
+
+# How much a page counts that has not the word itself, but another for it.
+_BEGINNING, _SYNONYM, _SLIP, _PART = 0.7, 0.4, 0.8, 0.5
+
+_MAX_WORDS: Final = 32
+_MAX_NEAR: Final = 8
+_MAX_PARTS: Final = 16
+# A word that so many pages have says little: no other words are looked up for it.
+_COMMON: Final = 1_000
+# What servers say of their tools is theirs: a catalogue of books, or of words that nobody has, must not fill our memory.
+MAX_FIELD_LENGTH: Final = 4_000
+MAX_TEXT: Final = 3_000_000
+MAX_VOCABULARY: Final = 20_000
+MAX_CACHED_ROWS: Final = 200_000
+
+_MAKE: Final = f"""
+    CREATE VIRTUAL TABLE pages USING fts5({", ".join(_FIELDS)}, content='', tokenize='porter unicode61');
+    CREATE VIRTUAL TABLE vocabulary USING fts5(word, tokenize='trigram');
+"""
+_LOOK_UP: Final = f"SELECT rowid, -bm25(pages, {', '.join(map(str, _WEIGHTS.values()))}) FROM pages WHERE pages MATCH ?"  # noqa: S608 — the fields are our own words
+
+Found = dict[int, float]
+
+
+class SearchIndex:
+    """Answers queries with the numbers of pages, the best first."""
+
+    def __init__(self, pages: Iterable[SearchDocument] = ()) -> None:
+        self._pages = pages
+        self._kept: dict[str, Found] = {}
+        self._kept_rows = 0
+        self._searching = threading.Lock()
+
+    def search(self, query: str) -> list[int]:
+        """The pages that have to do with the query; any text is a query. From any thread."""
+        words = significant_words(query[:MAX_FIELD_LENGTH], _MAX_WORDS)
+        scores: Found = {}
+        with self._searching:
+            for place, word in enumerate(words):
+                for page, score in self._find(word, last=place == len(words) - 1).items():
+                    scores[page] = scores.get(page, 0.0) + score
+        return sorted(scores, key=lambda page: (-scores[page], page))
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a search would begin at once."""
+        return "_spelling" in self.__dict__
+
+    def prepare(self) -> None:
+        """Read the pages, which the first search would do otherwise; from any thread."""
+        _ = self._tables, self._spelling
+
+    def _find(self, word: str, *, last: bool) -> Found:
+        """The pages that one word of a query leads to, with the best that it found in each."""
+        kept = self._kept.get(key := f"{word} *" if last else word)
+        if kept is not None:
+            return kept
+        found = dict(self._look_up(f'"{word}"'))
+        if last and len(word) > 1 and len(found) < _COMMON:
+            _merge(found, self._look_up(f'"{word}" *'), _BEGINNING)
+        if not found:
+            for near in self._spelling.near(word, _MAX_NEAR):
+                _merge(found, self._look_up(f'"{near}"'), _SLIP)
+        if not found:
+            for longer in self._words_with(word):
+                _merge(found, self._look_up(f'"{longer}"'), _PART)
+        for other in SYNONYMS.get(word) or SYNONYMS.get(singular(word), ()):
+            if len(found) >= _COMMON:
+                break
+            _merge(found, self._look_up(f'"{other}"'), _SYNONYM)
+        self._kept_rows += len(found) + 1
+        if self._kept_rows > MAX_CACHED_ROWS:
+            self._kept.clear()
+            self._kept_rows = len(found) + 1
+        self._kept[key] = found
+        return found
+
+    def _look_up(self, expression: str) -> Sequence[tuple[int, float]]:
+        rows: list[tuple[int, float]] = self._tables.execute(_LOOK_UP, (expression,)).fetchall()
+        return rows
+
+    def _words_with(self, part: str) -> list[str]:
+        """The words that a piece of three letters or more is a part of, the shortest first."""
+        asked = "SELECT word FROM vocabulary WHERE word MATCH ? ORDER BY length(word) LIMIT ?"
+        return [word for (word,) in self._tables.execute(asked, (f'"{part}"', _MAX_PARTS))]
+
+    @cached_property
+    def _tables(self) -> sqlite3.Connection:
+        # It is used from one thread at a time: first by whoever prepares it, then by whoever searches.
+        tables = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        weakref.finalize(self, tables.close)
+        try:
+            tables.executescript(_MAKE)
+        except sqlite3.OperationalError as problem:
+            raise SetupError(
+                f"Search needs SQLite with FTS5 and its trigram tokenizer (3.34 or later); this Python has SQLite "
+                f"{sqlite3.sqlite_version}: {problem}. Use a Python that is built with a newer one"
+            ) from None
+        places = ", ".join("?" * (len(_FIELDS) + 1))
+        tables.execute("BEGIN")
+        tables.executemany(
+            f"INSERT INTO pages(rowid, {', '.join(_FIELDS)}) VALUES ({places})",  # noqa: S608 — our own words again
+            ((number, *fields) for number, fields in enumerate(self._texts)),
+        )
+        tables.executemany("INSERT INTO vocabulary(word) VALUES (?)", ((word,) for word in self._vocabulary))
+        tables.execute("COMMIT")
+        return tables
+
+    @cached_property
+    def _texts(self) -> list[tuple[str, ...]]:
+        texts, room = [], MAX_TEXT
+        for page in self._pages:
+            text = _plain(page if room > 0 else SearchDocument(name=page.name, title=page.title, owner=page.owner))
+            room -= sum(map(len, text))
+            texts.append(text)
+        return texts
+
+    @cached_property
+    def _vocabulary(self) -> list[str]:
+        """The words that there are, those of names first: they are kept where there are too many."""
+        by_field = (fields[place] for place in range(len(_FIELDS)) for fields in self._texts)
+        words = dict.fromkeys(word for text in by_field for word in text.split())
+        return list(islice(words, MAX_VOCABULARY))
+
+    @cached_property
+    def _spelling(self) -> Spelling:
+        return Spelling(self._vocabulary)
+
+
+def _merge(found: Found, rows: Iterable[tuple[int, float]], weight: float) -> None:
+    for page, score in rows:
+        if (weighed := score * weight) > found.get(page, 0.0):
+            found[page] = weighed
+
+
+def _plain(page: SearchDocument) -> tuple[str, ...]:
+    """The fields as words alone, split as queries are, so that `readFile` is found by either."""
+    return tuple(" ".join(split_words(getattr(page, field)[:MAX_FIELD_LENGTH])) for field in _FIELDS)

@@ -1,1 +1,0 @@
-"""The way of a request through a server and back, whichever eras both sides are of."""

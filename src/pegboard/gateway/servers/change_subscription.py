@@ -1,0 +1,143 @@
+"""One subscription to a server, which tells of its lists and of the resources that somebody follows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pegboard.call import Json, Notification, Question
+from pegboard.client.links.server_output import shorten_output
+from pegboard.errors import ConnectionLost, Refusal
+from pegboard.gateway.servers.server_catalog import ServerCatalog
+from pegboard.gateway.servers.server_connection import ServerConnection
+
+ACKNOWLEDGED_SECONDS: Final = 5.0
+
+_log = logging.getLogger("pegboard.gateway")
+
+_LISTS: Final = frozenset(
+    {
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+    }
+)
+
+
+class _SubscriptionChannel:
+    """The channel of one subscription."""
+
+    def __init__(self, changed: Callable[[], None], updated: Callable[[str], None]) -> None:
+        self.acknowledged = asyncio.Event()
+        self._changed = changed
+        self._updated = updated
+
+    async def emit(self, notice: Notification) -> None:
+        if notice.method in _LISTS:
+            self._changed()
+        elif notice.method == "notifications/resources/updated":
+            uri = notice.params.get("uri")
+            if isinstance(uri, str):
+                self._updated(uri)
+        elif notice.method == "notifications/subscriptions/acknowledged":
+            self.acknowledged.set()
+
+    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
+        """Nobody is asked on a subscription."""
+        return {}
+
+    async def close_stream(self, retry_ms: int) -> None:
+        """There is none."""
+
+
+class ChangeSubscription:
+    """Keeps one subscription open; when what is followed changes, the new one begins before the old one ends."""
+
+    def __init__(self, changed: Callable[[], None], updated: Callable[[str], None]) -> None:
+        self._changed = changed
+        self._updated = updated
+        self._uris: frozenset[str] = frozenset()
+        self._uris_moved = asyncio.Event()
+        self._missed = False
+
+    @property
+    def uris(self) -> frozenset[str]:
+        return self._uris
+
+    def follow(self, uris: frozenset[str]) -> None:
+        """Follow these resources from now on, and no others."""
+        if uris != self._uris:
+            self._uris = uris
+            self._uris_moved.set()
+
+    async def run(self, connection: ServerConnection, catalog: ServerCatalog) -> None:
+        """Listen until that is not possible any more, and raise why."""
+        if self._missed:
+            # Nobody knows what was missed meanwhile.
+            for uri in self._uris:
+                self._updated(uri)
+        self._missed = True
+        current: asyncio.Task[None] | None = None
+        try:
+            while True:
+                self._uris_moved.clear()
+                newer = await self._begin(connection, _filter(catalog, self._uris))
+                if current is not None:
+                    current.cancel()
+                    await asyncio.wait([current])
+                current = newer
+                await self._until_uris_change(current)
+        finally:
+            if current is not None:
+                current.cancel()
+                await asyncio.wait([current])
+
+    async def _begin(self, connection: ServerConnection, wanted: Mapping[str, Json]) -> asyncio.Task[None] | None:
+        """A subscription that the server has taken note of; None where there is nothing to subscribe to."""
+        if not any(wanted.values()):
+            return None
+        ear = _SubscriptionChannel(self._changed, self._updated)
+        task = asyncio.create_task(self._listen(connection, wanted, ear))
+        heard = asyncio.create_task(ear.acknowledged.wait())
+        try:
+            await asyncio.wait([task, heard], timeout=ACKNOWLEDGED_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:
+            task.cancel()
+            raise
+        finally:
+            heard.cancel()
+        return task
+
+    async def _listen(
+        self, connection: ServerConnection, wanted: Mapping[str, Json], ear: _SubscriptionChannel
+    ) -> None:
+        try:
+            await connection.listen({"notifications": wanted}, ear)
+        except Refusal as refusal:
+            _log.info("%s: refuses to tell changes: %s", connection.link.name, shorten_output(refusal.message, 200))
+            less = {**wanted, "resourceSubscriptions": []}
+            if not wanted["resourceSubscriptions"] or not any(less.values()):
+                await asyncio.get_running_loop().create_future()
+            # One resource that cannot be followed does not cost us the changes of the lists.
+            await self._listen(connection, less, ear)
+        raise ConnectionLost(f"{connection.link.name}: ended the subscription")
+
+    async def _until_uris_change(self, current: asyncio.Task[None] | None) -> None:
+        moved = asyncio.create_task(self._uris_moved.wait())
+        try:
+            await asyncio.wait([moved] if current is None else [moved, current], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            moved.cancel()
+        if current is not None and current.done():
+            current.result()
+
+
+def _filter(catalog: ServerCatalog, uris: frozenset[str]) -> dict[str, Json]:
+    return {
+        "toolsListChanged": catalog.announces_changes("tools"),
+        "promptsListChanged": catalog.announces_changes("prompts"),
+        "resourcesListChanged": catalog.announces_changes("resources"),
+        "resourceSubscriptions": sorted(uris) if catalog.announces_updates() else [],
+    }

@@ -1,0 +1,41 @@
+"""A board of our own process behind the gateway, loaded when it is first needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from pegboard.call import Call, Handler, Json, Reply
+from pegboard.client.links.in_process import InProcessServer
+from pegboard.loading import load_board
+
+
+class LocalBoard:
+    """Stands for the board in a file."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._board: InProcessServer | None = None
+
+    @property
+    def handler(self) -> Handler:
+        return self._handle
+
+    @property
+    def info(self) -> Mapping[str, Json]:
+        return {} if self._board is None else self._board.info
+
+    async def start(self) -> None:
+        """Load and start it; in a thread, as what a file does when it is imported may take its time."""
+        if self._board is None:
+            self._board = await asyncio.to_thread(load_board, self._target)
+        await self._board.start()
+
+    async def stop(self) -> None:
+        if self._board is not None:
+            await self._board.stop()
+
+    def _handle(self, call: Call) -> Coroutine[Any, Any, Reply]:
+        assert self._board is not None  # noqa: S101 — it is started before it is asked
+        return self._board.handler(call)

@@ -1,0 +1,80 @@
+"""How many requests of all callers one server is given at a time, and how many wait for that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from pegboard.errors import Busy
+
+MAX_WAITING: Final = 256
+
+
+class RequestSlots:
+    """The first to come is the first to be served; whoever finds too many waiting is refused."""
+
+    def __init__(self, name: str, size: int, waiting: int = MAX_WAITING) -> None:
+        self._name = name
+        self._size = size
+        self._most = waiting
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.taken = 0
+
+    def take_now(self) -> bool:
+        """Take a slot if one is free and nobody waits."""
+        if self.taken >= self._size or self._waiting:
+            return False
+        self.taken += 1
+        return True
+
+    async def take(self, seconds: float) -> None:
+        """Wait for a slot, so long at most; Busy where there is none."""
+        if self.take_now():
+            return
+        if len(self._waiting) >= self._most:
+            raise Busy(f"The server {self._name!r} is busy, and {self._most} calls wait for it already", retry_after=1)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            async with asyncio.timeout(seconds):
+                await turn
+        except TimeoutError:
+            self._leave(turn)
+            raise Busy(f"The server {self._name!r} was busy for {seconds:g} s", retry_after=1) from None
+        except BaseException:
+            self._leave(turn)
+            raise
+
+    def free(self) -> None:
+        """Give a slot back, to the next who waits."""
+        self.taken -= 1
+        while self._waiting and self.taken < self._size:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self.taken += 1
+                turn.set_result(None)
+
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """Somebody else may have the slot meanwhile.
+
+        It is taken back without a wait, and so there may be one too many for a while: what a server waits for from us must
+        not wait for that server.
+        """
+        self.free()
+        try:
+            yield
+        finally:
+            self.taken += 1
+
+    def _leave(self, turn: asyncio.Future[None]) -> None:
+        if turn.done() and not turn.cancelled():
+            # It was given a slot and does not need it any more.
+            self.free()
+            return
+        turn.cancel()
+        if turn in self._waiting:
+            self._waiting.remove(turn)

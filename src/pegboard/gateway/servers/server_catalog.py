@@ -1,0 +1,282 @@
+"""What one server has, as it listed it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+
+from pegboard.call import Json
+from pegboard.client.transports.mirrored_headers import usable_tools
+from pegboard.errors import InvalidParams, MalformedMessage, MethodNotFound
+from pegboard.protocol.params import PREFIX
+from pegboard.tools.qualified_names import dropped_because
+
+MAX_ITEMS: Final = 10_000
+"""How many of a kind one server may have; the rest is left out."""
+MAX_ITEM_BYTES: Final = 1024 * 1024
+MAX_BYTES: Final = 32 * 1024 * 1024
+"""How large all definitions of one kind may be; the rest is left out."""
+MAX_PAGES: Final = 1000
+MAX_NAME_LENGTH: Final = 256
+MAX_URI_LENGTH: Final = 8192
+MAX_DROPPED: Final = 100
+"""How many of those that are left out are named."""
+
+Ask: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Sends a request, and brings its result: that of `server/discover` as values, a list's member by member as it came."""
+Definition: TypeAlias = Mapping[str, Json]
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+_items = msgspec.json.Decoder(list[Raw]).decode
+_plain = msgspec.json.Decoder().decode
+
+
+class ServerCatalog(Struct, frozen=True, kw_only=True):
+    """The definitions are as they came; `dropped` says what was left out and why.
+
+    `ttl_ms` is how long the server says that its lists hold, the shortest of them, and `private` whether one of them is
+    for our eyes only. The `digest` is the same as long as the server says the same, in whatever order.
+    """
+
+    info: Mapping[str, Json] = {}
+    version: str = ""
+    capabilities: Mapping[str, Json] = {}
+    instructions: str | None = None
+    tools: tuple[Definition, ...] = ()
+    prompts: tuple[Definition, ...] = ()
+    resources: tuple[Definition, ...] = ()
+    templates: tuple[Definition, ...] = ()
+    dropped: tuple[str, ...] = ()
+    ttl_ms: int | None = None
+    private: bool = True
+    digest: str = ""
+
+    def announces_changes(self, kind: str) -> bool:
+        """Whether the server says so when its list of that kind changes."""
+        return _declares(self.capabilities, kind, "listChanged")
+
+    def announces_updates(self) -> bool:
+        """Whether its resources can be followed."""
+        return _declares(self.capabilities, "resources", "subscribe")
+
+
+async def list_server_catalog(
+    ask: Ask, version: Callable[[], str], *, mirrors: Callable[[], bool], name: str
+) -> ServerCatalog:
+    """Ask a server for all that it says it has.
+
+    `mirrors` says whether arguments are repeated in headers on the way there; tools that ask for that wrongly are left out.
+    """
+    told = await ask("server/discover", {})
+    capabilities = told.get("capabilities")
+    if not isinstance(capabilities, dict):
+        capabilities = {}
+    shelf = _CatalogReader(ask)
+    tools = await shelf.fill("tools", "tools/list", _check_tool) if "tools" in capabilities else []
+    if mirrors():
+        tools = shelf.keep(
+            "tools", tools, lambda tool: bool(usable_tools([tool], name)), "has a header that no server can read"
+        )
+    prompts = await shelf.fill("prompts", "prompts/list", _check_prompt) if "prompts" in capabilities else []
+    resources: list[dict[str, Json]] = []
+    templates: list[dict[str, Json]] = []
+    if "resources" in capabilities:
+        resources = await shelf.fill("resources", "resources/list", _check_resource)
+        templates = await shelf.fill("resourceTemplates", "resources/templates/list", _check_template)
+    meta = told.get("_meta")
+    info = meta.get(PREFIX + "serverInfo") if isinstance(meta, dict) else None
+    instructions = told.get("instructions")
+    catalog = ServerCatalog(
+        info=info if isinstance(info, dict) else {},
+        version=version(),
+        capabilities=capabilities,
+        instructions=instructions if isinstance(instructions, str) else None,
+        tools=tuple(tools),
+        prompts=tuple(prompts),
+        resources=tuple(resources),
+        templates=tuple(templates),
+        dropped=tuple(shelf.dropped),
+        ttl_ms=shelf.ttl_ms,
+        private=shelf.private,
+    )
+    return msgspec.structs.replace(catalog, digest=_digest(catalog))
+
+
+class _CatalogReader:
+    """Collects lists page by page, and what is wrong with them."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self.dropped: list[str] = []
+        self.ttl_ms: int | None = None
+        self.private = False
+
+    async def fill(
+        self, member: str, method: str, check: Callable[[dict[str, Json]], tuple[str, str]]
+    ) -> list[dict[str, Json]]:
+        """Every page of a list; `check` gives what a definition goes by, and what is wrong with it."""
+        found: dict[str, dict[str, Json]] = {}
+        size = 0
+        try:
+            pages = await self._pages(member, method)
+        except MethodNotFound:
+            if member == "tools":
+                raise
+            # Many servers say that they have resources, and know but one of the two lists.
+            self.drop(f"{member}: the server says it has some, and does not know {method}")
+            return []
+        for number, raw in enumerate(pages, 1):
+            size += len(bytes(raw))
+            if number > MAX_ITEMS or size > MAX_BYTES:
+                left = len(pages) - number + 1
+                self.drop(f"{member}: {left} more than the {MAX_ITEMS} or {MAX_BYTES} bytes that one server may have")
+                break
+            if len(bytes(raw)) > MAX_ITEM_BYTES:
+                self.drop(f"{member}: number {number} is larger than {MAX_ITEM_BYTES} bytes")
+                continue
+            value = _plain(raw)
+            if not isinstance(value, dict):
+                self.drop(f"{member}: number {number} is no object")
+                continue
+            key, problem = check(value)
+            if problem or key in found:
+                self.drop(f"{member}: {key[:80]!r} {problem or 'is there twice; the first stays'}")
+                continue
+            found[key] = value
+        return list(found.values())
+
+    def keep(
+        self, member: str, items: list[dict[str, Json]], good: Callable[[dict[str, Json]], bool], problem: str
+    ) -> list[dict[str, Json]]:
+        """Those that are good; the others are named."""
+        kept = []
+        for item in items:
+            if good(item):
+                kept.append(item)
+            else:
+                self.drop(f"{member}: {str(item.get('name'))[:80]!r} {problem}")
+        return kept
+
+    def drop(self, told: str) -> None:
+        if len(self.dropped) < MAX_DROPPED:
+            self.dropped.append(told)
+        elif len(self.dropped) == MAX_DROPPED:
+            self.dropped.append("and more")
+
+    async def _pages(self, member: str, method: str) -> list[Raw]:
+        items: list[Raw] = []
+        params: dict[str, Json] = {}
+        restarted = False
+        size = 0
+        for _ in range(MAX_PAGES):
+            try:
+                page = await self._ask(method, params)
+            except InvalidParams:
+                if not params or restarted:
+                    raise
+                # "discard all cached pages and re-fetch from the beginning": the cursor does not hold any more.
+                items, params, size, restarted = [], {}, 0, True
+                continue
+            try:
+                listed = _items(page[member])
+            except (KeyError, msgspec.MsgspecError):
+                raise MalformedMessage(f"answered {method} with no list of {member}") from None
+            items += listed
+            size += sum(len(bytes(raw)) for raw in listed)
+            self._note(page)
+            cursor = _plain(page["nextCursor"]) if "nextCursor" in page else None
+            if cursor is None or cursor == params.get("cursor"):
+                return items
+            if len(items) > MAX_ITEMS or size > MAX_BYTES:
+                self.drop(
+                    f"{member}: more than {MAX_ITEMS} or {MAX_BYTES} bytes; the pages that follow were not asked for"
+                )
+                return items
+            params = {"cursor": cursor}
+        self.drop(f"{member}: more than {MAX_PAGES} pages; those that follow were not asked for")
+        return items
+
+    def _note(self, page: Mapping[str, Any]) -> None:
+        millis = _plain(page["ttlMs"]) if "ttlMs" in page else None
+        if isinstance(millis, int) and not isinstance(millis, bool) and millis > 0:
+            self.ttl_ms = millis if self.ttl_ms is None else min(self.ttl_ms, millis)
+        self.private = self.private or ("cacheScope" in page and _plain(page["cacheScope"]) != "public")
+
+
+def _check_tool(tool: dict[str, Json]) -> tuple[str, str]:
+    name, problem = _named(tool)
+    if not problem:
+        schema = tool.get("inputSchema")
+        if not isinstance(schema, dict) or schema.get("type", "object") != "object":
+            problem = "has no inputSchema of an object"
+        else:
+            problem = _wrong(tool, outputSchema=dict, annotations=dict, description=str, title=str, icons=list)
+    return name, problem
+
+
+def _check_prompt(prompt: dict[str, Json]) -> tuple[str, str]:
+    name, problem = _named(prompt)
+    if not problem:
+        problem = _wrong(prompt, arguments=list, description=str, title=str, icons=list)
+    arguments = prompt.get("arguments") or ()
+    if not problem and not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in arguments):
+        problem = "has an argument with no name"
+    return name, problem
+
+
+def _check_resource(resource: dict[str, Json]) -> tuple[str, str]:
+    uri, problem = _placed(resource, "uri")
+    return uri, problem or _wrong(resource, name=str, mimeType=str, annotations=dict, description=str, title=str)
+
+
+def _check_template(template: dict[str, Json]) -> tuple[str, str]:
+    uri, problem = _placed(template, "uriTemplate")
+    return uri, problem or _wrong(template, name=str, mimeType=str, annotations=dict, description=str, title=str)
+
+
+def _named(item: dict[str, Json]) -> tuple[str, str]:
+    name = item.get("name")
+    problem = dropped_because(name, ()) or ""
+    if not problem and len(str(name)) > MAX_NAME_LENGTH:
+        problem = f"has a name of more than {MAX_NAME_LENGTH} characters"
+    return str(name), problem
+
+
+def _placed(item: dict[str, Json], member: str) -> tuple[str, str]:
+    uri = item.get(member)
+    if not isinstance(uri, str) or not uri.strip():
+        return str(uri), f"has no {member}"
+    if len(uri) > MAX_URI_LENGTH:
+        return uri, f"has a {member} of more than {MAX_URI_LENGTH} characters"
+    return uri, "" if uri.isprintable() else f"has a {member} with characters that nobody can see"
+
+
+def _wrong(item: dict[str, Json], **kinds: type) -> str:
+    """The first member that is there and of the wrong kind."""
+    for member, kind in {**kinds, "_meta": dict}.items():
+        if item.get(member) is not None and not isinstance(item[member], kind):
+            return f"has a {member} that is none"
+    return ""
+
+
+def _declares(capabilities: Mapping[str, Json], kind: str, what: str) -> bool:
+    declared = capabilities.get(kind)
+    return isinstance(declared, Mapping) and bool(declared.get(what))
+
+
+def _digest(catalog: ServerCatalog) -> str:
+    digest = hashlib.sha256()
+    whole = [catalog.info, catalog.version, catalog.capabilities, catalog.instructions, catalog.dropped]
+    digest.update(_encode(whole))
+    kinds: Sequence[Sequence[Definition]] = (
+        catalog.tools, catalog.prompts, catalog.resources, catalog.templates
+    )  # fmt: skip
+    for items in kinds:
+        for written in sorted(map(_encode, items)):
+            digest.update(b"%d:" % len(written) + written)
+        digest.update(b"|")
+    return digest.hexdigest()

@@ -1,0 +1,210 @@
+"""One link to a downstream server, and the calls that are under way on it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import count
+from typing import Any, Final
+
+from pegboard.call import Channel, Json, Notification, Question
+from pegboard.client.circuit_breaker import CircuitBreaker
+from pegboard.client.known_tools import KnownTools
+from pegboard.client.links.link import PROGRESS_NOTIFICATION, OutgoingRequest, ServerLink
+from pegboard.client.links.server_messages import read_members, read_values
+from pegboard.client.request_sender import RequestSender
+from pegboard.client.transports.stdio_link import StdioLink
+from pegboard.deadline import Deadline, paused
+from pegboard.errors import PegboardError, Refusal, ResponseTimeout, ServerFault, Unreachable
+from pegboard.gateway.servers.request_slots import RequestSlots
+from pegboard.gateway.servers.unattributed import UnattributedChannel
+from pegboard.protocol.revisions import ASKS_MIDWAY
+
+_log = logging.getLogger("pegboard.gateway")
+
+MAX_RETRIES: Final = 2
+AGAIN_SECONDS: Final = 1.0
+"""How soon after a failure a call may have the server tried again."""
+
+STARTING_SECONDS: Final = 5.0
+"""When to try again what a server was not there for yet."""
+
+ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""What a server may ask something for."""
+
+
+class RunningCall:
+    """A call under way, and its channel: while its caller is asked, its clock stands still and its slots are lent."""
+
+    __slots__ = ("_channel", "_slots", "asked", "deadline", "owner")
+
+    def __init__(self, channel: Channel, slots: Sequence[RequestSlots], owner: Hashable, deadline: Deadline) -> None:
+        self._channel = channel
+        self._slots = slots
+        self.asked = 0
+        self.owner = owner
+        self.deadline = deadline
+
+    async def emit(self, notice: Notification) -> None:
+        if notice.method == PROGRESS_NOTIFICATION:
+            self.deadline.extend()
+        await self._channel.emit(notice)
+
+    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
+        with ExitStack() as lent:
+            lent.enter_context(paused((self.deadline,)))
+            if not self.asked:
+                for slots in self._slots:
+                    lent.enter_context(slots.released())
+            self.asked += 1
+            lent.callback(self._end_ask)
+            return await self._channel.ask(questions)
+
+    async def close_stream(self, retry_ms: int) -> None:
+        await self._channel.close_stream(retry_ms)
+
+    def _end_ask(self) -> None:
+        self.asked -= 1
+
+
+class ServerConnection:
+    """A link that is opened once for all who need it."""
+
+    def __init__(
+        self,
+        name: str,
+        make_link: Callable[[Channel], ServerLink],
+        tools: KnownTools,
+        list_tools: Callable[[], Awaitable[object]],
+        *,
+        roots: Sequence[str],
+        connect_timeout: float,
+    ) -> None:
+        self.users = 0
+        self.used_at = 0.0
+        self.running_calls: dict[RunningCall, None] = {}
+        self.unattributed = UnattributedChannel(name, roots, self.running_calls.keys())
+        self.link = make_link(self.unattributed)
+        self.breaker = CircuitBreaker(self.link.name)
+        self._name = name
+        self._connect_timeout = connect_timeout
+        self._sender = RequestSender(self.link, self.breaker, tools, list_tools, waits=set(), retries=MAX_RETRIES)
+        self._turn = RequestSlots(name, 1)
+        self._given_up = count()
+        self._opening: asyncio.Task[None] | None = None
+        self._failure: ServerFault | None = None
+        self._failed_at = 0.0
+        self._closed = False
+
+    @property
+    def spawns(self) -> int:
+        """How many processes were started for it."""
+        return self.link.spawns if isinstance(self.link, StdioLink) else 0
+
+    async def open(self, *, now: bool = False, seconds: float | None = None) -> None:
+        """Open the link; where that failed a moment ago, the same fault at once, unless it has to be tried `now`.
+
+        Whoever has only so many `seconds` is told after them that it still begins.
+        """
+        if self.link.is_open:
+            return
+        if self._opening is None:
+            if self._closed:
+                raise Unreachable(f"{self.link.name}: is not used any more")
+            since = asyncio.get_running_loop().time() - self._failed_at
+            if self._failure is not None and not now and since < AGAIN_SECONDS:
+                raise self._failure.with_traceback(None)
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(self._opened)
+        opening = self._opening
+        # Whoever gives up waiting does not take it from the others.
+        done, _ = await asyncio.wait([opening], timeout=seconds)
+        if not done:
+            raise Unreachable(f"{self.link.name}: is still starting", retry_after=STARTING_SECONDS)
+        if opening.cancelled():
+            raise Unreachable(f"{self.link.name}: is not used any more")
+        opening.result()
+
+    async def send(self, out: OutgoingRequest, running_call: RunningCall, *, seconds: float) -> Mapping[str, Json]:
+        """Send a request for a ride whose nearest deadline is so many seconds away."""
+        if out.method not in ASKING:
+            return await self._send(out, running_call, seconds)
+        self.running_calls[running_call] = None
+        try:
+            return await self._send(out, running_call, seconds)
+        except (asyncio.CancelledError, ResponseTimeout):
+            self.unattributed.abandoned.add(next(self._given_up), running_call.owner)
+            raise
+        finally:
+            del self.running_calls[running_call]
+
+    def serializes(self, method: str) -> RequestSlots | None:
+        """What calls wait for where they go one at a time, because nobody knows for which of several a server asks."""
+        return (
+            self._turn
+            if self.unattributed.ambiguous and method in ASKING and self.link.version in ASKS_MIDWAY
+            else None
+        )
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A request of our own."""
+        read = read_values if method == "server/discover" else read_members
+        out = OutgoingRequest(method=method, params=params, channel=self.unattributed, read=read)
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                return await self._sender.send_once(out)
+        except TimeoutError:
+            raise ResponseTimeout(
+                f"{self.link.name}: no answer to {method} within {self._connect_timeout:g} s"
+            ) from None
+
+    async def listen(self, params: Mapping[str, Json], channel: Channel) -> Mapping[str, Json]:
+        return await self._sender.listen(params, channel)
+
+    async def close(self) -> None:
+        """Let go of the link, and of who waits for it."""
+        self._closed = True
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+        await self.link.close()
+
+    def _send(
+        self, out: OutgoingRequest, running_call: RunningCall, seconds: float
+    ) -> Coroutine[Any, Any, Mapping[str, Json]]:
+        deadline = running_call.deadline
+        work = self._sender.send(out, (deadline,))
+        return self._sender.within(deadline, work, out.method, seconds)
+
+    async def _open(self) -> None:
+        # Finding out the era may take an answer that does not come, and the handshake another.
+        seconds = 2 * self._connect_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                await self._sender.open()
+        except TimeoutError as late:
+            if isinstance(late, ResponseTimeout):
+                raise
+            raise ResponseTimeout(f"{self.link.name}: cannot be spoken to within {seconds:g} s") from None
+        except Refusal as refusal:
+            raise Unreachable(f"{self.link.name}: refuses to begin: {refusal.message[:200]}") from None
+        except ServerFault:
+            raise
+        except PegboardError as problem:
+            raise Unreachable(f"{self._name}: {problem}") from None
+        except Exception as problem:  # noqa: BLE001 — a board of this process starts what its author gave it
+            _log.exception("%s: cannot be started", self._name)
+            raise Unreachable(f"{self._name}: cannot be started, {type(problem).__name__}") from None
+
+    def _opened(self, opening: asyncio.Task[None]) -> None:
+        self._opening = None
+        failure = None if opening.cancelled() else opening.exception()
+        if failure is None:
+            self._failure = None
+            if not opening.cancelled():
+                self.breaker.succeed()
+        elif isinstance(failure, ServerFault):
+            self._failure = failure
+            self._failed_at = asyncio.get_running_loop().time()

@@ -1,0 +1,89 @@
+"""How downstream servers are logged in to; nobody is asked for that while a gateway serves."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractAsyncContextManager
+from importlib.util import find_spec
+
+from pegboard.client.links.credentials import Auth
+from pegboard.client.login.browser import Login, Redirect
+from pegboard.client.login.oauth import ClientCredentials, OAuth
+from pegboard.client.login.storage import FileStorage, MemoryStorage, Storage
+from pegboard.config.gateway_config import AuthConfig, ServerConfig
+from pegboard.errors import LoginFailed
+from pegboard.gateway.state_folder import token_folder
+
+
+class NoLogin:
+    """The login of a program that nobody sits at: it does not take place."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+
+    def opened(self, registered: str | None) -> AbstractAsyncContextManager[Redirect]:
+        """Say who has to act."""
+        raise LoginFailed(f"The server {self._server!r} needs a login: run `pegboard login CONFIG {self._server}`")
+
+
+class Logins:
+    """Tells how each server is logged in to, for the gateway itself (no principal) or for one who calls.
+
+    Where a person sits by, `login` takes them to the server's own login.
+    """
+
+    def __init__(self, storage: Storage | None = None, login: Login | None = None) -> None:
+        self._storage = storage or MemoryStorage()
+        self._login = login
+
+    def auth(self, config: ServerConfig, principal: str = "") -> Auth | None:
+        """None where the server is sent no token of ours, whatever it asks for."""
+        if config.kind not in ("http", "sse", "websocket") or any(
+            name.lower() == "authorization" for name in config.headers
+        ):
+            return None
+        told = config.auth or AuthConfig()
+        if told.kind == "none":
+            return None
+        storage = PrefixedStorage(self._storage, principal)
+        if told.kind == "client_credentials":
+            return ClientCredentials(
+                told.client_id or "",
+                told.client_secret,
+                private_key=told.private_key,
+                issuer=told.issuer,
+                scopes=told.scopes,
+                storage=storage,
+            )
+        return OAuth(
+            login=self._login or NoLogin(config.name),
+            storage=storage,
+            client_id=told.client_id,
+            client_secret=told.client_secret,
+            client_metadata_url=told.client_metadata_url,
+            issuer=told.issuer,
+            scopes=told.scopes,
+        )
+
+
+class PrefixedStorage:
+    """What one principal keeps in a storage that all share."""
+
+    def __init__(self, storage: Storage, principal: str) -> None:
+        self._storage = storage
+        self._prefix = f"of {principal!r} " if principal else ""
+
+    async def load(self, key: str) -> bytes | None:
+        return await self._storage.load(self._prefix + key)
+
+    async def save(self, key: str, value: bytes) -> None:
+        await self._storage.save(self._prefix + key, value)
+
+    async def delete(self, key: str) -> None:
+        await self._storage.delete(self._prefix + key)
+
+
+def token_storage() -> Storage:
+    """Where this user's tokens are kept; encrypted where `PEGBOARD_SECRET` is set and can be used for that."""
+    secret = os.environ.get("PEGBOARD_SECRET") if find_spec("cryptography") is not None else None
+    return FileStorage(token_folder(), secret or None)

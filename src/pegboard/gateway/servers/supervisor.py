@@ -1,0 +1,333 @@
+"""Watches over one server: connects, lists what there is, and stays to hear of changes and of its end.
+
+Theory of operation. One task for each server. It opens the gateway's own lane, reads the lists, and then waits for the
+first of several things to happen: the subscription ends, the process is gone, a look at it finds nobody there, or nobody
+needs it any more. Whatever was met, it begins anew after a pause that grows. Calls do not wait for any of this; they open
+their lane themselves if they must, and have the pause end when they find the server well. What was listed last stays
+through every failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar, Final, Literal, TypeAlias
+
+from pegboard.client.known_tools import KnownTools
+from pegboard.client.links.reconnecting_link import ReconnectingLink
+from pegboard.client.links.server_output import shorten_output
+from pegboard.config.gateway_config import ServerConfig
+from pegboard.errors import (
+    ConnectionLost,
+    PegboardError,
+    Refusal,
+    ResponseTimeout,
+    ServerFault,
+    Unauthorized,
+    Unreachable,
+)
+from pegboard.gateway.servers.change_subscription import ChangeSubscription
+from pegboard.gateway.servers.connection_pool import OWN_KEY, ConnectionPool
+from pegboard.gateway.servers.server_catalog import ServerCatalog, list_server_catalog
+from pegboard.gateway.servers.server_connection import ServerConnection
+from pegboard.protocol.revisions import METHODS, knows
+
+_log = logging.getLogger("pegboard.gateway")
+
+State: TypeAlias = Literal["idle", "connecting", "ready", "failed", "needs_login", "stopped"]
+
+FIRST_PAUSE: Final = 0.2
+LONGEST_PAUSE: Final = 30.0
+STEADY_SECONDS: Final = 30.0
+"""A server that stayed this long has not failed before."""
+NEVER: Final = math.inf
+MAX_REPORTED: Final = 1500
+"""Characters of a problem that are logged: a command, and the last words of what it started."""
+DEBOUNCE_SECONDS: Final = 0.2
+IDLE_DEBOUNCES: Final = 5
+"""A server that tells changes and has none is listed ever more rarely: its pause doubles so often."""
+HEALTH_CHECK_SECONDS: Final = 60.0
+"""How often a server that nobody calls is asked whether it is still there."""
+SHORTEST_TTL: Final = 30.0
+MAX_START_SECONDS: Final = 60.0
+"""What a server is given at most to begin, where its own `connectTimeout` is less: a first start may have to download it."""
+
+
+class Supervisor:
+    """Keeps one server; `problem` is for who runs the gateway.
+
+    `changed` is told of another catalogue or state, `updated` of the URI of a resource. The catalogue is the same object for
+    as long as it says the same. `connect_timeout` doubles with each attempt to begin that had too little of it, and stays so:
+    who needed long may need as long again.
+    """
+
+    names_server: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        pool: ConnectionPool,
+        tools: KnownTools,
+        *,
+        changed: Callable[[], None],
+        updated: Callable[[str], None],
+    ) -> None:
+        self.name = config.name
+        self.state: State = "idle"
+        self.problem = ""
+        self.catalog: ServerCatalog | None = None
+        self.settled = asyncio.Event()
+        self.connect_timeout = config.connect_timeout
+        self._reported = ""
+        self._ready_at = NEVER
+        self._config = config
+        self._pool = pool
+        self._tools = tools
+        self._on_change = changed
+        self._subscription = ChangeSubscription(self._lists_changed, lambda uri: self._notify(updated, uri))
+        self._task: asyncio.Task[None] | None = None
+        self._healthy = asyncio.Event()
+        self._suspect = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._relisting = asyncio.Lock()
+
+    def start_when_needed(self) -> None:
+        """Somebody needs the server."""
+        if self.state != "stopped" and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._supervise())
+
+    def follow(self, uris: frozenset[str]) -> None:
+        """Tell of changes of these resources from now on, and of no others."""
+        self._subscription.follow(uris)
+        if uris:
+            self.start_when_needed()
+
+    def note_healthy(self) -> None:
+        """A call has found the server well."""
+        self._healthy.set()
+
+    def note_suspect(self) -> None:
+        """A call has reason to think that the server is not well."""
+        self._suspect.set()
+
+    async def stop(self) -> None:
+        """Watch no more."""
+        self.state = "stopped"
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self.settled.set()
+
+    async def _supervise(self) -> None:
+        loop = asyncio.get_running_loop()
+        failures = 0
+        try:
+            while True:
+                self._ready_at = NEVER
+                try:
+                    await self._connect_and_stay()
+                except PegboardError as met:
+                    problem = met
+                else:
+                    self._pool.drop(OWN_KEY)
+                    self._set_state("idle", "")
+                    return
+                failures = 1 if loop.time() - self._ready_at > STEADY_SECONDS else failures + 1
+                self._take_problem(problem)
+                self.settled.set()
+                await self._pause(failures, problem)
+        except Exception:  # noqa: BLE001 — a fault of ours: whoever runs this is told, and calls are still served
+            _log.exception("%s: is not watched over any more", self.name)
+            self._set_state("failed", "an error of the gateway itself, see its log")
+            self.settled.set()
+
+    async def _connect_and_stay(self) -> None:
+        """Connect, and stay until the server is lost, and raise why; it returns where nobody needs it any more."""
+        connection = self._pool.connection()
+        try:
+            if not connection.link.is_open:
+                self._set_state("connecting", self.problem)
+            await connection.open(now=True)
+            await self._list(connection)
+            connection.breaker.succeed()
+            if self._reported:
+                _log.info("%s: is there again", self.name)
+                self._reported = ""
+            self._ready_at = asyncio.get_running_loop().time()
+            self._set_state("ready", "")
+            self.settled.set()
+            await self._wait_for_event(connection)
+        except ResponseTimeout as late:
+            if self._ready_at == NEVER:
+                raise self._extend_timeout(connection, late) from None
+            # A process that hangs, or a connection that nobody reads, does not recover by itself.
+            if isinstance(connection.link, ReconnectingLink) and not connection.users:
+                self._pool.drop(OWN_KEY)
+            raise
+
+    def _extend_timeout(self, connection: ServerConnection, late: ResponseTimeout) -> ResponseTimeout:
+        """Give a server that did not begin in time more of it at the next attempt, which needs a new lane."""
+        self.connect_timeout = max(self.connect_timeout, min(2 * self.connect_timeout, MAX_START_SECONDS))
+        if not (connection.users and connection.link.is_open):
+            self._pool.drop(OWN_KEY)
+        told = f"it is tried next with a connectTimeout of {self.connect_timeout:g} s; set more if it needs longer to start"
+        return ResponseTimeout(f"{late}; {told}")
+
+    async def _list(self, connection: ServerConnection) -> None:
+        async with self._relisting:
+            await self._read_lists(connection)
+
+    async def _read_lists(self, connection: ServerConnection) -> None:
+        """List what there is, and tell of it where it is not as it was."""
+        seconds = max(self._config.timeout, self.connect_timeout)
+        link = connection.link
+        try:
+            async with asyncio.timeout(seconds):
+                found = await list_server_catalog(
+                    connection.ask, lambda: link.version, mirrors=lambda: link.mirrors, name=self.name
+                )
+        except TimeoutError as late:
+            if isinstance(late, ResponseTimeout):
+                raise
+            raise ResponseTimeout(f"{link.name}: its lists do not come within {seconds:g} s") from None
+        self._tools.update(found.tools)
+        if self.catalog is not None and self.catalog.digest == found.digest:
+            return
+        self.catalog = found
+        for told in found.dropped:
+            _log.warning("%s: left out of its lists: %s", self.name, shorten_output(told))
+        if self.state == "ready":
+            self._notify(self._on_change)
+
+    async def list_again(self) -> None:
+        """A call found out that a tool is not as it was listed, or came before anything was."""
+        generation = self._tools.generation
+        try:
+            async with self._relisting:
+                if self._tools.generation == generation:
+                    await self._read_lists(self._pool.connection())
+        except ServerFault as fault:
+            _log.info("%s: a call goes out unprepared, %s", self.name, shorten_output(str(fault)))
+            if not generation:
+                # The next call does not try it again: that is the keeper's.
+                self._tools.update(())
+
+    async def _wait_for_event(self, connection: ServerConnection) -> None:
+        """Wait for the first thing that ends a stay."""
+        assert self.catalog is not None  # noqa: S101 — it was listed just now
+        watches: list[Coroutine[Any, Any, None]] = [
+            self._subscription.run(connection, self.catalog),
+            self._refresh(connection),
+            self._check_health(connection),
+        ]
+        if isinstance(connection.link, ReconnectingLink):
+            watches.append(connection.link.until_lost())
+        if self._config.idle_seconds is not None:
+            watches.append(self._until_idle(connection, self._config.idle_seconds))
+        tasks = [asyncio.create_task(watch) for watch in watches]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        for task in done:
+            task.result()
+
+    async def _refresh(self, connection: ServerConnection) -> None:
+        """List again after a change was told, once for all that are told within a moment."""
+        in_vain = 0
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(DEBOUNCE_SECONDS * 2 ** min(in_vain, IDLE_DEBOUNCES))
+            self._changed.clear()
+            before = self.catalog
+            try:
+                await self._list(connection)
+            except Refusal as refusal:
+                _log.warning("%s: refused to be listed again: %s", self.name, shorten_output(refusal.message, 200))
+            in_vain = in_vain + 1 if self.catalog is before else 0
+
+    async def _check_health(self, connection: ServerConnection) -> None:
+        """Ask the server now and then whether it is still there, and list it again where it tells no changes."""
+        while True:
+            seconds = HEALTH_CHECK_SECONDS if (ttl := self._ttl()) is None else min(HEALTH_CHECK_SECONDS, ttl)
+            self._suspect.clear()
+            try:
+                # With jitter, so that many servers are not asked together.
+                async with asyncio.timeout(seconds * (0.9 + 0.2 * random.random())):
+                    await self._suspect.wait()
+            except TimeoutError:
+                if ttl is not None:
+                    await self._list(connection)
+                    continue
+            if not connection.users:
+                await self._ping(connection)
+
+    async def _ping(self, connection: ServerConnection) -> None:
+        method = "ping" if knows(METHODS, "ping", connection.link.version) else "server/discover"
+        try:
+            await connection.ask(method, {})
+        except Refusal:
+            # Whoever refuses is there.
+            return
+
+    def _ttl(self) -> float | None:
+        """How long the lists hold of a server that tells no changes and gives them a time; None for others."""
+        catalog = self.catalog
+        if catalog is None or catalog.ttl_ms is None:
+            return None
+        if any(catalog.announces_changes(kind) for kind in ("tools", "prompts", "resources")):
+            return None
+        return max(catalog.ttl_ms / 1000, SHORTEST_TTL)
+
+    async def _until_idle(self, connection: ServerConnection, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            left = connection.used_at + seconds - loop.time()
+            if left <= 0 and not connection.users and not self._subscription.uris:
+                return
+            await asyncio.sleep(max(left, min(seconds, 1.0)))
+
+    async def _pause(self, failures: int, problem: PegboardError) -> None:
+        """Wait before the next attempt, unless a call has found the server well meanwhile."""
+        wanted = problem.retry_after if isinstance(problem, Unreachable) else None
+        longest = min(max(FIRST_PAUSE * 2 ** (failures - 1), wanted or 0.0), LONGEST_PAUSE)
+        self._healthy.clear()
+        try:
+            async with asyncio.timeout(longest * (0.5 + random.random())):
+                await self._healthy.wait()
+        except TimeoutError:
+            return
+
+    def _take_problem(self, problem: PegboardError) -> None:
+        # Some problems name the server already.
+        told = shorten_output(str(problem).removeprefix(f"{self.name}: "), MAX_REPORTED)
+        _log.log(logging.DEBUG if told == self._reported else logging.WARNING, "%s: %s", self.name, told)
+        self._reported = told
+        if isinstance(problem, Unauthorized):
+            self._set_state("needs_login", str(problem))
+        elif self.state == "ready" and isinstance(problem, ConnectionLost):
+            connection = self._pool.connection()
+            self._set_state("ready" if connection.link.is_open else "connecting", str(problem))
+        else:
+            self._set_state("failed", str(problem))
+
+    def _set_state(self, state: State, problem: str) -> None:
+        if self.state == "stopped":
+            return
+        before, self.state, self.problem = self.state, state, problem
+        if state != before:
+            self._notify(self._on_change)
+
+    def _lists_changed(self) -> None:
+        self._changed.set()
+
+    def _notify(self, listener: Callable[..., None], *told: object) -> None:
+        try:
+            listener(*told)
+        except Exception:  # noqa: BLE001 — whatever a listener does, the server is watched over
+            _log.exception("%s: a change could not be told on", self.name)

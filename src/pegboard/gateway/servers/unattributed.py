@@ -1,0 +1,97 @@
+"""What a server says and asks without naming the call that it is about."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from pegboard.call import Channel, Json, Notification, Question
+from pegboard.client.links.abandoned_requests import AbandonedRequests
+from pegboard.client.links.server_output import shorten_output
+from pegboard.errors import InvalidRequest, MethodNotFound
+
+_log = logging.getLogger("pegboard.gateway")
+
+TEXT: Final = 500
+"""How much of what a server logs is shown in our own log."""
+
+_LEVELS: Final[Mapping[str, int]] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "notice": logging.INFO,
+    "warning": logging.WARNING,
+}
+
+_encode = msgspec.json.Encoder(enc_hook=repr).encode
+
+
+class AskableCall(Channel, Protocol):
+    """A call under way; its `owner` is whoever must not see what is another's, `asked` how often it is asked just now."""
+
+    @property
+    def owner(self) -> object: ...
+
+    @property
+    def asked(self) -> int: ...
+
+
+class UnattributedChannel:
+    """Answers for a gateway, which knows but its roots; nobody is asked in another's name.
+
+    `under_way` are the calls that the server may be asking for. A server of the older revisions need not say for which. An
+    answer finds its question by the question's own id, so that where all of them are of one owner, any of them can carry it.
+    Where they are not, that is `muddled`, and from then on calls had better go one at a time.
+    """
+
+    def __init__(self, name: str, roots: Sequence[str], running_calls: Collection[AskableCall]) -> None:
+        self.ambiguous = False
+        self.abandoned = AbandonedRequests()
+        self._name = name
+        self._roots = [{"uri": root} for root in roots]
+        self._running_calls = running_calls
+
+    async def emit(self, notice: Notification) -> None:
+        if notice.method != "notifications/message":
+            return
+        level, data = notice.params.get("level"), notice.params.get("data")
+        text = data if isinstance(data, str) else _encode(data).decode("utf-8", "replace")
+        # A line of ours is one line, whatever a server writes into it.
+        _log.log(_LEVELS.get(str(level), logging.ERROR), "%s says: %s", self._name, shorten_output(text, TEXT))
+
+    async def close_stream(self, retry_ms: int) -> None:
+        """There is none."""
+
+    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
+        return {key: await self._answer(key, question) for key, question in questions.items()}
+
+    async def _answer(self, key: str, question: Question) -> Json:
+        carrier = self._only_call()
+        if carrier is not None:
+            return (await carrier.ask({key: question}))[key]
+        if question.method == "roots/list":
+            return {"roots": self._roots}
+        if len(self._running_calls) > 1 and not self.ambiguous:
+            self.ambiguous = True
+            _log.warning(
+                "%s: asks for one of several callers and does not say for which. Nobody is asked, and from now on its calls "
+                "go one at a time; with `share: principal` each caller has a server of their own",
+                self._name,
+            )
+        if question.method == "elicitation/create":
+            return {"action": "cancel"}
+        if question.method == "sampling/createMessage":
+            raise InvalidRequest("Nobody can be asked: it is not said which call this is for")
+        raise MethodNotFound(f"There is no method {question.method[:80]!r} here")
+
+    def _only_call(self) -> AskableCall | None:
+        """The newest call that is not being asked, where there is but one who could be meant."""
+        newest: AskableCall | None = None
+        for one in self._running_calls:
+            if newest is not None and one.owner != newest.owner:
+                return None
+            if newest is None or newest.asked or not one.asked:
+                newest = one
+        return None if newest is None or self.abandoned.may_belong_to_another(newest.owner) else newest

@@ -1,0 +1,80 @@
+"""Where a gateway keeps what outlives it, on each kind of machine."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import re
+import sys
+import time
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from pegboard.errors import SetupError
+from pegboard.ownership import check_private_folder
+from pegboard.stores.sqlite.database_file import remove_unused
+
+UNUSED_DAYS: Final = 90
+
+_STORE_NAME: Final = re.compile(r".+-[0-9a-f]{12}\.sqlite")
+_log = logging.getLogger("pegboard.gateway")
+
+
+def state_folder(environ: dict[str, str] | None = None) -> Path:
+    """The folder of this user for what programs keep: `PEGBOARD_STATE`, or where the system has such things."""
+    told = os.environ if environ is None else environ
+    if given := told.get("PEGBOARD_STATE"):
+        return Path(given).expanduser()
+    if sys.platform == "win32":
+        return Path(told.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "pegboard"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "pegboard"
+    return Path(told.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "pegboard"
+
+
+def make_private(folder: Path) -> Path:
+    """The folder, made if need be; SetupError where other users could put files into it."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as problem:
+        raise SetupError(f"{folder} cannot be made: {problem.strerror}; set PEGBOARD_STATE to another folder") from None
+    check_private_folder(folder)
+    return folder
+
+
+def store_path(config: str) -> Path:
+    """The SQLite file of the gateway with this configuration file; another file is another gateway.
+
+    Those of gateways that nobody has run for long are removed: their sessions ended long ago.
+    """
+    path = Path(config).resolve()
+    mark = sha256(str(path).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    folder = make_private(state_folder())
+    file = folder / f"{path.stem}-{mark}.sqlite"
+    _remove_unused(folder, file)
+    return file
+
+
+def _remove_unused(folder: Path, kept: Path) -> None:
+    """What cannot be looked at or removed stays."""
+    oldest = time.time() - UNUSED_DAYS * 24 * 3600
+    with suppress(OSError):
+        for file in sorted(folder.iterdir()):
+            if file != kept and _STORE_NAME.fullmatch(file.name) and _used_at(file) < oldest and remove_unused(file):
+                _log.info("%s: removed, its gateway was not run for %d days", file, UNUSED_DAYS)
+
+
+def _used_at(file: Path) -> float:
+    """When a store was last written to; never mind what is no file."""
+    if file.is_symlink() or not file.is_file():
+        return math.inf
+    beside = (file.with_name(file.name + ending) for ending in ("", "-wal", "-shm"))
+    return max(one.stat().st_mtime for one in beside if one.exists())
+
+
+def token_folder() -> Path:
+    """Where the tokens of logins are kept."""
+    return make_private(state_folder()) / "tokens"

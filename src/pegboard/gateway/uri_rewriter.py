@@ -1,0 +1,85 @@
+"""The URIs of one server as they stand here, wherever one is known to stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pegboard.call import Json
+from pegboard.gateway.uris import unwrap_uri, wrap_uri
+
+
+class UriRewriter:
+    """There and back; a server whose toolbox keeps its own names keeps its URIs too."""
+
+    def __init__(self, toolbox: str, server: str, *, plain: bool = False) -> None:
+        self._toolbox = toolbox
+        self._server = server
+        self._plain = plain
+        self._changes = ("content", self._block), ("contents", self._contents), ("messages", self._message)
+
+    def to_gateway(self, uri: str) -> str:
+        """A URI of the server, as clients are told it."""
+        # One that poses as a URI of ours would lead elsewhere: it is told as what it is.
+        if self._plain and unwrap_uri(uri) is None:
+            return uri
+        return wrap_uri(uri, self._toolbox, self._server)
+
+    def to_server(self, uri: str) -> str:
+        """What the server calls it."""
+        found = unwrap_uri(uri)
+        return uri if found is None else found[2]
+
+    def in_definition(self, definition: Mapping[str, Json]) -> dict[str, Json]:
+        """The definition of a resource or a template."""
+        told = dict(definition)
+        if isinstance(uri := told.get("uri"), str):
+            told["uri"] = self.to_gateway(uri)
+        elif isinstance(template := told.get("uriTemplate"), str):
+            told["uriTemplate"] = self.to_gateway(template)
+        return told
+
+    def in_meta(self, meta: Mapping[str, Json]) -> dict[str, Json]:
+        """The metadata of a tool, which may name the resource that shows it (MCP Apps)."""
+        told = dict(meta)
+        ui = told.get("ui")
+        if isinstance(ui, Mapping) and isinstance(uri := ui.get("resourceUri"), str):
+            told["ui"] = {**ui, "resourceUri": self.to_gateway(uri)}
+        if isinstance(uri := told.get("ui/resourceUri"), str):
+            told["ui/resourceUri"] = self.to_gateway(uri)
+        return told
+
+    def in_result(self, result: dict[str, Json]) -> dict[str, Json]:
+        """A result of the server: its contents, links, embedded resources, messages and metadata."""
+        if self._plain:
+            return result
+        told = dict(result)
+        for member, change in self._changes:
+            if member in told and isinstance(items := told[member], list):
+                told[member] = [change(item) for item in items]
+        if isinstance(meta := told.get("_meta"), dict):
+            told["_meta"] = self.in_meta(meta)
+        return told
+
+    def _contents(self, item: Json) -> Json:
+        if isinstance(item, dict) and isinstance(uri := item.get("uri"), str):
+            return {**item, "uri": self.to_gateway(uri)}
+        return item
+
+    def _block(self, item: Json) -> Json:
+        if not isinstance(item, dict):
+            return item
+        match item.get("type"):
+            case "resource_link":
+                return self._contents(item)
+            case "resource":
+                return {**item, "resource": self._contents(item.get("resource"))}
+            case _:
+                return item
+
+    def _message(self, item: Json) -> Json:
+        if not isinstance(item, dict):
+            return item
+        content = item.get("content")
+        # Older revisions have one block, some servers a list.
+        told = [self._block(one) for one in content] if isinstance(content, list) else self._block(content)
+        return {**item, "content": told}

@@ -1,0 +1,98 @@
+"""When middleware is started and stopped: with its boards, each once however often it is attached.
+
+Theory of operation. What has been started is compared with what is attached while the board serves, and brought into
+line: at the start and the end of the board, and whenever something is attached or taken away meanwhile. One that is
+attached to several boards is started with the first of them and stopped with the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final, Literal
+
+from pegboard.hooks.middleware import Middleware, is_overridden
+
+_log = logging.getLogger("pegboard.middleware")
+
+HOOK_SECONDS: Final = 5.0
+"""How long one may take to start or to stop before the rest goes on without it."""
+
+
+class MiddlewareLifecycle:
+    """The middleware of one board that has been started; `attached` tells what there is, the outermost first."""
+
+    def __init__(self, attached: Callable[[], Iterable[Middleware]]) -> None:
+        self._attached = attached
+        self._started: list[Middleware] = []
+        self._starts = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._applying = asyncio.Lock()
+        self._due = False
+        self._later: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """The board serves from here on, until it has been stopped as often as it was started."""
+        self._starts += 1
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._applying, self._due = loop, asyncio.Lock(), False
+        await self._apply()
+
+    async def stop(self) -> None:
+        """The board has answered its last call."""
+        self._starts = max(0, self._starts - 1)
+        await self._apply()
+
+    def sync(self) -> None:
+        """Something was attached or taken away, in whichever thread."""
+        loop = self._loop
+        if self._starts and not self._due and loop is not None and not loop.is_closed():
+            self._due = True
+            loop.call_soon_threadsafe(self._apply_later)
+
+    def _apply_later(self) -> None:
+        self._due = False
+        task = asyncio.ensure_future(self._apply())
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    async def _apply(self) -> None:
+        async with self._applying:
+            wanted = {id(one): one for one in self._attached()} if self._starts else {}
+            left = [one for one in self._started if id(one) not in wanted]
+            self._started = [one for one in self._started if id(one) in wanted]
+            for one in reversed(left):
+                await _leave(one)
+            known = {id(one) for one in self._started}
+            for one in wanted.values():
+                if id(one) not in known:
+                    self._started.append(one)
+                    await _enter(one)
+
+
+async def _enter(one: Middleware) -> None:
+    boards = one.__dict__["_boards"] = one.__dict__.get("_boards", 0) + 1
+    if boards == 1:
+        await _run(one, "start")
+
+
+async def _leave(one: Middleware) -> None:
+    one.__dict__["_boards"] -= 1
+    if not one.__dict__["_boards"]:
+        await _run(one, "stop")
+
+
+async def _run(one: Middleware, hook: Literal["start", "stop"]) -> None:
+    if not is_overridden(one, hook):
+        return
+    try:
+        async with asyncio.timeout(HOOK_SECONDS):
+            # A plain `def` does as well.
+            made: object = getattr(one, hook)()
+            if inspect.isawaitable(made):
+                await made
+    except Exception:  # noqa: BLE001 — what one of them cannot do must not keep the others, nor the board, from it
+        _log.exception("%s.%s failed", type(one).__name__, hook)

@@ -1,0 +1,153 @@
+"""Middleware: hooks before, after and on the error of every call, with an order and a switch."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABCMeta
+from collections.abc import Callable, Mapping
+from math import isnan
+from typing import Any
+from weakref import WeakValueDictionary
+
+from pegboard.call import Call, Json
+from pegboard.errors import DeclarationError
+
+_COMPOSED_FROM = frozenset({"order", "enabled", "before", "after", "error", "around"})
+_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "before": ("call",),
+    "after": ("call", "result", "elapsed_ms"),
+    "error": ("call", "exception", "elapsed_ms"),
+    "around": ("call", "next"),
+    "start": (),
+    "stop": (),
+}
+
+
+class _WatchedMeta(ABCMeta):
+    """Lets a class's own `enabled` or `order` be set at any time too; of ABCMeta, so that hooks may be abstract."""
+
+    def __setattr__(cls, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if name in _COMPOSED_FROM:
+            for middleware in [one for one in _attached.values() if issubclass(type(one), cls)]:
+                middleware._notify_watchers()
+
+
+class Middleware(metaclass=_WatchedMeta):
+    """Subclass it and override what you need; what you leave out costs nothing.
+
+    `order`: 1–10 infrastructure, 10–50 logging and monitoring, 50–100 business; the lowest is outermost. `before` runs
+    in that order, `after` and `error` in reverse. `enabled` may be set at any time, on an instance or on its class, or
+    overridden by a property, which is then asked once a call. A subclass may also have
+    `async def around(self, call, next)`, inside its hooks. What it needs to have open while boards serve, it opens in
+    `start` and closes in `stop`.
+    """
+
+    order: float = 0
+    enabled: bool = True
+
+    async def before(self, call: Call) -> None:
+        """The arguments are as sent; raising ends the call."""
+
+    async def after(self, call: Call, result: Mapping[str, Json], elapsed_ms: float) -> None:
+        """The call has a result, which may be an error for the model (`call.failed`); it is for reading only."""
+
+    async def error(self, call: Call, exception: BaseException, elapsed_ms: float) -> None:
+        """The call raised, or was cancelled."""
+
+    async def start(self) -> None:
+        """The first of the boards that this is attached to begins to serve; enabled or not."""
+
+    async def stop(self) -> None:
+        """The last of them has stopped, and no call is under way; it may start again."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+        if name in _COMPOSED_FROM:
+            self._notify_watchers()
+
+    def __delattr__(self, name: str) -> None:
+        object.__delattr__(self, name)
+        if name in _COMPOSED_FROM:
+            self._notify_watchers()
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Be called when something is set that chains are composed from."""
+        watchers = self.__dict__.setdefault("_watchers", [])
+        if changed not in watchers:
+            watchers.append(changed)
+        _attached[id(self)] = self
+
+    def _notify_watchers(self) -> None:
+        for changed in self.__dict__.get("_watchers", ()):
+            changed()
+
+
+# By id: a subclass may define equality, and then has no hash.
+_attached: WeakValueDictionary[int, Middleware] = WeakValueDictionary()
+
+
+def is_overridden(middleware: Middleware, method: str) -> bool:
+    """Whether a subclass, or the instance itself, has its own version of a hook."""
+    return method in middleware.__dict__ or getattr(type(middleware), method) is not getattr(Middleware, method)
+
+
+def is_dynamic(middleware: Middleware) -> bool:
+    """Whether `enabled` is a property, or another descriptor: then it is asked at each call."""
+    return hasattr(type(inspect.getattr_static(middleware, "enabled")), "__get__")
+
+
+def check_middleware(middleware: object) -> None:
+    """Refuse what can be neither a set of hooks nor an `around`."""
+    if isinstance(middleware, Middleware):
+        _check_hooks(middleware)
+        return
+    if isinstance(middleware, type) and issubclass(middleware, Middleware):
+        raise DeclarationError(f"{middleware.__name__} is a class: attach an instance, {middleware.__name__}()")
+    if not callable(middleware):
+        raise DeclarationError(f"A middleware is a Middleware or an async function of (call, next), got {middleware!r}")
+    _check_around(middleware, name_of(middleware))
+
+
+def _check_hooks(middleware: Middleware) -> None:
+    kind = type(middleware).__name__
+    order: object = middleware.order
+    if not isinstance(order, int | float) or isnan(order):
+        raise DeclarationError(f"{kind}.order must be a number, got {order!r}")
+    for name in ("before", "after", "error", "start", "stop"):
+        if is_overridden(middleware, name):
+            hook = getattr(middleware, name)
+            if not callable(hook):
+                raise DeclarationError(
+                    f"{kind}.{name} is a hook, which is called, and not {hook!r:.80}; name it otherwise"
+                )
+            if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
+                raise DeclarationError(f"{kind}.{name} yields, and nobody would read it; put the work in an `around`")
+            _check_takes(hook, f"{kind}.{name}", _ARGUMENTS[name])
+    around = getattr(middleware, "around", None)
+    if around is not None:
+        _check_around(around, f"{kind}.around")
+
+
+def _check_around(around: Callable[..., Any], name: str) -> None:
+    if not inspect.iscoroutinefunction(around) and not inspect.iscoroutinefunction(
+        getattr(around, "__call__", None)  # noqa: B004 — not whether it can be called, but how
+    ):
+        raise DeclarationError(f"{name} must be `async def` and take (call, next)")
+    _check_takes(around, name, _ARGUMENTS["around"])
+
+
+def _check_takes(function: Callable[..., Any], name: str, given: tuple[str, ...]) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*given)
+    except TypeError:
+        raise DeclarationError(f"{name} is called with ({', '.join(given)}) and takes {signature}") from None
+
+
+def name_of(function: object) -> str:
+    """What an author calls a hook or an `around`."""
+    return getattr(function, "__qualname__", type(function).__name__)

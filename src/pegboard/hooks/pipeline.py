@@ -1,0 +1,131 @@
+"""Composes the middleware of a tool into one Handler, once for each change and not at each call.
+
+Neighbouring hooks become one stage that loops over them; each `around` is a layer of its own. A hook that is not
+overridden is left out, one that is disabled is not there at all, and a plain `def` is called without an await.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from pegboard.call import Around, Call, Done, EncodedResult, Handler, InputRequired, Reply, Subscribed, TaskStarted
+from pegboard.hooks.hook_chain import Hook, read_hook, wrap_hooks
+from pegboard.hooks.middleware import Middleware, is_dynamic, name_of
+from pegboard.tools.tool import Tool
+
+AttachmentScope: TypeAlias = Literal["board", "toolbox", "group", "category", "tag", "tool"]
+_SCOPES: tuple[AttachmentScope, ...] = ("board", "toolbox", "group", "category", "tag", "tool")
+
+
+class Attachment(Struct, frozen=True):
+    """A middleware and what it is attached to."""
+
+    middleware: Middleware | Around
+    scope: AttachmentScope
+    target: str
+    order: float | None
+    index: int
+
+    def covers(self, tool: Tool | None) -> bool:
+        """Whether it goes around calls of this tool; None is a tool that nobody knows."""
+        if self.scope == "board":
+            return True
+        if tool is None:
+            return False
+        match self.scope:
+            case "toolbox":
+                return tool.toolbox == self.target
+            case "group":
+                return tool.name.startswith(self.target + ".")
+            case "category":
+                return tool.category == self.target
+            case "tag":
+                return self.target in tool.tags
+            case _:
+                return tool.name == self.target
+
+
+def choose_targets(tools: str | Iterable[str] | None, **others: str | None) -> list[tuple[AttachmentScope, str]]:
+    """What middleware is to be attached to: the tools and scopes that are named, else the whole board."""
+    names = [tools] if isinstance(tools, str) else tools or ()
+    targets: list[tuple[AttachmentScope, str]] = [("tool", name) for name in names]
+    targets += [(scope, target) for scope in _SCOPES if (target := others.get(scope)) is not None]
+    return targets if targets or tools is not None else [("board", "")]
+
+
+def in_order(attachments: Iterable[Attachment], tools: Iterable[Tool]) -> list[Middleware]:
+    """Every middleware with hooks, attached by the board or by a tool itself, the outermost first."""
+    chosen = list(attachments)
+    chosen += [Attachment(one, "tool", tool.name, None, 1 << 30) for tool in tools for one in tool.hooks]
+    return [one.middleware for one in sorted(chosen, key=_order) if isinstance(one.middleware, Middleware)]
+
+
+def compose(attachments: Iterable[Attachment], tool: Tool | None, inner: Handler) -> Handler:
+    """The Handler of a tool with all its middleware around it, the lowest order outermost."""
+    handler = inner
+    stage: list[Hook] = []
+    for middleware in reversed(_select(attachments, tool)):
+        if not isinstance(middleware, Middleware):
+            handler, stage = _layer(middleware, wrap_hooks(stage, handler)), []
+            continue
+        dynamic = is_dynamic(middleware)
+        if not dynamic and not middleware.enabled:
+            continue
+        hook = read_hook(middleware)
+        around: Around | None = getattr(middleware, "around", None)
+        if around is not None:
+            within = wrap_hooks(stage, handler)
+            # Its own hooks are outside its around, those collected so far inside.
+            handler, stage = _layer(around, within), []
+            if dynamic:
+                handler = _switched(middleware, _layer_both(hook, handler), within)
+                continue
+        if hook is not None:
+            stage.insert(0, hook)
+    return wrap_hooks(stage, handler)
+
+
+def _select(attachments: Iterable[Attachment], tool: Tool | None) -> list[Middleware | Around]:
+    """What goes around a tool, the outermost first; the same thing attached in several ways goes there once."""
+    chosen = [one for one in attachments if one.covers(tool)]
+    if tool is not None:
+        # Behind everything that the board attached to the same tool: an index no board reaches.
+        own = enumerate(tool.hooks, 1 << 30)
+        chosen += [Attachment(middleware, "tool", tool.name, None, index) for index, middleware in own]
+    chosen.sort(key=lambda one: (_order(one), _SCOPES.index(one.scope), one.index))
+    return list({id(one.middleware): one.middleware for one in chosen}.values())
+
+
+def _order(one: Attachment) -> float:
+    order: float = getattr(one.middleware, "order", 0) if one.order is None else one.order
+    return order
+
+
+def _layer(around: Around, inner: Handler) -> Handler:
+    async def surrounded(call: Call) -> Reply:
+        reply: object = await around(call, inner)
+        if type(reply) is Done and (type(reply.result) is dict or isinstance(reply.result, EncodedResult | Mapping)):
+            return reply
+        if isinstance(reply, InputRequired | TaskStarted | Subscribed):
+            return reply
+        got = f"Done({type(reply.result).__name__})" if isinstance(reply, Done) else type(reply).__name__
+        raise TypeError(f"the middleware {name_of(around)} returned {got} and not the reply of a call")
+
+    return surrounded
+
+
+def _layer_both(hook: Hook | None, around: Handler) -> Handler:
+    """A switched middleware with hooks and an around; it is asked once whether it takes part, with both or with none."""
+    if hook is None:
+        return around
+    return wrap_hooks([Hook(hook.owner, hook.before, hook.after, hook.error, dynamic=False)], around)
+
+
+def _switched(middleware: Middleware, on: Handler, off: Handler) -> Handler:
+    async def switched(call: Call) -> Reply:
+        return await on(call) if middleware.enabled else await off(call)
+
+    return switched

@@ -1,0 +1,152 @@
+"""A line in the log for every call: what, for whom, how it ended, how long it took."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from pegboard.call import Call, Json
+from pegboard.errors import DeclarationError, LimitReached, Refusal
+from pegboard.hooks.middleware import Middleware
+from pegboard.middleware.call_keys import client_of
+from pegboard.middleware.masking import mask, mask_text
+from pegboard.printable import printable
+
+_MAX_TEXT = 500
+_MAX_ARGUMENTS = 4000
+_MAX_ITEMS = 50
+_MAX_DEPTH = 8
+_MODELS = 64
+# What other middleware has noted in `call.state` and a line should tell.
+_NOTED = ("slow_ms", "tokens_in", "tokens_out")
+
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+class Logging(Middleware):
+    """Logs how each call ended, at `level`; failures at WARNING; the start and the arguments at DEBUG, masked.
+
+    `style="line"` writes a sentence, `"json"` one JSON object. Either way the record carries the fields as attributes,
+    as `extra` gives them: tool, outcome, elapsed_ms, transport, and where there is one client, principal, session (its
+    first eight digits), slow_ms, tokens_in, tokens_out and problem.
+    """
+
+    order = 10
+
+    def __init__(
+        self,
+        logger: logging.Logger | str = "pegboard.calls",
+        level: int = logging.INFO,
+        *,
+        style: Literal["line", "json"] = "line",
+    ) -> None:
+        if style not in ("line", "json"):
+            raise DeclarationError(f'style={style!r}: use "line" or "json"')
+        self.logger = logging.getLogger(logger) if isinstance(logger, str) else logger
+        self.level = level
+        self.style = style
+        self._models: dict[tuple[int, int, int], dict[str, Any]] = {}
+
+    async def before(self, call: Call) -> None:
+        if self.logger.isEnabledFor(logging.DEBUG):
+            arguments = _encode(mask(_shorten(call.arguments))).decode("utf-8", "replace")
+            fields = {**_fields(call, "started"), "arguments": printable(arguments[:_MAX_ARGUMENTS])}
+            self._write(logging.DEBUG, f"{fields['tool']} started with {fields['arguments']}", fields)
+
+    async def after(self, call: Call, result: Mapping[str, Json], elapsed_ms: float) -> None:
+        level = logging.WARNING if call.failed else self.level
+        if self.logger.isEnabledFor(level):
+            # A call that has to be sent again with answers is not done yet.
+            outcome = "error" if call.failed else "asked" if "inputRequests" in result else "ok"
+            fields = _fields(call, outcome, elapsed_ms)
+            self._write(level, f"{fields['tool']} {outcome} in {elapsed_ms:.1f} ms{_who(fields)}", fields)
+
+    async def error(self, call: Call, exception: BaseException, elapsed_ms: float) -> None:
+        cancelled = isinstance(exception, asyncio.CancelledError)
+        level = self.level if cancelled else logging.WARNING
+        if self.logger.isEnabledFor(level):
+            refused = isinstance(exception, Refusal | LimitReached)
+            fields = _fields(call, "cancelled" if cancelled else "refused" if refused else "failed", elapsed_ms)
+            said = ""
+            if not cancelled:
+                fields["problem"] = printable(mask_text(f"{type(exception).__name__}: {exception}"[:_MAX_TEXT]))
+                said = f" ({fields['problem']})"
+            line = f"{fields['tool']} {fields['outcome']} in {elapsed_ms:.1f} ms{_who(fields)}{said}"
+            self._write(level, line, fields)
+
+    def _write(self, level: int, line: str, fields: dict[str, Json]) -> None:
+        message = line if self.style == "line" else _encode(fields).decode("utf-8", "replace")
+        logger = self.logger
+        if logging.getLogRecordFactory() is logging.LogRecord:
+            logger.handle(self._record(level, message, fields))
+        else:
+            logger.handle(logger.makeRecord(logger.name, level, __file__, 0, message, (), None, extra=fields))
+
+    def _record(self, level: int, message: str, fields: dict[str, Json]) -> logging.LogRecord:
+        """A record as `LogRecord(…)` makes it, from the last one of this level, process and thread.
+
+        Most of what a record finds out about itself does not change from call to call, and finding it out costs more
+        than all the rest of this middleware.
+        """
+        key = level, os.getpid(), threading.get_ident()
+        model = self._models.get(key)
+        if model is None:
+            if len(self._models) >= _MODELS:
+                self._models.clear()
+            # No arguments, so a % in a message stays one.
+            model = self._models[key] = logging.LogRecord(self.logger.name, level, __file__, 0, "", (), None).__dict__
+        attributes = model.copy()
+        now = time.time()
+        attributes["created"], attributes["msecs"] = now, int(now % 1 * 1000) + 0.0
+        attributes["relativeCreated"] = model["relativeCreated"] + (now - model["created"]) * 1000
+        attributes["taskName"] = None if (task := asyncio.current_task()) is None else task.get_name()
+        attributes["msg"] = message
+        attributes.update(fields)
+        record = object.__new__(logging.LogRecord)
+        record.__dict__ = attributes
+        return record
+
+
+def _fields(call: Call, outcome: str, elapsed_ms: float | None = None) -> dict[str, Json]:
+    # The name of a tool we know has been checked; any other is the caller's.
+    name = call.name if call.tool is not None else printable(call.name[:128])
+    fields: dict[str, Json] = {"tool": name, "outcome": outcome}
+    if elapsed_ms is not None:
+        fields["elapsed_ms"] = int(elapsed_ms * 1000) / 1000
+    caller = call.caller
+    fields["transport"] = caller.transport
+    if client := client_of(call):
+        fields["client"] = printable(client)
+    if caller.principal:
+        fields["principal"] = printable(caller.principal)
+    if caller.session:
+        fields["session"] = printable(caller.session[:8])
+    if call._state is not None:
+        fields.update({key: call._state[key] for key in _NOTED if key in call._state})
+    return fields
+
+
+def _who(fields: Mapping[str, Json]) -> str:
+    who = fields.get("principal") or fields.get("client")
+    return f" for {who}" if who else ""
+
+
+def _shorten(value: Json, depth: int = 0) -> Json:
+    """At most as much of a value as a line may hold, before any work is done on it."""
+    if isinstance(value, str):
+        return value if len(value) <= _MAX_TEXT else f"{value[:_MAX_TEXT]}… ({len(value)} characters)"
+    if isinstance(value, dict | list) and depth == _MAX_DEPTH:
+        return "…"
+    if isinstance(value, dict):
+        kept = list(value.items())[:_MAX_ITEMS]
+        return {key[:_MAX_TEXT]: _shorten(item, depth + 1) for key, item in kept}
+    if isinstance(value, list):
+        return [_shorten(item, depth + 1) for item in value[:_MAX_ITEMS]]
+    return value

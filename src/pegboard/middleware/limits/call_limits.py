@@ -1,0 +1,145 @@
+"""Limits on calls in progress: how many at once, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Mapping
+
+from pegboard.call import Call, Handler, Reply
+from pegboard.deadline import Deadline
+from pegboard.errors import DeclarationError, LimitReached
+from pegboard.hooks.middleware import Middleware
+from pegboard.middleware.call_keys import Key, key_function, resolve, tool_of
+
+
+class _Seats:
+    """The seats of one account, and those who wait for one, first come first served."""
+
+    __slots__ = ("free", "waiting")
+
+    def __init__(self, seats: int) -> None:
+        self.free = seats
+        self.waiting: deque[asyncio.Future[None]] = deque()
+
+    def leave(self) -> None:
+        """Hand the seat to the next who still waits."""
+        while self.waiting:
+            waiter = self.waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self.free += 1
+
+
+class ConcurrencyLimit(Middleware):
+    """At most `limit` calls at once for each account that `by` names.
+
+    One more waits up to `wait` seconds for a seat, behind at most `queue` others, and is refused otherwise. A seat is
+    free when the call has ended; a sync tool whose call was cancelled may still be busy in its thread.
+    """
+
+    order = 6
+
+    def __init__(self, limit: int, *, by: Key = "tool", wait: float = 0.0, queue: int = 1000) -> None:
+        if limit < 1 or not wait >= 0 or queue < 0:
+            raise DeclarationError(f"limit={limit}, wait={wait}, queue={queue}: at least 1, 0 and 0 are possible")
+        self.limit, self.wait, self.queue = limit, wait, queue
+        self.refused = 0
+        self._key = key_function(by)
+        self._rooms: dict[str, _Seats] = {}
+
+    async def around(self, call: Call, proceed: Handler) -> Reply:
+        key = self._key(call)
+        room = self._rooms.get(key)
+        if room is None:
+            room = self._rooms[key] = _Seats(self.limit)
+        if room.free:
+            room.free -= 1
+        else:
+            await self._queue_up(key, room, call)
+        try:
+            return await proceed(call)
+        finally:
+            self._leave(key, room)
+
+    async def _queue_up(self, key: str, room: _Seats, call: Call) -> None:
+        if not self.wait or len(room.waiting) >= self.queue:
+            raise self._refuse(call)
+        waiter = asyncio.get_running_loop().create_future()
+        room.waiting.append(waiter)
+        limit = asyncio.timeout(self.wait)
+        try:
+            async with limit:
+                await waiter
+        except BaseException as problem:
+            if waiter.done() and not waiter.cancelled():
+                # The seat was handed over in the same moment: it is the next one's.
+                self._leave(key, room)
+            else:
+                room.waiting.remove(waiter)
+            if isinstance(problem, TimeoutError) and limit.expired():
+                raise self._refuse(call) from None
+            raise
+
+    def _leave(self, key: str, room: _Seats) -> None:
+        room.leave()
+        if room.free == self.limit:
+            # A room that nobody uses is not kept: there are never more of them than calls in progress.
+            del self._rooms[key]
+
+    def _refuse(self, call: Call) -> LimitReached:
+        self.refused += 1
+        at_once = "1 call" if self.limit == 1 else f"{self.limit} calls"
+        waited = f", and none has ended in {self.wait:g} s" if self.wait else ""
+        return LimitReached(
+            f"{tool_of(call)} was not run: the limit of {at_once} at once is reached{waited}. Try again in 1 s.",
+            "concurrency_limit",
+            retry_after=1.0,
+            limit=self.limit,
+        )
+
+
+class Timeout(Middleware):
+    """Stops a call after so many seconds: those said for its tool, else for its category, else `seconds`.
+
+    None is no limit, and the time that the caller takes to answer what the tool asks is not counted. It is the innermost
+    middleware by default: what it bounds is the tool, once for each attempt of a retry, and every other middleware hears
+    that the time was over.
+    """
+
+    order = 120
+
+    def __init__(
+        self,
+        seconds: float | None,
+        *,
+        tools: Mapping[str, float | None] | None = None,
+        categories: Mapping[str, float | None] | None = None,
+    ) -> None:
+        self.seconds = seconds
+        self.tools, self.categories = dict(tools or {}), dict(categories or {})
+        self.expired = 0
+        for limit in (seconds, *self.tools.values(), *self.categories.values()):
+            if limit is not None and not limit > 0:
+                raise DeclarationError(f"A timeout is seconds above 0, or None for no limit, got {limit!r}")
+
+    async def around(self, call: Call, proceed: Handler) -> Reply:
+        seconds = resolve(call, self.tools, self.categories, self.seconds)
+        if seconds is None:
+            return await proceed(call)
+        clock = Deadline(math.inf, seconds)
+        try:
+            with call.timed(clock):
+                return await proceed(call)
+        except TimeoutError:
+            # A TimeoutError of the tool's own is its failure, not ours.
+            if not clock.expired:
+                raise
+            self.expired += 1
+            raise LimitReached(
+                f"{tool_of(call)} took longer than {seconds:g} s and was stopped. Ask for less at a time.",
+                "timeout",
+                seconds=seconds,
+            ) from None

@@ -1,0 +1,63 @@
+"""Results that were too long to send whole, kept for a while for those who were told where they are."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.call import Json
+
+SCHEME = "pegboard://results/"
+
+
+class _KeptResult(Struct, frozen=True):
+    data: bytes
+    principal: str
+    until: float
+
+
+class KeptResults:
+    """At most `max_bytes` of results, each for `seconds`; the oldest leave first."""
+
+    def __init__(
+        self, *, seconds: float = 600.0, max_bytes: int = 32 * 1024 * 1024, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.seconds = seconds
+        self.max_bytes = max_bytes
+        self._clock = clock
+        self._kept: dict[str, _KeptResult] = {}
+        self._bytes = 0
+
+    def keep(self, result: Mapping[str, Json], principal: str = "") -> str | None:
+        """Keep a result for its principal alone; its id, or None where it is larger than all room there is."""
+        data = msgspec.json.encode(result)
+        if len(data) > self.max_bytes:
+            return None
+        now = self._clock()
+        self._forget(now, len(data))
+        # Whoever knows the id may read it, so it cannot be guessed.
+        name = secrets.token_urlsafe(16)
+        self._kept[name] = _KeptResult(data, principal, now + self.seconds)
+        self._bytes += len(data)
+        return name
+
+    def read(self, name: str, principal: str = "") -> Mapping[str, Json] | None:
+        """The whole result, if it is still here and was this principal's."""
+        kept = self._kept.get(name.removeprefix(SCHEME))
+        if kept is None or kept.principal != principal or kept.until <= self._clock():
+            return None
+        result: Mapping[str, Json] = msgspec.json.decode(kept.data)
+        return result
+
+    def _forget(self, now: float, needed: int) -> None:
+        # All are kept equally long, so the order of keeping is the order of leaving.
+        while self._kept:
+            name, oldest = next(iter(self._kept.items()))
+            if oldest.until > now and self._bytes + needed <= self.max_bytes:
+                return
+            del self._kept[name]
+            self._bytes -= len(oldest.data)

@@ -1,0 +1,158 @@
+"""Rate limits: how many calls a tool, a principal or a client may make in a time.
+
+Theory of operation. The generic cell rate algorithm: an account is one number, the time at which its calls so far
+will have been paid for. A call moves that on by the price of one call (the period divided by the limit) and is allowed
+while it stays within `burst` prices of now. No window has an edge at which twice the limit slips through, and "when may
+I come back" is a subtraction. All times are whole microseconds, so that exactly `limit` calls pass and never one more
+or less by rounding, here and in the Lua of the shared store, where a number holds 53 bits.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from typing import Literal, Protocol, TypeAlias
+
+from pegboard.call import Call
+from pegboard.errors import DeclarationError, LimitReached, PegboardError
+from pegboard.hooks.middleware import Middleware
+from pegboard.middleware.call_keys import OTHERS, Key, describe_key, key_function, tool_of
+
+Microseconds: TypeAlias = int
+Period: TypeAlias = float | Literal["second", "minute", "hour", "day"]
+
+_log = logging.getLogger("pegboard.limits")
+_PERIODS: dict[str, float] = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
+
+
+class StoreUnavailable(PegboardError):
+    """A store of accounts cannot be asked now; the text says why, for the log."""
+
+
+class RateStore(Protocol):
+    """Where the accounts are: in this process, or in one place for several."""
+
+    async def take(self, key: str, price: Microseconds, burst: int) -> Microseconds:
+        """Charge one call to an account. 0: it may go on; else the time until it may, and nothing was charged.
+
+        Raises StoreUnavailable where that cannot be found out.
+        """
+
+
+class MemoryRates:
+    """The accounts of one process, at most `accounts` of them: what comes when that many are in debt shares one."""
+
+    def __init__(self, accounts: int = 100_000, *, clock: Callable[[], Microseconds] | None = None) -> None:
+        self._paid_at: dict[str, Microseconds] = {}
+        self._accounts = accounts
+        self._clock = clock or _microseconds
+        self._swept_at = -1_000_000
+
+    async def take(self, key: str, price: Microseconds, burst: int) -> Microseconds:
+        now = self._clock()
+        paid_at = self._paid_at.get(key)
+        if paid_at is None and len(self._paid_at) >= self._accounts and not self._sweep(now):
+            key = OTHERS
+            paid_at = self._paid_at.get(key)
+        if paid_at is None or paid_at < now:
+            paid_at = now
+        early = paid_at + price - price * burst - now
+        if early > 0:
+            return early
+        self._paid_at[key] = paid_at + price
+        return 0
+
+    def _sweep(self, now: Microseconds) -> bool:
+        """Forget accounts that owe nothing, at most once a second; whether there is room now."""
+        if now - self._swept_at >= 1_000_000:
+            self._swept_at = now
+            self._paid_at = {key: paid_at for key, paid_at in self._paid_at.items() if paid_at > now}
+        return len(self._paid_at) < self._accounts
+
+
+class RateLimit(Middleware):
+    """At most `limit` calls `per` period for each account that `by` names, `burst` of them at once.
+
+    `store` is where the accounts are: this process by default, `RedisRates(…)` for several. When it cannot be asked,
+    calls are let through (`fail="open"`) or refused (`"closed"`), which is logged once and counted in `unavailable`.
+    Limits that share a store share an account when they have the same `name`.
+    """
+
+    order = 5
+
+    def __init__(
+        self,
+        limit: int,
+        per: Period = "second",
+        *,
+        by: Key = ("tool", "principal"),
+        burst: int | None = None,
+        store: RateStore | None = None,
+        fail: Literal["open", "closed"] = "open",
+        name: str | None = None,
+    ) -> None:
+        seconds = _PERIODS.get(per, math.nan) if isinstance(per, str) else float(per)
+        if not 0 < seconds < math.inf:
+            raise DeclarationError(f"per={per!r}: a period is seconds above 0 or one of {', '.join(_PERIODS)}")
+        if not 1 <= limit <= seconds * 1_000_000 or (burst is not None and burst < 1):
+            raise DeclarationError(
+                f"limit={limit}, burst={burst}: both are at least 1, a limit at most 1,000,000 a second"
+            )
+        if fail not in ("open", "closed"):
+            raise DeclarationError(f'fail={fail!r}: use "open" (let calls through) or "closed" (refuse them)')
+        by = by if callable(by) or isinstance(by, str) else tuple(by)
+        self.limit, self.seconds, self.burst, self.fail = limit, seconds, burst or limit, fail
+        self.refused = self.unavailable = 0
+        self._price = math.ceil(seconds * 1_000_000 / limit)
+        calls = "1 call" if limit == 1 else f"{limit} calls"
+        self._named = f"{calls} per {per}" if isinstance(per, str) else f"{calls} in {per:g} s"
+        self._prefix = (name or f"{limit}/{seconds:g}s:{describe_key(by)}") + "\x1f"
+        self._key = key_function(by)
+        self._store: RateStore = MemoryRates() if store is None else store
+        self._is_down = False
+
+    async def before(self, call: Call) -> None:
+        try:
+            wait = await self._store.take(self._prefix + self._key(call), self._price, self.burst)
+        except StoreUnavailable as problem:
+            self._report_unavailable(call, problem)
+            return
+        if self._is_down:
+            self._is_down = False
+            _log.info("the store of the rate limit (%s) answers again", self._named)
+        if wait:
+            self.refused += 1
+            # Rounded up: whoever comes back at the time that was told must not be refused again.
+            seconds = math.ceil(wait / 100_000) / 10
+            raise LimitReached(
+                f"{tool_of(call)} was not run: the limit of {self._named} is reached. Try again in {seconds:g} s.",
+                "rate_limit",
+                retry_after=seconds,
+                limit=self.limit,
+                seconds=self.seconds,
+            )
+
+    async def stop(self) -> None:
+        """Let a store go that holds connections; the next call opens them again."""
+        close = getattr(self._store, "close", None)
+        if close is not None:
+            await close()
+
+    def _report_unavailable(self, call: Call, problem: StoreUnavailable) -> None:
+        self.unavailable += 1
+        if not self._is_down:
+            self._is_down = True
+            outcome = "let through" if self.fail == "open" else "refused"
+            _log.error("the rate limit (%s) cannot be checked, calls are %s: %s", self._named, outcome, problem)
+        if self.fail == "closed":
+            raise LimitReached(
+                f"{tool_of(call)} was not run: its rate limit cannot be checked now. Try again in 1 s.",
+                "rate_limit_unavailable",
+                retry_after=1.0,
+            )
+
+
+def _microseconds() -> Microseconds:
+    return time.monotonic_ns() // 1000

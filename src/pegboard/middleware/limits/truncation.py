@@ -1,0 +1,68 @@
+"""Cuts texts down to a number of tokens: the first and the last part of each stay, and the cut is told in numbers.
+
+Texts that are short enough stay whole; what they leave is shared equally among the longer ones. Where there are so
+many texts that a share would hold little more than its note, the texts in the middle go and one note takes their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pegboard.middleware.token_count import Counter
+
+SMALLEST = 64
+"""The fewest tokens worth cutting down to; a note alone has about 25."""
+_NOTE = 32
+_ATTEMPTS = 12
+
+
+def truncate(texts: Sequence[str], sizes: Sequence[int], limit: int, count: Counter) -> list[str | None]:
+    """The texts within `limit` tokens in all; None is one that is left out. `sizes` are their tokens."""
+    if sum(sizes) <= limit:
+        return list(texts)
+    fair = _fair_share(sizes, limit)
+    if fair < SMALLEST:
+        return _drop_middle(texts, sizes, limit)
+    return [text if size <= fair else _cut(text, size, fair, count) for text, size in zip(texts, sizes, strict=True)]
+
+
+def _fair_share(sizes: Sequence[int], limit: int) -> int:
+    """The size that those which are larger are cut to."""
+    left, ordered = limit, sorted(sizes)
+    for index, size in enumerate(ordered):
+        share = left // (len(ordered) - index)
+        if size > share:
+            return share
+        left -= size
+    return limit
+
+
+def _cut(text: str, size: int, share: int, count: Counter) -> str:
+    room = share - _NOTE
+    kept = int(len(text) * room / size)
+    for _ in range(_ATTEMPTS):
+        head, tail = text[: kept - kept // 2], text[len(text) - kept // 2 :]
+        used = count(head) + count(tail)
+        if used <= room:
+            break
+        # The ends are denser than the whole: take less of them, and a little less than the proportion says.
+        kept = int(kept * room / used * 0.98)
+    else:
+        head = tail = ""
+        used = 0
+    note = f"[… {size - used:,} of {size:,} tokens ({len(text) - len(head) - len(tail):,} characters) left out …]"
+    return f"{head}\n{note}\n{tail}"
+
+
+def _drop_middle(texts: Sequence[str], sizes: Sequence[int], limit: int) -> list[str | None]:
+    room, first, last = limit - _NOTE, 0, len(texts)
+    while first < last:
+        # From both ends in turn, as long as the next one fits.
+        index = first if first <= len(texts) - last else last - 1
+        if sizes[index] > room:
+            break
+        room -= sizes[index]
+        first, last = (first + 1, last) if index == first else (first, last - 1)
+    dropped = sum(sizes[first:last])
+    note = f"[… {last - first:,} of {len(texts):,} texts with {dropped:,} of {sum(sizes):,} tokens left out …]"
+    return [*texts[:first], note, *[None] * (last - first - 1), *texts[last:]]

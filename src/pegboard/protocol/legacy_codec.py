@@ -1,0 +1,179 @@
+"""Revisions 2024-11-05 to 2025-11-25 at the door: their handshake, and our results in their words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.call import EncodedResult, Json, Notification, Question, Reply, RequestId
+from pegboard.errors import Busy, DuplicateRequestId, InvalidParams, Refusal, ResourceNotFound
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.content import blocks_for
+from pegboard.protocol.revisions import FIELDS, LEGACY, NEWEST_LEGACY, NOTIFICATIONS, POLLING, knows, trim
+
+_encode = msgspec.json.Encoder().encode
+_REMEMBERED_BYTES = 2048
+_KEPT_BYTES = 16 * 1024
+
+
+class _InitializeParams(Struct):
+    protocolVersion: str  # noqa: N815 — the member's name on the wire
+    capabilities: dict[str, Json]
+    clientInfo: dict[str, Json]  # noqa: N815 — the member's name on the wire
+
+
+class Handshake(Struct, frozen=True):
+    """What `initialize` settled."""
+
+    version: str
+    client: Mapping[str, Json]
+    capabilities: Mapping[str, Json]
+
+
+def read_handshake(params: bytes) -> Handshake:
+    """Agree on a revision: the client's if we speak it, else our newest with a handshake.
+
+    Most sessions begin with the same words, and share what was made of them.
+    """
+    return _remember(params) if len(params) <= _REMEMBERED_BYTES else _read(params)
+
+
+@lru_cache(maxsize=256)
+def _remember(params: bytes) -> Handshake:
+    return _read(params)
+
+
+def _read(params: bytes) -> Handshake:
+    try:
+        sent = msgspec.json.decode(params or b"{}", type=_InitializeParams)
+    except msgspec.MsgspecError:
+        raise InvalidParams(
+            "initialize needs params.protocolVersion (a string), params.capabilities and params.clientInfo (objects)"
+        ) from None
+    client = sent.clientInfo
+    if len(params) > _KEPT_BYTES:
+        # A session holds this as long as it lives, and pictures are what makes it large.
+        client = {name: value for name, value in client.items() if name != "icons"}
+        if len(_encode((client, sent.capabilities))) > _KEPT_BYTES:
+            raise InvalidParams(f"params.clientInfo and params.capabilities may have {_KEPT_BYTES} bytes together")
+    version = sent.protocolVersion if sent.protocolVersion in LEGACY else NEWEST_LEGACY
+    return Handshake(version, client, sent.capabilities)
+
+
+class LegacyCodec:
+    """How one of the older revisions is written."""
+
+    def __init__(self, version: str, info: Mapping[str, Json]) -> None:
+        self.version = version
+        self.primes = version in POLLING
+        self._info = info
+        self._takes_all = version >= FIELDS["result"]["structuredContent"]
+
+    def result(self, method: str, reply: Reply) -> bytes:
+        """The result of a (modern) method as JSON, with what the revision knows."""
+        result = reply.result
+        if not isinstance(result, EncodedResult):
+            if method == "tools/call" and self._takes_all and "resultType" not in result:
+                # What calls answer is nearly all that is ever written, and these revisions know every part of it.
+                if reply.wrapped and "structuredContent" in result:
+                    result = {**result, "structuredContent": {"result": result["structuredContent"]}}
+                return _encode(result)
+            return _encode(self._translate(method, result, wrapped=reply.wrapped))
+        written = result.written.get(self.version)
+        if written is None:
+            written = result.written[self.version] = _encode(
+                self._translate(method, result.value, wrapped=reply.wrapped)
+            )
+        return written
+
+    def notice(self, notice: Notification) -> bytes:
+        """A notice as a JSON-RPC notification, with what the revision knows; nothing where it does not have it."""
+        if not knows(NOTIFICATIONS, notice.method, self.version):
+            return b""
+        return jsonrpc.notification(notice.method, trim(notice.method, notice.params, self.version))
+
+    def question(self, request_id: RequestId, question: Question) -> bytes:
+        """A question as the request from server to client that these revisions ask it by."""
+        params = trim(question.method, question.params, self.version)
+        if params.get("mode") == "url":
+            # These revisions name the interaction, so that its end can be told; newer ones have the ticket for that.
+            params = {**params, "elicitationId": str(request_id)}
+        return jsonrpc.request(request_id, question.method, params)
+
+    def code(self, refusal: Refusal) -> int:
+        """The error code: some were others before 2026-07-28."""
+        return _CODES.get(type(refusal), refusal.code)
+
+    def status(self, refusal: Refusal) -> int:
+        """The HTTP status that goes with a refused call: an error is an answer like any other, unless nothing was tried.
+
+        Above all never 404, by which these revisions tell a client that its session is over.
+        """
+        return refusal.status if isinstance(refusal, Busy | DuplicateRequestId) else 200
+
+    def _translate(self, method: str, result: Mapping[str, Json], *, wrapped: bool) -> Mapping[str, Json]:
+        match method:
+            case "server/discover":
+                return self._initialized(result)
+            case "tools/list":
+                result = {**result, "tools": [_tool(tool, self.version) for tool in result["tools"]]}
+            case "tools/call":
+                result = _called(result, self.version, wrapped=wrapped)
+            case "resources/list" | "resources/templates/list" | "prompts/list":
+                result = _listed(result, self.version)
+            case "prompts/get":
+                result = {**result, "messages": [_message(one, self.version) for one in result["messages"]]}
+        return trim("result", result, self.version)
+
+    def _initialized(self, discovered: Mapping[str, Json]) -> Mapping[str, Json]:
+        answer: dict[str, Json] = {
+            "protocolVersion": self.version,
+            "capabilities": trim("capabilities", discovered["capabilities"], self.version),
+            "serverInfo": trim("implementation", self._info, self.version),
+        }
+        if "instructions" in discovered:
+            answer["instructions"] = discovered["instructions"]
+        return answer
+
+
+def _tool(tool: Mapping[str, Json], version: str) -> Mapping[str, Json]:
+    output = tool.get("outputSchema")
+    if output is not None and output.get("type") != "object":
+        # "outputSchema … type: object" until 2025-11-25: another value travels in a box, and so does its schema.
+        tool = {**tool, "outputSchema": _box_schema(output)}
+    return trim("tool", tool, version)
+
+
+_CODES: Mapping[type[Refusal], int] = {ResourceNotFound: -32002}
+_LISTS = {"resources": "resource", "resourceTemplates": "resource", "prompts": "prompt"}
+
+
+def _listed(result: Mapping[str, Json], version: str) -> Mapping[str, Json]:
+    return {
+        key: [trim(_LISTS[key], item, version) for item in value] if key in _LISTS else value
+        for key, value in result.items()
+    }
+
+
+def _message(message: Mapping[str, Json], version: str) -> Mapping[str, Json]:
+    return {**message, "content": blocks_for(version, [message["content"]])[0]}
+
+
+def _box_schema(schema: Mapping[str, Json]) -> Mapping[str, Json]:
+    # References are counted from the root, and the dialect is stated there.
+    root = {key: schema[key] for key in ("$schema", "$defs") if key in schema}
+    inner = {key: value for key, value in schema.items() if key not in root}
+    return {**root, "type": "object", "properties": {"result": inner}, "required": ["result"]}
+
+
+def _called(result: Mapping[str, Json], version: str, *, wrapped: bool) -> Mapping[str, Json]:
+    changed = dict(result)
+    if wrapped and "structuredContent" in changed:
+        changed["structuredContent"] = {"result": changed["structuredContent"]}
+    content = changed.get("content")
+    if isinstance(content, list):
+        changed["content"] = blocks_for(version, content)
+    return changed

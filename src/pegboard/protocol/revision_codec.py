@@ -1,0 +1,37 @@
+"""The tongues a server answers in: one per revision, all with the same few sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from pegboard.call import Json, Notification, Reply
+from pegboard.errors import Refusal
+from pegboard.protocol.legacy_codec import LegacyCodec
+from pegboard.protocol.modern_codec import ModernCodec
+from pegboard.protocol.revisions import LEGACY, MODERN
+
+
+class RevisionCodec(Protocol):
+    """How results, notices and refusals are put in one revision."""
+
+    version: str
+
+    def result(self, method: str, reply: Reply) -> bytes: ...
+
+    def notice(self, notice: Notification) -> bytes:
+        """The notice as a message; nothing where the revision does not have it."""
+
+    def code(self, refusal: Refusal) -> int: ...
+
+    def status(self, refusal: Refusal) -> int: ...
+
+
+def legacy_codecs(info: Mapping[str, Json]) -> Mapping[str, LegacyCodec]:
+    """Every revision that has sessions, for a server of this name and version."""
+    return {version: LegacyCodec(version, info) for version in LEGACY}
+
+
+def revision_codecs(info: Mapping[str, Json]) -> Mapping[str, RevisionCodec]:
+    """Every revision we speak."""
+    return {**legacy_codecs(info), MODERN: ModernCodec(info)}

@@ -1,0 +1,196 @@
+"""The messages of a stream on a WebSocket: start, chunk, done, error and cancel as text, and chunks of bytes.
+
+Theory of operation. A stream has an id, which its sender chose, and goes one way: it begins with `start`, carries chunks
+numbered from 0, and ends with `done` or `error`. Chunks of a text stream are JSON in messages of text; those of a binary
+stream are messages of bytes, each behind a header of 24:
+
+    16 bytes  the stream's id, a GUID in the order in which .NET writes one (the first three groups little-endian)
+     8 bytes  the number of the chunk, little-endian
+
+An id that is no GUID stands there as zeros.
+
+A stream whose start names a `window` has credit: its sender sends no more than its reader has granted, by messages of type
+`credit`. All others are held back together, by what the socket takes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from struct import Struct as Layout
+from typing import Annotated, Final, Literal, TypeAlias
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from pegboard.call import EMPTY_OBJECT, Json
+from pegboard.errors import InvalidRequest, Refusal
+from pegboard.limits import Limits
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.jsonrpc import NOTHING
+
+HEADER_BYTES: Final = 24
+NO_GUID: Final = bytes(16)
+
+_HEADER: Final = Layout("<16sq")
+_GUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
+_ID_LENGTH: Final = 128
+_MOST: Final = 2**53 - 1
+_MARK: Final = b'"type"'
+_JSON_RPC: Final = b'{"jsonrpc"'
+
+Kind: TypeAlias = Literal["start", "chunk", "done", "error", "cancel", "credit"]
+
+
+class StreamMeta(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """What a stream is and for which tool; all but the first five members are labels that nothing is made of.
+
+    `arguments` are the tool's, where it takes any beside the stream.
+    """
+
+    method: str
+    binary: bool = False
+    arguments: Raw = EMPTY_OBJECT
+    total_size: int | None = None
+    window: Annotated[int, msgspec.Meta(gt=0, le=_MOST)] | None = None
+    correlation_id: str | int | None = None
+    name: str | None = None
+    mime: str | None = None
+    compression: str | None = None
+    encoding: str | None = None
+
+
+class StreamFrame(Struct, frozen=True, kw_only=True):
+    """One message of text; which of its members count depends on its type."""
+
+    type: Kind
+    id: str
+    meta: StreamMeta | UnsetType = UNSET
+    index: int | UnsetType = UNSET
+    data: Raw = NOTHING
+    summary: Raw = NOTHING
+    error: Raw = NOTHING
+    granted: Annotated[int, msgspec.Meta(gt=0, le=_MOST)] | UnsetType = msgspec.field(default=UNSET, name="bytes")
+    jsonrpc: Raw = NOTHING
+
+
+class StreamFailure(Struct, frozen=True):
+    """Why a stream has ended before its end."""
+
+    code: int = -32000
+    message: str = ""
+    data: Json = None
+
+
+_decode = msgspec.json.Decoder(StreamFrame).decode
+_decode_failure = msgspec.json.Decoder(StreamFailure).decode
+encode = _encode = msgspec.json.Encoder().encode
+
+
+def read(text: bytes, limits: Limits) -> StreamFrame | None:
+    """The message of a stream that a text is; None where it is another one, which is left to JSON-RPC."""
+    if text.find(_MARK) < 0 or text.startswith(_JSON_RPC):
+        return None
+    try:
+        frame = _decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
+        _explain(text, problem)
+        return None
+    if frame.jsonrpc is not NOTHING:
+        return None
+    jsonrpc.check_text(text, limits)
+    if not 0 < len(frame.id) <= _ID_LENGTH:
+        raise InvalidRequest(f"The id of a stream has 1 to {_ID_LENGTH} characters")
+    repeated = jsonrpc.repeated_member(text)
+    if repeated is not None:
+        raise _about(frame.id, jsonrpc.refuse_repeated(repeated).message)
+    if frame.type == "start":
+        _check_start(frame)
+    elif frame.type == "chunk" and (frame.index is UNSET or frame.data is NOTHING):
+        raise _about(frame.id, "A chunk has an index and data")
+    elif frame.type == "credit" and frame.granted is UNSET:
+        raise _about(frame.id, "A credit has a number of bytes")
+    return frame
+
+
+def _check_start(frame: StreamFrame) -> None:
+    if frame.meta is UNSET:
+        raise _about(frame.id, "A start has meta with the method, which names a tool")
+    if bytes(frame.meta.arguments)[:1] != b"{":
+        raise _about(frame.id, "meta.arguments must be an object")
+
+
+def _about(stream_id: str, message: str) -> Refusal:
+    refusal = InvalidRequest(message)
+    refusal.request_id = stream_id
+    return refusal
+
+
+def _explain(text: bytes, problem: Exception) -> None:
+    """Refuse what was meant to be the message of a stream; anything else is JSON-RPC's to refuse."""
+    try:
+        value = jsonrpc.decode_json(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return
+    if not isinstance(value, dict) or "jsonrpc" in value or "type" not in value:
+        return
+    told = InvalidRequest(f"Not a message of a stream: {str(problem).replace('`', '')[:200]}")
+    found = value.get("id")
+    if isinstance(found, str) and len(found) <= _ID_LENGTH:
+        told.request_id = found
+    raise told
+
+
+def read_failure(error: Raw) -> StreamFailure:
+    """What the sender of an `error` says, as far as it can be read."""
+    try:
+        return _decode_failure(error)
+    except msgspec.MsgspecError:
+        return StreamFailure()
+
+
+def key(stream_id: str) -> bytes:
+    """What stands for an id before the chunks of its stream."""
+    return UUID(stream_id).bytes_le if _GUID.fullmatch(stream_id) else NO_GUID
+
+
+def split(message: bytes | memoryview) -> tuple[bytes, int, memoryview]:
+    """The key of the stream, the number and the payload of a chunk of bytes."""
+    if len(message) < HEADER_BYTES:
+        raise InvalidRequest(f"A chunk of bytes begins with {HEADER_BYTES}: the stream's GUID and the chunk's number")
+    found, index = _HEADER.unpack_from(message)
+    return found, index, memoryview(message)[HEADER_BYTES:]
+
+
+def header(stream_key: bytes, index: int) -> bytes:
+    """What stands before the payload of a chunk."""
+    return _HEADER.pack(stream_key, index)
+
+
+def start(stream_id: str, timestamp: str, meta: StreamMeta) -> bytes:
+    # Whether a stream is binary is always said: readers disagree on what its absence means.
+    told = {"method": meta.method, "binary": meta.binary, **msgspec.to_builtins(meta)}
+    return _encode({"type": "start", "id": stream_id, "timestamp": timestamp, "meta": told})
+
+
+def chunk(stream_id: str, timestamp: str, index: int, data: Json) -> bytes:
+    return _encode({"type": "chunk", "id": stream_id, "timestamp": timestamp, "index": index, "data": data})
+
+
+def credit(stream_id: str, timestamp: str, size: int) -> bytes:
+    return _encode({"type": "credit", "id": stream_id, "timestamp": timestamp, "bytes": size})
+
+
+def done(stream_id: str, timestamp: str, summary: Json = None) -> bytes:
+    told: dict[str, Json] = {"type": "done", "id": stream_id, "timestamp": timestamp}
+    return _encode(told if summary is None else {**told, "summary": summary})
+
+
+def error(stream_id: str | None, timestamp: str, failure: StreamFailure) -> bytes:
+    """An error; without an id where none could be read."""
+    told: dict[str, Json] = {"code": failure.code, "message": failure.message}
+    if failure.data is not None:
+        told["data"] = failure.data
+    about: Mapping[str, Json] = {} if stream_id is None else {"id": stream_id}
+    return _encode({"type": "error", **about, "timestamp": timestamp, "error": told})

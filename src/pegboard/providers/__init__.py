@@ -1,0 +1,6 @@
+"""Tools for the providers of models: definitions out, tool calls in, answers back."""
+
+from pegboard.providers.export import FORMATS, Definition, Export, ExportOptions, export, export_tools
+from pegboard.providers.provider import READERS, Provider
+
+__all__ = ["FORMATS", "READERS", "Definition", "Export", "ExportOptions", "Provider", "export", "export_tools"]

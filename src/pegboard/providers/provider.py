@@ -1,0 +1,262 @@
+"""A set of tools as one provider of models sees it: definitions out, tool calls in, answers back.
+
+    provider = Provider("anthropic", tools)
+    message = client.messages.create(tools=provider.definitions, …)
+    for request in provider.parse(message): …
+
+`parse` takes the provider's whole answer, its message, or the list of calls; as dicts or as the objects of the
+provider's own package. Each call becomes a `ToolCallRequest` with the tool's real name, its arguments repaired by the
+tool itself, and what was repaired.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.call import Json
+from pegboard.providers.export import DEFAULT_OPTIONS, Definition, ExportOptions, export_tools
+from pegboard.providers.markdown import Described
+from pegboard.repair.repairer import ParseError, ParseWarning
+from pegboard.tools.argument_parser import ParsedArguments
+from pegboard.tools.parameters import ToolCallRequest
+
+MISSING = "tool_definition_missing"
+
+log = logging.getLogger("pegboard.tools.parse")
+
+
+class Parsing(Described, Protocol):
+    """A tool that reads its own arguments."""
+
+    def parse(self, raw: bytes, /) -> ParsedArguments:
+        """The arguments of a call, repaired where the schema makes the intent clear."""
+
+
+class ProviderCall(Struct, frozen=True):
+    """A call as a provider sent it: arguments as JSON text, or as values already."""
+
+    name: str
+    id: str
+    arguments: Json
+
+
+class Provider:
+    """Tools for one provider: openai, openai-responses, anthropic, gemini or ollama."""
+
+    def __init__(self, name: str, tools: Iterable[Parsing], options: ExportOptions = DEFAULT_OPTIONS) -> None:
+        if name not in READERS:
+            raise LookupError(f"unknown provider {name!r}; there are {', '.join(READERS)}")
+        self.name = name
+        self._tools = {tool.name: tool for tool in tools}
+        exported = export_tools(self._tools.values(), name, options)
+        self.definitions: list[Definition] = exported.definitions
+        self.notes = exported.notes
+        self.names = exported.names
+
+    def parse(self, payload: Any) -> list[ToolCallRequest]:
+        """The tool calls in a provider's answer, in their order; none is an empty list."""
+        return [self._request(sent) for sent in READERS[self.name](_plain(payload))]
+
+    def answer(self, request: ToolCallRequest, text: str, *, is_error: bool = False) -> dict[str, Json]:
+        """The item that tells the provider what came of a call."""
+        alias = request.tool_name
+        if request.tool_name in self._tools:
+            alias = self.names.alias(request.tool_name)
+        return ANSWERS[self.name](request.tool_call_id, alias, text, is_error)
+
+    def _request(self, sent: ProviderCall) -> ToolCallRequest:
+        name = self.names.name(sent.name)
+        text = _text(sent.arguments)
+        tool = self._tools.get(name)
+        if tool is None:
+            return _without_definition(name, sent.id, text)
+        parsed = tool.parse(text.encode("utf-8", "replace"))
+        for warning in parsed.warnings:
+            log.debug("%s: %s (%s)", name, warning.message, warning.code)
+        return ToolCallRequest(
+            tool_name=name,
+            tool_call_id=sent.id,
+            arguments=parsed.arguments,
+            raw_arguments=text,
+            warnings=parsed.warnings,
+            errors=parsed.errors,
+        )
+
+
+def _without_definition(name: str, call_id: str, text: str) -> ToolCallRequest:
+    """A call of a tool nobody here knows: read as it is, and said."""
+    message = f"no tool is called {name[:64]!r}; its arguments were read without a schema"
+    log.warning("%s", message)
+    arguments: Mapping[str, Json] = {}
+    errors: tuple[ParseError, ...] = ()
+    try:
+        value = msgspec.json.decode(text)
+    except ValueError:
+        errors = (ParseError("", "json_parse_error", "the arguments are not JSON", text[:200]),)
+    else:
+        if isinstance(value, dict):
+            arguments = value
+        else:
+            errors = (ParseError("", "arguments_must_be_object", "the arguments are not an object", value),)
+    return ToolCallRequest(
+        tool_name=name,
+        tool_call_id=call_id,
+        arguments=arguments,
+        raw_arguments=text,
+        warnings=(ParseWarning("", MISSING, message, name, None),),
+        errors=errors,
+    )
+
+
+def _text(arguments: Json) -> str:
+    if isinstance(arguments, str):
+        # A call without arguments streams no text at all.
+        return arguments if arguments.strip() else "{}"
+    return msgspec.json.encode({} if arguments is None else arguments).decode("utf-8")
+
+
+def _plain(payload: Any) -> Json:
+    """A payload of dicts and lists, whichever package its objects come from."""
+    dump = getattr(payload, "model_dump", None)
+    if dump is not None and not isinstance(payload, type):
+        return dump(mode="json", exclude_none=True)
+    if isinstance(payload, Mapping):
+        return {key: _plain(value) for key, value in payload.items()}
+    if isinstance(payload, list | tuple):
+        return [_plain(item) for item in payload]
+    return payload
+
+
+def _objects(value: Json) -> list[Mapping[str, Json]]:
+    """The objects in a list, or the one object that stands for a list."""
+    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, Mapping)]
+
+
+def _inside(payload: Json, *steps: str | int) -> Json:
+    """What lies at the end of these steps; the payload itself where the first is missing."""
+    if not isinstance(payload, Mapping) or steps[0] not in payload:
+        return payload
+    found: Json = payload
+    for step in steps:
+        if isinstance(step, int):
+            found = found[step] if isinstance(found, list) and len(found) > step else None
+        else:
+            found = found.get(step) if isinstance(found, Mapping) else None
+    return found
+
+
+def _read_openai(payload: Json) -> Iterator[ProviderCall]:
+    message = _inside(payload, "choices", 0, "message")
+    if isinstance(message, Mapping) and isinstance(message.get("function_call"), Mapping):
+        yield _named(message["function_call"], "", 0)
+    calls = _inside(message, "tool_calls")
+    for place, call in enumerate(_objects(calls)):
+        if isinstance(call.get("function"), Mapping):
+            yield _named(call["function"], call.get("id"), place)
+        elif isinstance(call.get("custom"), Mapping):
+            custom = call["custom"]
+            yield ProviderCall(str(custom.get("name", "")), str(call.get("id") or ""), custom.get("input"))
+
+
+def _read_openai_responses(payload: Json) -> Iterator[ProviderCall]:
+    for place, item in enumerate(_objects(_inside(payload, "output"))):
+        if item.get("type") == "function_call":
+            yield _named(item, item.get("call_id") or item.get("id"), place)
+
+
+def _read_anthropic(payload: Json) -> Iterator[ProviderCall]:
+    blocks = _objects(_inside(payload, "content"))
+    if any(block.get("type") in _STREAMED for block in blocks):
+        blocks = _gather(blocks)
+    for place, block in enumerate(blocks):
+        if block.get("type") == "tool_use":
+            yield ProviderCall(
+                str(block.get("name", "")), str(block.get("id") or _numbered(block, place)), block.get("input")
+            )
+
+
+_STREAMED = frozenset({"content_block_start", "content_block_delta"})
+
+
+def _gather(events: Iterable[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
+    """The blocks that a stream of events adds up to; their input is the text of its pieces."""
+    blocks: dict[Json, dict[str, Json]] = {}
+    pieces: dict[Json, list[str]] = {}
+    for event in events:
+        index = event.get("index")
+        if event.get("type") == "content_block_start":
+            blocks[index] = dict(event.get("content_block") or {})
+        elif event.get("type") == "content_block_delta":
+            piece = (event.get("delta") or {}).get("partial_json")
+            if isinstance(piece, str):
+                pieces.setdefault(index, []).append(piece)
+    return [{**block, "input": "".join(pieces[index])} if index in pieces else block for index, block in blocks.items()]
+
+
+def _read_gemini(payload: Json) -> Iterator[ProviderCall]:
+    content = _inside(payload, "candidates", 0, "content")
+    for place, part in enumerate(_objects(_inside(content, "parts"))):
+        call = part.get("functionCall") or part.get("function_call")
+        if isinstance(call, Mapping):
+            yield ProviderCall(
+                str(call.get("name", "")), str(call.get("id") or _numbered(call, place)), call.get("args")
+            )
+
+
+def _read_ollama(payload: Json) -> Iterator[ProviderCall]:
+    calls = _inside(_inside(payload, "message"), "tool_calls")
+    for place, call in enumerate(_objects(calls)):
+        if isinstance(call.get("function"), Mapping):
+            yield _named(call["function"], call.get("id"), place)
+
+
+def _named(call: Mapping[str, Json], call_id: Json, place: int) -> ProviderCall:
+    return ProviderCall(str(call.get("name", "")), str(call_id or _numbered(call, place)), call.get("arguments"))
+
+
+def _numbered(call: Mapping[str, Json], place: int) -> str:
+    """An id for a provider that gives none: the place of the call in its message."""
+    return f"{call.get('name', 'call')}-{place}"
+
+
+def _answer_openai(call_id: str, _name: str, text: str, _is_error: bool) -> dict[str, Json]:
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+def _answer_openai_responses(call_id: str, _name: str, text: str, _is_error: bool) -> dict[str, Json]:
+    return {"type": "function_call_output", "call_id": call_id, "output": text}
+
+
+def _answer_anthropic(call_id: str, _name: str, text: str, is_error: bool) -> dict[str, Json]:
+    block: dict[str, Json] = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+    return {**block, "is_error": True} if is_error else block
+
+
+def _answer_gemini(_call_id: str, name: str, text: str, is_error: bool) -> dict[str, Json]:
+    return {"functionResponse": {"name": name, "response": {"error" if is_error else "output": text}}}
+
+
+def _answer_ollama(_call_id: str, name: str, text: str, _is_error: bool) -> dict[str, Json]:
+    return {"role": "tool", "tool_name": name, "content": text}
+
+
+READERS: dict[str, Callable[[Json], Iterator[ProviderCall]]] = {
+    "openai": _read_openai,
+    "openai-responses": _read_openai_responses,
+    "anthropic": _read_anthropic,
+    "gemini": _read_gemini,
+    "ollama": _read_ollama,
+}
+
+ANSWERS: dict[str, Callable[[str, str, str, bool], dict[str, Json]]] = {
+    "openai": _answer_openai,
+    "openai-responses": _answer_openai_responses,
+    "anthropic": _answer_anthropic,
+    "gemini": _answer_gemini,
+    "ollama": _answer_ollama,
+}

@@ -1,0 +1,1 @@
+"""The repair of arguments that almost fit their schema."""

@@ -1,0 +1,411 @@
+"""The graph of a schema: at every place, what is wanted there and which places lie below.
+
+A node stands for all subschemas that hold at one place of a value at once: the one written there, what it refers to
+and its allOf. Its key is the pointers of those subschemas, so recursion in the schema is a cycle in the graph.
+Branches of anyOf and oneOf are nodes too: the place itself plus one branch, with that union counted as settled.
+Nodes are made when a value first reaches them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from pegboard.call import Json
+from pegboard.schema.formats import LENIENT, STRICT
+from pegboard.schema.literals import fold_name, kind_of, match_names
+from pegboard.schema.schema_writer import EXACT, NAMES
+from pegboard.schema.validator import Validator, join, lookup
+
+ANY: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
+# A schema that describes one place with more subschemas than this is not walked, only validated.
+FACETS = 64
+BRANCHES = 32
+UNIONS = 16
+NODES = 4_096
+
+
+class BranchGroup(NamedTuple):
+    """A union written at a place: its pointer, and those of its branches."""
+
+    pointer: str
+    branches: tuple[str, ...]
+
+
+class Condition(NamedTuple):
+    """A subschema that holds only for some values: if `test` validates (or the property `name` is there)."""
+
+    pointer: str
+    test: str
+    name: str | None
+    then: str | None
+    otherwise: str | None
+
+
+class SchemaSummary(NamedTuple):
+    """What can be said of a subschema before any value is seen."""
+
+    types: frozenset[str]
+    plain: bool
+
+
+class SchemaGraph:
+    """All nodes of one schema, and the validators they share."""
+
+    def __init__(self, schema: Mapping[str, Json], strict: Validator, lenient: Validator) -> None:
+        self.schema = schema
+        self._strict, self._lenient = strict, lenient
+        # Something may be accepted that does not fit.
+        self.lenient = strict is not lenient
+        self._nodes: dict[tuple[tuple[str, ...], frozenset[str]], SchemaNode] = {}
+        self._surfaces: dict[str, SchemaSummary] = {}
+        self._patterns: dict[str, Validator] = {}
+        self.root = self.node(("",))
+
+    def node(self, pointers: tuple[str, ...], spent: frozenset[str] = frozenset()) -> SchemaNode:
+        key = (pointers, spent)
+        found = self._nodes.get(key)
+        if found is None:
+            found = SchemaNode(self, pointers, spent)
+            if len(self._nodes) < NODES:
+                self._nodes[key] = found
+        return found
+
+    def judge(self, pointer: str, *, strict: bool) -> Validator:
+        return (self._strict if strict else self._lenient).part(pointer)
+
+    def target(self, pointer: str, reference: str) -> str | None:
+        """Where a reference written at a pointer leads; None for one that we leave to the validator."""
+        if not reference.startswith("#"):
+            return None
+        base = self._base(pointer)
+        if reference.startswith("#/"):
+            return base + unquote(reference[1:])
+        return base if reference == "#" else self._anchors.get((base, reference[1:]))
+
+    def declared(self) -> frozenset[str] | None:
+        """The arguments' names; None where the schema itself says what becomes of others."""
+        queue, seen = [""], set[str]()
+        names: set[str] = set()
+        while queue and len(seen) < FACETS:
+            pointer = queue.pop()
+            part = lookup(self.schema, pointer)
+            if pointer in seen or not isinstance(part, Mapping):
+                continue
+            seen.add(pointer)
+            if part.keys() & {"additionalProperties", "unevaluatedProperties", "patternProperties"}:
+                return None
+            names.update(part.get("properties", ()))
+            queue.extend(self.also(pointer, part))
+            queue.extend(join(pointer, key) for key in ("then", "else") if key in part)
+            for key in ("anyOf", "oneOf", "dependentSchemas"):
+                inner = part.get(key, ())
+                queue.extend(
+                    join(pointer, key, name) for name in (inner if isinstance(inner, Mapping) else range(len(inner)))
+                )
+        return frozenset(names)
+
+    def summary(self, pointer: str, depth: int = 0) -> SchemaSummary:
+        """Types and plainness of a subschema; what refers to itself says nothing about itself."""
+        found = self._surfaces.get(pointer)
+        if found is not None:
+            return found
+        self._surfaces[pointer] = SchemaSummary(ANY, plain=True)
+        try:
+            part = lookup(self.schema, pointer)
+        except LookupError:
+            part = True
+        if not isinstance(part, Mapping) or depth > FACETS:
+            self._surfaces[pointer] = SchemaSummary(frozenset() if part is False else ANY, plain=part is not False)
+            return self._surfaces[pointer]
+        types = _types_of(part)
+        plain = "enum" not in part and "const" not in part and part.get("format") not in LENIENT
+        for also in self.also(pointer, part):
+            below = self.summary(also, depth + 1)
+            types, plain = types & below.types, plain and below.plain
+        for key in ("anyOf", "oneOf"):
+            branches = part.get(key)
+            if isinstance(branches, list) and branches:
+                each = [self.summary(join(pointer, key, index), depth + 1) for index in range(len(branches))]
+                types &= frozenset().union(*(below.types for below in each))
+                plain = plain and any(below.plain and "string" in below.types for below in each)
+        self._surfaces[pointer] = SchemaSummary(types, plain)
+        return self._surfaces[pointer]
+
+    def also(self, pointer: str, part: Mapping[str, Json]) -> Iterator[str]:
+        """The subschemas that hold wherever this one does."""
+        for key in ("$ref", "$dynamicRef", "$recursiveRef"):
+            reference = part.get(key)
+            if isinstance(reference, str) and (target := self.target(pointer, reference)) is not None:
+                yield target
+        every = part.get("allOf")
+        if isinstance(every, list):
+            yield from (join(pointer, "allOf", index) for index in range(len(every)))
+
+    def matches(self, pattern: str, name: str) -> bool:
+        """Whether a name matches a pattern of patternProperties, by the validator's own engine."""
+        if pattern not in self._patterns:
+            self._patterns[pattern] = Validator({"pattern": pattern})
+        return self._patterns[pattern].is_valid(name)
+
+    def _base(self, pointer: str) -> str:
+        while pointer and pointer not in self._identified:
+            pointer = pointer.rpartition("/")[0]
+        return pointer
+
+    @cached_property
+    def _identified(self) -> frozenset[str]:
+        return frozenset(pointer for pointer, part in self._parts() if pointer and isinstance(part.get("$id"), str))
+
+    @cached_property
+    def _anchors(self) -> dict[tuple[str, str], str]:
+        return {
+            (self._base(pointer), part[key]): pointer
+            for pointer, part in self._parts()
+            for key in ("$anchor", "$dynamicAnchor")
+            if isinstance(part.get(key), str)
+        }
+
+    def _parts(self) -> Iterator[tuple[str, Mapping[str, Json]]]:
+        queue: list[tuple[str, Json]] = [("", self.schema)]
+        while queue:
+            pointer, part = queue.pop()
+            if isinstance(part, Mapping):
+                yield pointer, part
+                queue.extend((join(pointer, key), inner) for key, inner in part.items())
+            elif isinstance(part, list):
+                queue.extend((join(pointer, index), inner) for index, inner in enumerate(part))
+
+
+class SchemaNode:
+    """What holds at one place of a value."""
+
+    def __init__(self, graph: SchemaGraph, pointers: tuple[str, ...], spent: frozenset[str]) -> None:
+        self._graph, self.pointers, self._spent = graph, pointers, spent
+        # Nothing is to be said about a value that fits; one that is accepted may be passed on with a warning.
+        self.fits = _all([graph.judge(pointer, strict=True).is_valid for pointer in pointers])
+        self.accepts = _all([graph.judge(pointer, strict=False).is_valid for pointer in pointers])
+        self.lenient = graph.lenient
+        self._children: dict[str, SchemaNode | None] = {}
+        self._items: dict[int, SchemaNode | None] = {}
+        self.facets: list[tuple[str, Mapping[str, Json]]] = []
+        self.groups: list[BranchGroup] = []
+        self.conditions: list[Condition] = []
+        self._expand()
+
+    def judges(self) -> list[Validator]:
+        """The validators that have the last word here."""
+        return [self._graph.judge(pointer, strict=False) for pointer in self.pointers]
+
+    def branch(self, group: BranchGroup, pointer: str) -> SchemaNode:
+        return self._graph.node((*self.pointers, pointer), self._spent | {group.pointer})
+
+    def under(self, condition: Condition, pointer: str) -> SchemaNode:
+        return self._graph.node((*self.pointers, pointer), self._spent | {condition.pointer})
+
+    def holds(self, condition: Condition, value: Json) -> bool:
+        if condition.name is not None:
+            return isinstance(value, dict) and condition.name in value
+        return self._graph.judge(condition.test, strict=False).is_valid(value)
+
+    def _expand(self) -> None:
+        queue, seen = list(self.pointers), set[str]()
+        while queue and len(seen) < FACETS:
+            pointer = queue.pop(0)
+            if pointer in seen:
+                continue
+            seen.add(pointer)
+            try:
+                part = lookup(self._graph.schema, pointer)
+            except LookupError:
+                continue
+            if isinstance(part, Mapping):
+                self.facets.append((pointer, part))
+                queue.extend(self._graph.also(pointer, part))
+                self._add_choices(pointer, part)
+
+    def _add_choices(self, pointer: str, part: Mapping[str, Json]) -> None:
+        for key in ("anyOf", "oneOf"):
+            branches, at = part.get(key), join(pointer, key)
+            if isinstance(branches, list) and branches and at not in self._spent:
+                self.groups.append(BranchGroup(at, tuple(join(at, index) for index in range(len(branches)))))
+        if "if" in part and (at := join(pointer, "if")) not in self._spent:
+            then, otherwise = (join(pointer, key) if key in part else None for key in ("then", "else"))
+            self.conditions.append(Condition(at, at, None, then, otherwise))
+        dependent = part.get("dependentSchemas")
+        if isinstance(dependent, Mapping):
+            for name in dependent:
+                at = join(pointer, "dependentSchemas", name)
+                if at not in self._spent:
+                    self.conditions.append(Condition(at, at, name, at, None))
+
+    @cached_property
+    def options(self) -> list[SchemaNode]:
+        """The branches of the first union, none when there are too many to try."""
+        if not self.groups or len(self.groups[0].branches) > BRANCHES or len(self._spent) > UNIONS:
+            return []
+        return [self.branch(self.groups[0], pointer) for pointer in self.groups[0].branches]
+
+    @cached_property
+    def types(self) -> frozenset[str]:
+        """The JSON types this place admits."""
+        return frozenset.intersection(ANY, *(self._graph.summary(pointer).types for pointer in self.pointers))
+
+    @cached_property
+    def plain(self) -> bool:
+        """Strings are admitted for what they say, so that none may be read as something else."""
+        return "string" in self.types and all(self._graph.summary(pointer).plain for pointer in self.pointers)
+
+    @cached_property
+    def formats(self) -> frozenset[str]:
+        """The formats asserted here."""
+        return frozenset(
+            name for _, part in self.facets if isinstance(name := part.get("format"), str) and name in STRICT
+        )
+
+    @cached_property
+    def names(self) -> dict[str, Json]:
+        """The names of the values listed here, each text being a name of itself."""
+        names: dict[str, Json] = {}
+        for _, part in self.facets:
+            listed = part.get("enum")
+            values = [*(listed if isinstance(listed, list) else ()), *([part["const"]] if "const" in part else ())]
+            names.update((value, value) for value in values if isinstance(value, str))
+            if isinstance(part.get("title"), str) and "const" in part:
+                names.setdefault(part["title"], part["const"])
+            aliases = part.get(NAMES)
+            if isinstance(aliases, Mapping):
+                for name, value in aliases.items():
+                    names.setdefault(name, value)
+        return names
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether case and separators count in the names of the values listed here."""
+        return any(part.get(EXACT) is True for _, part in self.facets)
+
+    @cached_property
+    def properties(self) -> dict[str, SchemaNode]:
+        """The declared properties."""
+        names = {
+            name: None
+            for _, part in self.facets
+            if isinstance(part.get("properties"), Mapping)
+            for name in part["properties"]
+        }
+        return {name: node for name in names if (node := self.child(name)) is not None}
+
+    @cached_property
+    def spellings(self) -> dict[str, str]:
+        """The declared properties, each with the one spelling of all that may be meant for it."""
+        return {name: fold_name(name) for name in self.properties}
+
+    @cached_property
+    def required(self) -> frozenset[str]:
+        return frozenset(
+            name
+            for _, part in self.facets
+            if isinstance(part.get("required"), list)
+            for name in part["required"]
+            if isinstance(name, str)
+        )
+
+    @cached_property
+    def unique(self) -> bool:
+        """Every item of a list only once."""
+        return any(part.get("uniqueItems") is True for _, part in self.facets)
+
+    @cached_property
+    def open(self) -> bool:
+        """The author wrote that other properties are welcome."""
+        return any(part.get("additionalProperties") not in (None, False) for _, part in self.facets)
+
+    def child(self, name: str) -> SchemaNode | None:
+        """The node of a property, declared or not; None where nothing is said about it."""
+        if name in self._children:
+            return self._children[name]
+        found: list[str] = []
+        for pointer, part in self.facets:
+            found.extend(self._pointers_for(name, pointer, part))
+        node = self._graph.node(tuple(dict.fromkeys(found))) if found else None
+        if len(self._children) < FACETS:
+            self._children[name] = node
+        return node
+
+    def _pointers_for(self, name: str, pointer: str, part: Mapping[str, Json]) -> Iterator[str]:
+        said = False
+        declared, patterns = part.get("properties"), part.get("patternProperties")
+        if isinstance(declared, Mapping) and name in declared:
+            said = True
+            yield join(pointer, "properties", name)
+        if isinstance(patterns, Mapping):
+            for pattern in patterns:
+                if self._graph.matches(pattern, name):
+                    said = True
+                    yield join(pointer, "patternProperties", pattern)
+        if not said and isinstance(part.get("additionalProperties"), Mapping):
+            yield join(pointer, "additionalProperties")
+
+    def item(self, index: int) -> SchemaNode | None:
+        """The node of a list's item; None where nothing is said about it."""
+        index = min(index, self._first_items)
+        if index not in self._items:
+            found = [pointer for facet, part in self.facets for pointer in _item_pointers(index, facet, part)]
+            self._items[index] = self._graph.node(tuple(dict.fromkeys(found))) if found else None
+        return self._items[index]
+
+    @cached_property
+    def _first_items(self) -> int:
+        """How many items have a place of their own; the rest are alike."""
+        tuples = (part.get(key) for _, part in self.facets for key in ("prefixItems", "items"))
+        return max((len(each) for each in tuples if isinstance(each, list)), default=0)
+
+    def default(self) -> tuple[Json] | None:
+        """The default written here, if there is one."""
+        return next(((part["default"],) for _, part in self.facets if "default" in part), None)
+
+    def excludes(self, value: Mapping[str, Json]) -> bool:
+        """A property that tells branches apart has, in this value, a name of another branch."""
+        return any(
+            isinstance(value.get(name), str)
+            and node.names
+            and not node.fits(value[name])
+            and not match_names(value[name], node.names)
+            for name, node in self.properties.items()
+        )
+
+
+def _item_pointers(index: int, pointer: str, part: Mapping[str, Json]) -> Iterator[str]:
+    items = part.get("items")
+    # Before 2020-12 a list of items is what prefixItems are now, and additionalItems what items are.
+    key, rest = ("items", "additionalItems") if isinstance(items, list) else ("prefixItems", "items")
+    first = part.get(key)
+    if isinstance(first, list) and index < len(first):
+        yield join(pointer, key, index)
+    elif isinstance(part.get(rest), Mapping):
+        yield join(pointer, rest)
+
+
+def _all(judges: list[Callable[[Json], bool]]) -> Callable[[Json], bool]:
+    if len(judges) == 1:
+        return judges[0]
+    return lambda value: all(judge(value) for judge in judges)
+
+
+def _types_of(part: Mapping[str, Json]) -> frozenset[str]:
+    declared = part.get("type")
+    types = ANY
+    if isinstance(declared, str):
+        types = frozenset({declared})
+    elif isinstance(declared, list):
+        types = frozenset(name for name in declared if isinstance(name, str))
+    if "number" in types:
+        types |= {"integer"}
+    listed = part.get("enum")
+    if isinstance(listed, list):
+        types &= frozenset(map(kind_of, listed))
+    if "const" in part:
+        types &= frozenset({kind_of(part["const"])})
+    return types

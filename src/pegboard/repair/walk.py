@@ -1,0 +1,398 @@
+"""One walk of a schema's graph and a value together, and what it changed on the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
+from typing import NamedTuple, ParamSpec
+
+from pegboard.call import Json
+from pegboard.repair.repair_messages import Note
+from pegboard.repair.schema_graph import SchemaGraph, SchemaNode
+from pegboard.schema.literals import CONTAINERS, Reading, encode, fold_name, kind_of, match_names, readings, says_null
+from pegboard.schema.problems import MAX_SHOWN, ParseError, Path, describe_problems_of, fit_message, format_path
+from pegboard.schema.validator import DETAILED_PARTS, Problem, count
+from pegboard.schema.wording import show_value
+
+VISITS = 10_000
+DEPTH = 64
+TEXTS = 2
+# Every visit of a container validates it: this many parts are worth one visit.
+PARTS_A_VISIT = 2_000
+MAX_PARTS = 1_000_000
+
+P = ParamSpec("P")
+
+
+class RepairAttempt(NamedTuple):
+    """What a value may become, and what would have to be said about it."""
+
+    value: Json
+    notes: list[Note]
+    ambiguous: list[ParseError]
+
+
+class RepairWalk:
+    """One repair under way.
+
+    A method that mends takes a node, the value and its path, and returns the value as it should be: the same object
+    when there is nothing to change. `wrap` says whether a list may be made of a single value there. What is noted on
+    the way is put into words by whoever takes the outcome.
+    """
+
+    __slots__ = ("_ambiguous", "_chosen", "_graph", "_price", "_sent", "_texts", "_visits", "notes")
+
+    def __init__(self, graph: SchemaGraph, value: Json) -> None:
+        self._graph = graph
+        self._visits = 0
+        self._texts = 0
+        self._sent = value
+        self._price = 0
+        self._chosen: dict[tuple[int, int, bool], tuple[RepairAttempt, object]] = {}
+        self._ambiguous: list[ParseError] = []
+        self.notes: list[Note] = []
+
+    def repair_arguments(self, value: Json) -> Json:
+        """Mend the arguments as a whole; none at all are an object without any."""
+        root = self._graph.root
+        if value is None:
+            value = {}
+            self.notes.append((None, "null_arguments", None, value))
+        return self._repair_value(root, value, None, 0)
+
+    def _repair_value(self, node: SchemaNode, value: Json, path: Path, depth: int) -> Json:
+        """Mend a value; of the arguments also the names, for there a name nobody declared does not fit."""
+        if path is None and isinstance(value, dict) and not node.groups:
+            return self._repair_object(node, value, path, depth)
+        return self._visit(node, value, path, depth, wrap=False)
+
+    def errors(self, value: Json) -> list[ParseError]:
+        """What is still wrong with a value; of several problems at one place the first, which says what is wanted."""
+        errors = {error.path: error for error in self._ambiguous}
+        for error in self._find_problems(self._graph.root, value, None, 0):
+            errors.setdefault(error.path, error)
+        return list(errors.values())
+
+    def _find_problems(self, node: SchemaNode, value: Json, path: Path, depth: int) -> Iterator[ParseError]:
+        """Problems of a small value by the validator; a large one is taken apart first, down to SHOWN of its parts."""
+        schema = self._graph.schema
+        if count(value, DETAILED_PARTS) <= DETAILED_PARTS or depth > DEPTH:
+            yield from describe_problems_of(
+                (problem for judge in node.judges() for problem in judge.problems(value)), schema, path
+            )
+            return
+        found = 0
+        for key, inner, below in _children(node, value):
+            if below is not None and not below.accepts(inner):
+                found += 1
+                yield from self._find_problems(below, inner, (path, key), depth + 1)
+                if found == MAX_SHOWN:
+                    break
+        if not found:
+            yield from describe_problems_of(
+                [Problem((), "", node.facets[0][1] if node.facets else {}, value)], schema, path
+            )
+
+    def _attempt(self, mend: Callable[P, Json], *args: P.args, **keywords: P.kwargs) -> RepairAttempt:
+        """Do something for trial: what it says is taken back, and counts only if the attempt is taken."""
+        noted, doubted = len(self.notes), len(self._ambiguous)
+        return self._take_back(mend(*args, **keywords), noted, doubted)
+
+    def _take_back(self, value: Json, noted: int, doubted: int) -> RepairAttempt:
+        attempt = RepairAttempt(value, self.notes[noted:], self._ambiguous[doubted:])
+        del self.notes[noted:], self._ambiguous[doubted:]
+        return attempt
+
+    def _accept(self, attempt: RepairAttempt) -> Json:
+        self.notes += attempt.notes
+        self._ambiguous += attempt.ambiguous
+        return attempt.value
+
+    def _take_agreed(self, attempts: list[RepairAttempt], value: Json, path: Path) -> Json:
+        """Take what all attempts come to; if that is several values, none of them."""
+        if len(attempts) == 1:
+            return self._accept(attempts[0])
+        distinct = {encode(attempt.value): attempt.value for attempt in attempts}
+        if len(distinct) == 1:
+            return self._accept(attempts[0])
+        could = " or ".join(show_value(each, 24) for each in list(distinct.values())[:4])
+        text = format_path(path)
+        message = fit_message(
+            text, f"got {show_value(value)}", f", ambiguous: could be {could}", "; send the one you mean"
+        )
+        self._ambiguous.append(ParseError(text, "ambiguous_value", message, value))
+        return value
+
+    def _visit(self, node: SchemaNode, value: Json, path: Path, depth: int, *, wrap: bool = True) -> Json:
+        if self._visits > VISITS or depth > DEPTH:
+            return value
+        container = isinstance(value, CONTAINERS)
+        self._visits += (self._price or self._visit_cost()) if container else 1
+        if node.fits(value):
+            return value
+        if node.groups:
+            return self._choose(node, value, path, depth, wrap=wrap)
+        if container and kind_of(value) in node.types:
+            mend = self._repair_object if isinstance(value, dict) else self._repair_list
+            return mend(node, value, path, depth)
+        return self._convert(node, value, path, depth, wrap=wrap)
+
+    def _visit_cost(self) -> int:
+        """What a visit of a container counts in these arguments."""
+        self._price = 1 + count(self._sent, MAX_PARTS) // PARTS_A_VISIT
+        return self._price
+
+    def _convert(self, node: SchemaNode, value: Json, path: Path, depth: int, *, wrap: bool) -> Json:
+        """Read a value as another type, or as one of the choices."""
+        if isinstance(value, str):
+            hits = match_names(value, node.names, exact=node.exact) if node.names else []
+            chosen = [hit for hit in hits if node.accepts(hit)]
+            # One that is a choice already is not read as another; what stopped it is something else.
+            if chosen and value not in chosen:
+                attempts = [self._attempt(self._note_change, hit, "enum_token_matched", value, path) for hit in chosen]
+                return self._take_agreed(attempts, value, path)
+            if node.lenient and node.accepts(value):
+                code = "uri_not_absolute" if "uri" in node.formats else "timestamp_without_offset"
+                return self._note_change(value, code, value, path)
+            if node.plain:
+                return value
+        elif kind_of(value) in node.types:
+            # Of the right type and yet refused: another type would only get round the rule that refused it.
+            return value
+        types = node.types if self._texts < TEXTS else node.types - {"object", "array"}
+        found = readings(value, types, node.formats)
+        if len(found) == 1:
+            noted, doubted = len(self.notes), len(self._ambiguous)
+            became = self._read(node, found[0], value, path, depth)
+            if node.accepts(became):
+                return became
+            attempts = [self._take_back(became, noted, doubted)]
+        else:
+            attempts = [self._attempt(self._read, node, reading, value, path, depth) for reading in found]
+            taken = [attempt for attempt in attempts if node.accepts(attempt.value)]
+            if taken:
+                return self._take_agreed(taken, value, path)
+        if wrap and "array" in node.types and (made := self._wrap(node, value, path, depth)) is not None:
+            return made
+        if len(attempts) == 1 and isinstance(attempts[0].value, CONTAINERS):
+            # Still wrong inside: the errors then speak of what is wrong there.
+            return self._accept(attempts[0])
+        return value
+
+    def _note_change(self, became: Json, code: str, got: Json, path: Path) -> Json:
+        self.notes.append((path, code, got, became))
+        return became
+
+    def _read(self, node: SchemaNode, reading: Reading, value: Json, path: Path, depth: int) -> Json:
+        read, code = reading
+        if not isinstance(read, CONTAINERS):
+            self.notes.append((path, code, value, read))
+            return read
+        is_map = code == "empty_object_string" and node.open and not node.properties
+        self.notes.append((path, "empty_map_string" if is_map else code, value, read))
+        self._texts += 1
+        mended = self._repair_value(node, read, path, depth + 1)
+        self._texts -= 1
+        return mended
+
+    def _wrap(self, node: SchemaNode, value: Json, path: Path, depth: int) -> Json:
+        """A list of one, or None: not of null, nor of text that may be a list itself."""
+        text = value.lstrip() if isinstance(value, str) else ""
+        nested = text.startswith(("{", "```"))
+        if value is None or isinstance(value, list) or text.startswith("[") or ("," in text and not nested):
+            return None
+        attempt = self._attempt(self._repair_single_item, node, value, path, depth)
+        # Text that looks like JSON, and objects, are not wanted as text in a list.
+        if (nested or isinstance(value, dict)) and isinstance(attempt.value[0], str):
+            return None
+        return self._accept(attempt) if isinstance(value, dict) or node.accepts(attempt.value) else None
+
+    def _repair_single_item(self, node: SchemaNode, value: Json, path: Path, depth: int) -> Json:
+        self.notes.append((path, "scalar_coerced_to_list", value, [value]))
+        return self._repair_list(node, [value], path, depth)
+
+    def _choose(self, node: SchemaNode, value: Json, path: Path, depth: int, *, wrap: bool) -> Json:
+        """Mend a value under a union, once: branches that share a part would each go into it again."""
+        if not isinstance(value, CONTAINERS):
+            return self._try_branches(node, value, path, depth, wrap=wrap)
+        key = (id(node), id(value), wrap)
+        known = self._chosen.get(key)
+        if known is None:
+            # Held beside the outcome, node and value keep their identities.
+            known = self._chosen[key] = (
+                self._attempt(self._try_branches, node, value, path, depth, wrap=wrap),
+                (node, value),
+            )
+        return self._accept(known[0])
+
+    def _try_branches(self, node: SchemaNode, value: Json, path: Path, depth: int, *, wrap: bool) -> Json:
+        """Mend a value under each branch, and take what then validates."""
+        if isinstance(value, str) and node.plain and not node.accepts(value):
+            return value
+        options = [option for option in node.options if not (isinstance(value, dict) and option.excludes(value))]
+        if not isinstance(value, str):
+            # A branch of the value's own type that refuses it is not got round by another.
+            kind = kind_of(value)
+            options = [option for option in options if kind in option.types] or options
+        near: list[RepairAttempt] = []
+        # A branch that takes the value itself goes before one that takes a list of it.
+        for wrapping in (False, True) if wrap else (False,):
+            attempts = [self._attempt(self._visit, option, value, path, depth + 1, wrap=wrapping) for option in options]
+            taken = [attempt for attempt in attempts if node.accepts(attempt.value)]
+            if taken:
+                return self._take_agreed(taken, value, path)
+            near = near or [
+                attempt
+                for attempt, option in zip(attempts, options, strict=True)
+                if isinstance(attempt.value, CONTAINERS) and kind_of(attempt.value) in option.types
+            ]
+        return self._accept(near[0]) if len(near) == 1 else value
+
+    def _repair_list(self, node: SchemaNode, value: list[Json], path: Path, depth: int) -> list[Json]:
+        made = value
+        for index, inner in enumerate(value):
+            below = node.item(index)
+            if below is None:
+                continue
+            if self._visits > VISITS:
+                break
+            became = self._visit(below, inner, (path, index), depth + 1, wrap=False)
+            if became is not inner:
+                made = list(value) if made is value else made
+                made[index] = became
+        if node.unique and not node.accepts(made):
+            once: dict[str | None, Json] = {}
+            for inner in made:
+                once.setdefault(encode(inner), inner)
+            if len(once) < len(made):
+                self.notes.append((path, "duplicate_items_dropped", made, list(once.values())))
+                return list(once.values())
+        return made
+
+    def _repair_object(self, node: SchemaNode, value: dict[str, Json], path: Path, depth: int) -> dict[str, Json]:
+        made = value
+        if None in value.values():
+            # Before the names: what is null is as good as absent, and may be meant under another spelling.
+            for name in [name for name, inner in value.items() if inner is None]:
+                made = self._without_null(node, name, made, path)
+        if not made.keys() <= node.properties.keys():
+            made = self._rename(node, made, path)
+            if path is None:
+                made = self._gather(node, made, depth)
+        for name, inner in list(made.items()):
+            below = node.child(name)
+            if below is None:
+                continue
+            if self._visits > VISITS:
+                break
+            if inner is None:
+                made = self._without_null(node, name, made, path)
+                continue
+            became = self._visit(below, inner, (path, name), depth + 1)
+            if became is not inner:
+                made = {**made, name: became}
+            elif isinstance(inner, str) and says_null(inner) and name not in node.required and not below.accepts(inner):
+                self.notes.append(((path, name), "string_literal_converted_to_null", inner, None))
+                made = self._without_null(node, name, {**made, name: None}, path)
+        if node.conditions and not node.accepts(made):
+            made = self._repair_conditions(node, made, path, depth)
+        return made
+
+    def _without_null(self, node: SchemaNode, name: str, value: dict[str, Json], path: Path) -> dict[str, Json]:
+        """Null where it is not admitted: what has a default takes it, what is optional is left out."""
+        below = node.child(name)
+        if below is None or below.accepts(None):
+            return value
+        optional, default = name not in node.required, below.default()
+        if default is not None and below.accepts(default[0]) and not (optional and _is_respelt(node, name, value)):
+            # What belongs to the schema is not handed out for others to change.
+            became = deepcopy(default[0])
+            self.notes.append(((path, name), "null_replaced_by_default", None, became))
+            return {**value, name: became}
+        if not optional:
+            return value
+        self.notes.append(((path, name), "null_left_out", None, None))
+        return {other: inner for other, inner in value.items() if other != name}
+
+    def _rename(self, node: SchemaNode, value: dict[str, Json], path: Path) -> dict[str, Json]:
+        """Undeclared names onto declared, absent ones that they spell differently."""
+        declared = node.properties
+        absent = {
+            name: spelling
+            for name, spelling in node.spellings.items()
+            if name not in value and (not node.open or name in node.required)
+        }
+        names = _pair([name for name in value if name not in declared], absent) if absent else None
+        if not names:
+            return value
+        for old, new in names.items():
+            self.notes.append(((path, new), "property_name_matched", old, new))
+        return {names.get(name, name): inner for name, inner in value.items()}
+
+    def _gather(self, node: SchemaNode, value: dict[str, Json], depth: int) -> dict[str, Json]:
+        """Fields of the one absent object argument, sent beside the others, put where they belong."""
+        strange = [name for name in value if name not in node.properties]
+        if not strange or node.open:
+            return value
+        homes = [
+            (name, below, names)
+            for name, below in node.properties.items()
+            if name not in value and "object" in below.types and "string" not in below.types
+            if len(names := _pair(strange, below.spellings)) == len(strange)
+        ]
+        if len(homes) != 1:
+            return value
+        name, below, names = homes[0]
+        outside = {field: value[field] for field in strange}
+        attempt = self._attempt(self._repair_gathered, below, outside, names, (None, name), depth)
+        if not below.accepts(attempt.value):
+            return value
+        return {**{other: inner for other, inner in value.items() if other not in names}, name: self._accept(attempt)}
+
+    def _repair_gathered(
+        self, node: SchemaNode, outside: dict[str, Json], names: dict[str, str], path: Path, depth: int
+    ) -> Json:
+        inside = {names[field]: inner for field, inner in outside.items()}
+        self.notes.append((path, "fields_gathered_into_object", outside, inside))
+        return self._visit(node, inside, path, depth + 1, wrap=False)
+
+    def _repair_conditions(self, node: SchemaNode, value: dict[str, Json], path: Path, depth: int) -> dict[str, Json]:
+        """What `if` and dependentSchemas ask for, once it is known which of them hold."""
+        for condition in node.conditions:
+            pointer = condition.then if node.holds(condition, value) else condition.otherwise
+            if pointer is not None:
+                mended = self._visit(node.under(condition, pointer), value, path, depth + 1, wrap=False)
+                value = mended if isinstance(mended, dict) else value
+        return value
+
+
+def _is_respelt(node: SchemaNode, name: str, value: Mapping[str, Json]) -> bool:
+    """Whether a declared name is there under another spelling, too."""
+    spelling = node.spellings.get(name)
+    return any(other not in node.spellings and fold_name(other) == spelling for other in value)
+
+
+def _pair(strange: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
+    """Names matched by spelling, one to one; what could go two ways goes none."""
+    by_spelling: dict[str, list[str]] = {}
+    for name, spelling in known.items():
+        by_spelling.setdefault(spelling, []).append(name)
+    pairs = {
+        name: name if name in found else found[0]
+        for name in strange
+        if len(found := by_spelling.get(fold_name(name), [])) == 1 or name in found
+    }
+    if len(set(pairs.values())) == len(pairs):
+        return pairs
+    uses = Counter(pairs.values())
+    return {old: new for old, new in pairs.items() if uses[new] == 1}
+
+
+def _children(node: SchemaNode, value: Json) -> Iterator[tuple[str | int, Json, SchemaNode | None]]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield name, inner, node.child(name)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield index, inner, node.item(index)

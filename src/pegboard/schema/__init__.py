@@ -1,0 +1,1 @@
+"""From Python types to JSON Schema, and validation against it."""

@@ -1,0 +1,198 @@
+"""What an annotation says about a value beyond its type: bounds, descriptions, examples, from whichever library.
+
+Our own words, a plain string, annotated-types, pydantic's `Field` and msgspec's `Meta` are read alike, by the names of
+their attributes: none of those libraries is imported for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from pegboard.call import Json
+
+
+class Range(Struct, frozen=True):
+    """The smallest and the largest number allowed, both included; None leaves a side open."""
+
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+class MinLength(Struct, frozen=True):
+    """The least number of characters, or of items."""
+
+    value: int
+
+
+class MaxLength(Struct, frozen=True):
+    """The largest number of characters, or of items."""
+
+    value: int
+
+
+class Pattern(Struct, frozen=True):
+    """A regular expression that must be found in the text; anchor it with ^ and $ to match the whole."""
+
+    value: str | re.Pattern[str]
+
+
+class Description(Struct, frozen=True):
+    """What the parameter is for, in words for the model."""
+
+    text: str
+
+
+class Header(Struct, frozen=True):
+    """Mirror the argument into the HTTP header `Mcp-Param-<name>`, so that proxies can route by it."""
+
+    name: str
+
+
+class EnumConstraint(Struct, frozen=True):
+    """The only values allowed; another case is forgiven unless `case_sensitive`."""
+
+    allowed_values: Sequence[Json]
+    case_sensitive: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.allowed_values:
+            raise ValueError("EnumConstraint: at least one allowed value must be given")
+
+
+class ValueNotes(Struct, frozen=True, kw_only=True):
+    """All that annotations say about one value, whoever's words they used."""
+
+    description: str = ""
+    examples: tuple[Json, ...] = ()
+    minimum: float | None = None
+    above: float | None = None
+    maximum: float | None = None
+    below: float | None = None
+    multiple_of: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: str | None = None
+    allowed: tuple[Json, ...] = ()
+    case_sensitive: bool = False
+    header: str = ""
+    alias: str = ""
+    default: Any = UNSET
+    extra: Mapping[str, Json] = {}
+
+
+NO_NOTES = ValueNotes()
+
+# Keywords that say something about a schema without narrowing it.
+REMARKS = frozenset(
+    {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$schema", "$id", "$comment"}
+)
+
+_BOUNDS = ("minimum", "above", "maximum", "below", "multiple_of", "min_length", "max_length", "pattern", "allowed")
+
+# Attribute → field, for annotated-types, msgspec.Meta and pydantic alike.
+_SHARED_WORDS = {
+    "ge": "minimum",
+    "gt": "above",
+    "le": "maximum",
+    "lt": "below",
+    "multiple_of": "multiple_of",
+    "min_length": "min_length",
+    "max_length": "max_length",
+    "pattern": "pattern",
+    "description": "description",
+    "documentation": "description",
+    "examples": "examples",
+}
+
+
+def has_bounds(notes: ValueNotes) -> bool:
+    """Whether these notes forbid any value of the type."""
+    return notes is not NO_NOTES and (narrows(notes) or any(getattr(notes, name) not in {None, ()} for name in _BOUNDS))
+
+
+def narrows(notes: ValueNotes) -> bool:
+    """Whether the author's own keywords may forbid a value: all but those that only tell something."""
+    return any(key not in REMARKS and not key.startswith("x-") for key in notes.extra)
+
+
+def read_notes(metadata: Iterable[Any], under: ValueNotes = NO_NOTES) -> ValueNotes:
+    """Gather the metadata of an `Annotated`, the later word counting; `under` is what is said already."""
+    said: dict[str, Any] = {}
+    for word in metadata:
+        _read_word(word, said)
+    return msgspec.structs.replace(under, **said) if said else under
+
+
+def is_field(word: Any) -> bool:
+    """Whether this is a pydantic `Field(…)`."""
+    return hasattr(word, "json_schema_extra") and hasattr(word, "metadata")
+
+
+def _read_word(word: Any, said: dict[str, Any]) -> None:
+    match word:
+        case str():
+            said["description"] = word
+        case Description(text):
+            said["description"] = text
+        case Range(minimum, maximum):
+            said.update({"minimum": minimum, "maximum": maximum})
+        case MinLength(value):
+            said["min_length"] = value
+        case MaxLength(value):
+            said["max_length"] = value
+        case Pattern(value):
+            said["pattern"] = _text_of(value)
+        case Header(name):
+            said["header"] = name
+        case EnumConstraint(allowed, case_sensitive):
+            said.update({"allowed": tuple(allowed), "case_sensitive": case_sensitive})
+        case ValueNotes():
+            said.update(
+                {
+                    name: value
+                    for name, value in msgspec.structs.asdict(word).items()
+                    if value != getattr(NO_NOTES, name)
+                }
+            )
+        case _:
+            _read_foreign(word, said)
+
+
+def _read_foreign(word: Any, said: dict[str, Any]) -> None:
+    if isinstance(word, type):
+        return
+    if is_field(word):
+        for inner in word.metadata:
+            _read_foreign(inner, said)
+        _read_field(word, said)
+    for attribute, name in _SHARED_WORDS.items():
+        value = getattr(word, attribute, None)
+        if value is None:
+            continue
+        if name == "pattern":
+            value = _text_of(value)
+        elif name == "examples":
+            value = tuple(value)
+        said[name] = value
+    extra = getattr(word, "extra_json_schema", None)
+    if isinstance(extra, dict):
+        said["extra"] = {**said.get("extra", {}), **extra}
+
+
+def _read_field(field: Any, said: dict[str, Any]) -> None:
+    if isinstance(field.json_schema_extra, dict):
+        said["extra"] = {**said.get("extra", {}), **field.json_schema_extra}
+    alias = next((name for name in (field.validation_alias, field.alias) if isinstance(name, str)), "")
+    if alias:
+        said["alias"] = alias
+    if not field.is_required() and field.default_factory is None:
+        said["default"] = field.default
+
+
+def _text_of(pattern: str | re.Pattern[str]) -> str:
+    return pattern if isinstance(pattern, str) else pattern.pattern

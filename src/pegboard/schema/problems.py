@@ -1,0 +1,291 @@
+"""Problems told to the model: what was wrong with which argument, in under 120 characters each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from pegboard.call import Json
+from pegboard.schema.literals import fold_name, kind_of
+from pegboard.schema.validator import Problem
+from pegboard.schema.wording import closest, describe, describe_size, example, show_value
+
+MAX_LENGTH = 119
+MAX_PATH_LENGTH = 40
+MAX_SHOWN = 20
+
+_NAME = re.compile(r"[\w$-]{1,80}")
+
+# A path is a linked pair, so that going down costs no copy; it is spelt out only for a message.
+Path: TypeAlias = "tuple[Path, str | int] | None"
+
+
+class ParseWarning(Struct, frozen=True, gc=False):
+    """A value that was repaired, or kept though something is odd about it."""
+
+    path: str
+    code: str
+    message: str
+    got: Json
+    became: Json
+
+
+class ParseError(Struct, frozen=True, gc=False):
+    """A value that could not be read as what the schema asks for."""
+
+    path: str
+    code: str
+    message: str
+    got: Json
+
+
+_TYPE_CODES: Final = {
+    ("boolean", "string"): "invalid_boolean_string",
+    ("boolean", "integer"): "invalid_boolean_number",
+    ("boolean", "number"): "invalid_boolean_number",
+    ("integer", "string"): "invalid_integer_string",
+    ("integer", "number"): "invalid_integer_number",
+    ("number", "string"): "invalid_number_string",
+    ("object", "string"): "object_parse_error",
+    ("array", "string"): "array_parse_error",
+}
+_OTHER_TYPE_CODES: Final = {
+    "string": "expected_string",
+    "boolean": "unsupported_boolean_literal",
+    "integer": "unsupported_integer_literal",
+    "number": "unsupported_number_literal",
+    "object": "object_requires_json_object",
+    "array": "array_requires_json_array",
+    "null": "expected_null",
+}
+_KEYWORD_CODES: Final = {
+    "enum": "enum_out_of_range",
+    "const": "enum_out_of_range",
+    "minimum": "number_below_minimum",
+    "exclusiveMinimum": "number_below_minimum",
+    "maximum": "number_above_maximum",
+    "exclusiveMaximum": "number_above_maximum",
+    "multipleOf": "number_not_a_multiple",
+    "minLength": "string_too_short",
+    "maxLength": "string_too_long",
+    "pattern": "string_pattern_mismatch",
+    "minItems": "array_too_short",
+    "maxItems": "array_too_long",
+    "uniqueItems": "array_items_not_unique",
+    "minProperties": "object_too_small",
+    "maxProperties": "object_too_large",
+    "anyOf": "no_branch_matches",
+    "oneOf": "no_branch_matches",
+    "encoding": "text_not_encodable",
+}
+_FORMAT_CODES: Final = {
+    "date-time": "invalid_timestamp_format",
+    "date": "invalid_date_format",
+    "time": "invalid_time_format",
+    "duration": "invalid_duration_format",
+    "uuid": "invalid_uuid_format",
+}
+
+
+def format_path(path: Path) -> str:
+    """`filters.tags[1]`; the root is the empty text."""
+    if path is None:
+        return ""
+    above, key = path
+    if above is None and isinstance(key, str) and len(key) <= 80 and key.isascii() and key.isidentifier():
+        return key
+    if isinstance(key, int):
+        return f"{format_path(above)}[{key}]"
+    return format_keys(_keys(path))
+
+
+def format_keys(keys: Iterable[str | int]) -> str:
+    text = ""
+    for key in keys:
+        if isinstance(key, int):
+            text += f"[{key}]"
+        elif _NAME.fullmatch(key):
+            text += f".{key}" if text else key
+        else:
+            # Whatever a caller names a property must not look like anything but a name.
+            text += f"[{show_value(key)}]"
+    return text
+
+
+def fit_message(path: str, *parts: str) -> str:
+    """A message of at most LENGTH characters: later parts are left out when they do not fit."""
+    text = f"{path if len(path) <= MAX_PATH_LENGTH else '…' + path[1 - MAX_PATH_LENGTH :]}: " if path else "arguments: "
+    for place, part in enumerate(parts):
+        if len(text) + len(part) <= MAX_LENGTH:
+            text += part
+        elif place < 2:
+            text = f"{text}{part}"[: MAX_LENGTH - 1] + "…"
+    return text
+
+
+def describe_problems_of(problems: Iterable[Problem], root: Mapping[str, Json], above: Path = None) -> list[ParseError]:
+    """The errors of a list of problems, each told once."""
+    errors: dict[tuple[str, str], ParseError] = {}
+    keys = _keys(above)
+    for problem in problems:
+        for error in _describe_problem(problem, root, keys):
+            errors.setdefault((error.path, error.code), error)
+    return list(errors.values())
+
+
+def _keys(path: Path) -> tuple[str | int, ...]:
+    keys: list[str | int] = []
+    while path is not None:
+        path, key = path
+        keys.append(key)
+    return tuple(reversed(keys))
+
+
+def _describe_problem(problem: Problem, root: Mapping[str, Json], above: tuple[str | int, ...]) -> list[ParseError]:
+    path = format_keys((*above, *problem.path))
+    match problem.keyword:
+        case "required":
+            return [missing(format_keys((*above, *problem.path, name)), name, problem, root) for name in problem.names]
+        case "additionalProperties" | "unevaluatedProperties" if problem.names:
+            declared = problem.schema.get("properties")
+            known = list(declared) if isinstance(declared, Mapping) else []
+            return [
+                unknown(
+                    format_keys((*above, *problem.path, name)),
+                    name,
+                    known,
+                    problem.got,
+                    problem.schema,
+                    at_top=not path,
+                )
+                for name in problem.names[:MAX_SHOWN]
+            ]
+        case "falseSchema":
+            return [
+                ParseError(
+                    path, "value_not_allowed", fit_message(path, "nothing is allowed here, leave it out"), problem.got
+                )
+            ]
+    code = _code(problem)
+    if not path and code == "object_requires_json_object":
+        code = "arguments_must_be_object"
+    elif not path and code == "object_parse_error":
+        code = "json_parse_error"
+    return [ParseError(path, code, _mismatch(path, problem, root), problem.got)]
+
+
+def missing(path: str, name: str, problem: Problem, root: Mapping[str, Json]) -> ParseError:
+    declared = problem.schema.get("properties")
+    schema = declared.get(name) if isinstance(declared, Mapping) else None
+    parts = ["required, but not given"]
+    if isinstance(schema, Mapping):
+        parts.append(f"; expected {describe(schema, root)}")
+        if (sample := example(schema, root)) is not None:
+            parts.append(f", e.g. {show_value(sample[0])}")
+    return ParseError(path, "missing_required", fit_message(path, *parts), None)
+
+
+def unknown(
+    path: str,
+    name: str,
+    names: Sequence[str],
+    given: Mapping[str, Json],
+    schema: Mapping[str, Json],
+    *,
+    at_top: bool,
+) -> ParseError:
+    """A name the schema has no place for, among what else was given."""
+    code, word = ("unknown_parameter", "argument") if at_top else ("unknown_property", "property")
+    absent = [each for each in names if each not in given]
+    hint = suggest(name, names, given) or suggest_missing(name, names, given, schema)
+    hint = hint or (f", leave it out or use one of: {', '.join(absent[:8])}" if absent else ", leave it out")
+    return ParseError(path, code, fit_message(path, f"unknown {word}", hint), given.get(name))
+
+
+def suggest(name: str, names: Sequence[str], given: Mapping[str, Json]) -> str:
+    """The known name that was probably meant, or nothing."""
+    near = closest(name, [each for each in names if each not in given])
+    if near is not None:
+        return f', did you mean "{near}"?'
+    twin = next((each for each in names if each in given and fold_name(each) == fold_name(name)), None)
+    return f', "{twin}" is given already' if twin is not None else ""
+
+
+def suggest_missing(name: str, names: Sequence[str], given: Mapping[str, Json], schema: Mapping[str, Json]) -> str:
+    """The one name that is missing where one is too many, if the value could be for it; or nothing."""
+    required = schema.get("required")
+    missing = [each for each in required if each not in given] if isinstance(required, list) else []
+    if len(missing) != 1 or sum(each not in names for each in given) != 1:
+        return ""
+    declared = schema.get("properties")
+    wanted = declared.get(missing[0]) if isinstance(declared, Mapping) else None
+    kind = wanted.get("type") if isinstance(wanted, Mapping) else None
+    got = kind_of(given.get(name))
+    fits = not isinstance(kind, str) or kind == got or (kind, got) == ("number", "integer")
+    return f', did you mean "{missing[0]}"?' if fits else ""
+
+
+def _code(problem: Problem) -> str:
+    got = kind_of(problem.got)
+    kinds = problem.schema.get("type")
+    kind = kinds if isinstance(kinds, str) else None
+    if problem.keyword == "type":
+        if got == "null":
+            return "null_not_allowed"
+        if kind == "string" and problem.schema.get("format") == "date-time":
+            return "timestamp_requires_string"
+        return _TYPE_CODES.get((kind or "", got)) or _OTHER_TYPE_CODES.get(kind or "", "no_branch_matches")
+    if problem.keyword == "format":
+        form = problem.schema.get("format")
+        return _FORMAT_CODES.get(form, "invalid_format") if isinstance(form, str) else "invalid_format"
+    return _KEYWORD_CODES.get(problem.keyword, "schema_mismatch")
+
+
+def _mismatch(path: str, problem: Problem, root: Mapping[str, Json]) -> str:
+    schema, got = problem.schema, problem.got
+    match problem.keyword:
+        case "encoding":
+            return fit_message(
+                path, "the text holds half a character pair (a lone surrogate)", ", send whole characters"
+            )
+        case "uniqueItems":
+            return fit_message(path, f"got {show_value(got)}", ", expected every item only once")
+        case "minProperties" | "maxProperties":
+            allowed = f"an object{describe_size(schema, 'minProperties', 'maxProperties', 'properties')}"
+        case "not":
+            allowed = "another value (this one is ruled out)"
+        case "propertyNames":
+            return fit_message(
+                path, f"got the name {show_value(problem.names[0])}", f", expected {describe(schema, root)}"
+            )
+        case "contains":
+            allowed = "a list with another item in it"
+        case _:
+            allowed = describe(schema, root)
+    parts = [f"got {show_value(got)}", f", expected {allowed}"]
+    listed = schema.get("enum")
+    if isinstance(got, str) and isinstance(listed, list):
+        near = closest(got, [value for value in listed if isinstance(value, str)])
+        if near is not None:
+            parts.insert(1, f', did you mean "{near}"?')
+            parts[2] = f" {allowed[:1].upper()}{allowed[1:]}"
+    elif (
+        not schema.keys() & {"const", "enum"}
+        and problem.keyword != "pattern"
+        and (sample := example(schema, root)) is not None
+    ):
+        parts.append(f", e.g. {show_value(sample[0])}")
+    return fit_message(path, *parts)
+
+
+def render(errors: Sequence[ParseError], tool_name: str) -> str:
+    """The text of the `isError` result: every problem on a line of its own."""
+    count = "1 problem" if len(errors) == 1 else f"{len(errors)} problems"
+    lines = [f"{tool_name}: {count} with the arguments; nothing was run. Mend and call again:"]
+    lines.extend(f"- {error.message}" for error in errors[:MAX_SHOWN])
+    if len(errors) > MAX_SHOWN:
+        lines.append(f"- and {len(errors) - MAX_SHOWN} more")
+    return "\n".join(lines)

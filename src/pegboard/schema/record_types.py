@@ -1,0 +1,236 @@
+"""The declared parts of a record, whichever library its class is from.
+
+Everything is read by the attributes those libraries put on their classes, so that none of them has to be imported.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NotRequired, Required, get_origin
+
+import msgspec
+from msgspec import NODEFAULT, UNSET, Struct
+
+from pegboard.call import Json
+from pegboard.schema.annotations import UNRESOLVED, hints_of
+from pegboard.schema.constraints import NO_NOTES, ValueNotes, read_notes
+from pegboard.schema.docstrings import read_docs
+
+
+class RecordField(Struct, frozen=True, kw_only=True):
+    """A field as its class declares it."""
+
+    name: str
+    attribute: str
+    annotation: Any
+    required: bool
+    maker: str
+    default: Any = UNSET
+    notes: ValueNotes = NO_NOTES
+
+
+def maker_of(cls: type) -> str | None:
+    """Whose record class this is; None when it is no record at all."""
+    if hasattr(cls, "model_fields") and hasattr(cls, "__pydantic_validator__"):
+        return None if getattr(cls, "__pydantic_root_model__", False) else "pydantic"
+    if hasattr(cls, "__struct_fields__"):
+        return "msgspec"
+    if hasattr(cls, "__pydantic_fields__") and hasattr(cls, "__dataclass_fields__"):
+        return "pydantic-dataclass"
+    if hasattr(cls, "__dataclass_fields__"):
+        return "dataclass"
+    if hasattr(cls, "__attrs_attrs__"):
+        return "attrs"
+    if hasattr(cls, "__total__") and hasattr(cls, "__required_keys__"):
+        return "typeddict"
+    if issubclass(cls, tuple) and hasattr(cls, "_fields") and hasattr(cls, "__annotations__"):
+        return "namedtuple"
+    return None
+
+
+def parts_of(cls: type, maker: str) -> list[RecordField]:
+    """The fields in their order, with the descriptions of the class's docstring where a field has none."""
+    described = read_docs(_own_docstring(cls)).parameters
+    parts = _READERS[maker](cls)
+    return [
+        msgspec.structs.replace(part, notes=read_notes([described[part.attribute]], part.notes))
+        if part.attribute in described and not part.notes.description
+        else part
+        for part in parts
+    ]
+
+
+def summary_of(cls: type) -> str:
+    """The first paragraph of the class's own docstring."""
+    return read_docs(_own_docstring(cls)).summary.partition("\n\n")[0].replace("\n", " ")
+
+
+def is_closed(cls: Any, maker: str) -> bool:
+    """Whether the class itself refuses names it does not declare."""
+    if maker == "msgspec":
+        return bool(cls.__struct_config__.forbid_unknown_fields)
+    config = getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
+    return maker.startswith("pydantic") and config.get("extra") == "forbid"
+
+
+def is_array(cls: Any, maker: str) -> bool:
+    """Whether a msgspec struct is written as a list."""
+    return maker == "msgspec" and bool(cls.__struct_config__.array_like)
+
+
+def tag_of(cls: Any, maker: str) -> tuple[str, Json] | None:
+    """The name and value by which a msgspec union tells its members apart."""
+    if maker != "msgspec" or cls.__struct_config__.tag is None:
+        return None
+    return cls.__struct_config__.tag_field, cls.__struct_config__.tag
+
+
+def _own_docstring(cls: type) -> str | None:
+    text = cls.__dict__.get("__doc__")
+    # Dataclasses and named tuples are given their signature for a docstring.
+    if not isinstance(text, str) or text.startswith(f"{cls.__name__}("):
+        return None
+    return text
+
+
+def _read_pydantic(cls: Any) -> list[RecordField]:
+    return [_read_pydantic_field(name, field, "pydantic") for name, field in cls.model_fields.items()]
+
+
+def _read_pydantic_dataclass(cls: Any) -> list[RecordField]:
+    fields = cls.__pydantic_fields__
+    return [_read_pydantic_field(name, field, "pydantic") for name, field in fields.items() if field.init is not False]
+
+
+def _read_pydantic_field(name: str, field: Any, maker: str) -> RecordField:
+    notes = read_notes([field])
+    required = field.is_required()
+    default = UNSET if required or field.default_factory is not None else field.default
+    return RecordField(
+        name=name,
+        attribute=name,
+        annotation=_with_pydantic_words(field),
+        required=required,
+        maker=maker,
+        default=default,
+        notes=msgspec.structs.replace(notes, default=UNSET),
+    )
+
+
+def _with_pydantic_words(field: Any) -> Any:
+    """Validators that stand in a field's metadata make its type one that only pydantic understands."""
+    words = [word for word in field.metadata if hasattr(word, "__get_pydantic_core_schema__")]
+    annotated: Any = Annotated
+    return annotated[(field.annotation, *words)] if words else field.annotation
+
+
+def _read_msgspec(cls: Any) -> list[RecordField]:
+    return [
+        RecordField(
+            name=field.encode_name,
+            attribute=field.name,
+            annotation=field.type,
+            required=field.required,
+            maker="msgspec",
+            default=UNSET if field.default is NODEFAULT else field.default,
+        )
+        for field in msgspec.structs.fields(cls)
+    ]
+
+
+def _read_dataclass(cls: Any) -> list[RecordField]:
+    hints = hints_of(cls)
+    parts = []
+    for name, field in cls.__dataclass_fields__.items():
+        if not field.init or field._field_type.name == "_FIELD_CLASSVAR":
+            continue
+        default, factory = _is_given(field.default), _is_given(field.default_factory)
+        words = [field.metadata["description"]] if isinstance(field.metadata.get("description"), str) else []
+        parts.append(
+            RecordField(
+                name=name,
+                attribute=name,
+                annotation=_initvar_type(hints.get(name, UNRESOLVED)),
+                required=not (default or factory),
+                maker="dataclass",
+                default=field.default if default else UNSET,
+                notes=read_notes(words),
+            )
+        )
+    return parts
+
+
+def _initvar_type(annotation: Any) -> Any:
+    return annotation.type if type(annotation).__name__ == "InitVar" else annotation
+
+
+def _is_given(value: Any) -> bool:
+    return type(value).__name__ != "_MISSING_TYPE"
+
+
+def _read_attrs(cls: Any) -> list[RecordField]:
+    hints = hints_of(cls)
+    parts = []
+    for attribute in cls.__attrs_attrs__:
+        if not attribute.init:
+            continue
+        required = type(attribute.default).__name__ == "_Nothing" or repr(attribute.default) == "NOTHING"
+        made = type(attribute.default).__name__ == "Factory"
+        words = [attribute.metadata["description"]] if isinstance(attribute.metadata.get("description"), str) else []
+        parts.append(
+            RecordField(
+                name=attribute.name,
+                attribute=attribute.name,
+                annotation=hints.get(attribute.name, Any if attribute.type is None else UNRESOLVED),
+                required=required,
+                maker="attrs",
+                default=UNSET if required or made else attribute.default,
+                notes=read_notes(words),
+            )
+        )
+    return parts
+
+
+def _read_typeddict(cls: Any) -> list[RecordField]:
+    return [
+        RecordField(
+            name=name, attribute=name, annotation=hint, required=_is_required(cls, name, hint), maker="typeddict"
+        )
+        for name, hint in hints_of(cls).items()
+    ]
+
+
+def _is_required(cls: Any, name: str, hint: Any) -> bool:
+    """The qualifier decides: `__required_keys__` does not see one in an annotation that was text."""
+    while (origin := get_origin(hint)) is not None:
+        if origin in {Required, NotRequired}:
+            return origin is Required
+        if origin is not Annotated and getattr(origin, "__name__", "") != "ReadOnly":
+            break
+        hint = hint.__args__[0] if origin is not Annotated else hint.__origin__
+    return name in cls.__required_keys__
+
+
+def _read_namedtuple(cls: Any) -> list[RecordField]:
+    hints = hints_of(cls)
+    return [
+        RecordField(
+            name=name,
+            attribute=name,
+            annotation=hints.get(name, Any),
+            required=name not in cls._field_defaults,
+            maker="namedtuple",
+            default=cls._field_defaults.get(name, UNSET),
+        )
+        for name in cls._fields
+    ]
+
+
+_READERS = {
+    "pydantic": _read_pydantic,
+    "pydantic-dataclass": _read_pydantic_dataclass,
+    "msgspec": _read_msgspec,
+    "dataclass": _read_dataclass,
+    "attrs": _read_attrs,
+    "typeddict": _read_typeddict,
+    "namedtuple": _read_namedtuple,
+}

@@ -1,0 +1,337 @@
+"""Writes JSON Schema 2020-12 from shapes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from msgspec import UNSET
+
+from pegboard.call import Json
+from pegboard.schema.constraints import ValueNotes
+from pegboard.schema.plain_json import UNWRITABLE, decode, encode
+from pegboard.schema.shape import (
+    AliasShape,
+    ChoiceShape,
+    FieldShape,
+    ForeignShape,
+    ListShape,
+    MapShape,
+    NullableShape,
+    RecordShape,
+    RefShape,
+    ScalarShape,
+    Shape,
+    Shaped,
+    TupleShape,
+    UnionShape,
+    children,
+)
+
+Schema: TypeAlias = dict[str, Json]
+
+# For the repair engine alone: the names under which an author's enum knows its values, and whether case counts.
+NAMES = "x-pegboard-names"
+EXACT = "x-pegboard-exact"
+
+# A decimal may be told as text to keep every digit. The pattern binds the text alone.
+_DECIMAL: Schema = {"type": ["number", "string"], "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"}
+_LENGTHS = {
+    "string": ("minLength", "maxLength"),
+    "array": ("minItems", "maxItems"),
+    "object": ("minProperties", "maxProperties"),
+}
+_NUMERIC_NAMES = {
+    "integer": r"^-?(0|[1-9][0-9]*)$",
+    "number": r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$",
+}
+_REFERENCE = re.compile(r"^#/\$defs/(.+)$")
+
+
+def write_schema(shaped: Shaped) -> Schema:
+    """The schema of one shape."""
+    writer = _Writer(shaped.named, [shaped.shape], private=False)
+    return writer.finish(writer.write(shaped.shape))
+
+
+def write_parameters(
+    fields: Sequence[FieldShape], named: Mapping[Hashable, RecordShape | AliasShape], *, private: bool = False
+) -> Schema:
+    """The input schema of a function: closed at the top, so that a name nobody reads is noticed.
+
+    `private` adds what only the repair engine reads.
+    """
+    writer = _Writer(named, [field.shape for field in fields], private=private)
+    schema: Schema = {"type": "object"}
+    if fields:
+        schema["properties"] = {field.name: writer.write_parameter(field) for field in fields}
+        required = [field.name for field in fields if field.required]
+        if required:
+            schema["required"] = required
+    schema["additionalProperties"] = False
+    return writer.finish(schema)
+
+
+def is_shown_plain(field: FieldShape) -> bool:
+    """Whether null means the same as leaving the parameter out, so that the schema need not mention it.
+
+    `anyOf` with null hides the type from hosts that only look at `type`; several then send JSON in a string.
+    """
+    void = field.default is UNSET or field.default is None
+    return isinstance(field.shape, NullableShape) and not field.required and void
+
+
+def json_form(value: Any) -> Json:
+    """A default or example as JSON, or UNSET where it has no such form."""
+    try:
+        return decode(encode(value))
+    except UNWRITABLE:
+        return UNSET
+
+
+class _Writer:
+    def __init__(
+        self, named: Mapping[Hashable, RecordShape | AliasShape], roots: Iterable[Shape], *, private: bool
+    ) -> None:
+        self._named = named
+        self._private = private
+        self._defs: dict[str, Schema] = {}
+        uses: dict[Hashable, int] = {}
+        for root in roots:
+            _count(root, uses)
+        self._names = _choose_names({key: named[key] for key, count in uses.items() if count > 1 and key in named})
+
+    def finish(self, schema: Schema) -> Schema:
+        return {**schema, "$defs": self._defs} if self._defs else schema
+
+    def write_parameter(self, field: FieldShape) -> Schema:
+        shape = field.shape
+        if isinstance(shape, NullableShape) and is_shown_plain(field):
+            shape = shape.inner
+        return self._write_field(field, shape)
+
+    def write(self, shape: Shape) -> Schema:
+        match shape:
+            case RecordShape(type=key) | AliasShape(key=key) | RefShape(key=key) if key in self._names:
+                schema = self._refer(key)
+                named = self._named[key]
+                # What stands in the definition need not be said again where it is used.
+                return schema if shape.notes == named.notes else _annotate(schema, shape.notes, "")
+            case AliasShape(inner=inner):
+                return self.write(inner)
+            case NullableShape(inner=inner):
+                return _or_null(self.write(inner))
+        return self._write_here(shape)
+
+    def _write_field(self, field: FieldShape, shape: Shape) -> Schema:
+        schema = self.write(shape)
+        if field.default is not UNSET and field.default is not None:
+            told = json_form(field.default)
+            if told is not UNSET:
+                schema["default"] = told
+        return schema
+
+    def _refer(self, key: Hashable) -> Schema:
+        name = self._names[key]
+        if name not in self._defs:
+            self._defs[name] = {}
+            named = self._named[key]
+            self._defs[name] = self.write(named.inner) if isinstance(named, AliasShape) else self._write_here(named)
+        return {"$ref": f"#/$defs/{name}"}
+
+    def _write_here(self, shape: Shape) -> Schema:
+        format_ = shape.format if isinstance(shape, ScalarShape) else ""
+        return _annotate(self._write_bare(shape), shape.notes, format_, private=self._private)
+
+    def _write_bare(self, shape: Shape) -> Schema:
+        match shape:
+            case ScalarShape():
+                return _write_scalar(shape)
+            case ChoiceShape():
+                return self._write_choice(shape)
+            case ListShape(item=item, unique=unique):
+                items = self.write(item)
+                return {
+                    "type": "array",
+                    **({"items": items} if items else {}),
+                    **({"uniqueItems": True} if unique else {}),
+                }
+            case TupleShape():
+                return self._write_fixed(shape)
+            case MapShape():
+                return self._write_map(shape)
+            case RecordShape():
+                return self._write_record(shape)
+            case UnionShape(options=options):
+                return {"anyOf": [self.write(option) for option in options]}
+            case ForeignShape(schema=foreign):
+                return self._adopt(foreign)
+        return {}
+
+    def _write_choice(self, shape: ChoiceShape) -> Schema:
+        kinds = list(dict.fromkeys(map(_kind_of, shape.values)))
+        schema: Schema = {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": list(shape.values)}
+        if self._private and shape.names and shape.names != shape.values:
+            schema[NAMES] = dict(zip(shape.names, shape.values, strict=True))
+        return schema
+
+    def _write_fixed(self, shape: TupleShape) -> Schema:
+        places = [self.write(item) for item in shape.items]
+        if shape.names:
+            places = [{"title": name, **place} for name, place in zip(shape.names, places, strict=True)]
+        schema: Schema = {"type": "array", **({"prefixItems": places} if places else {})}
+        return {**schema, "minItems": shape.least, "maxItems": len(places)}
+
+    def _write_map(self, shape: MapShape) -> Schema:
+        key, value = self.write(shape.key), self.write(shape.value)
+        kind = key.get("type")
+        names = {word: said for word, said in key.items() if word not in {"type", "description", NAMES}}
+        if kind in _NUMERIC_NAMES:
+            # Names are always strings: of a number's own words none would ever hold for one.
+            names = {"pattern": _NUMERIC_NAMES[kind]}
+        return {
+            "type": "object",
+            **({"propertyNames": names} if names else {}),
+            **({"additionalProperties": value} if value else {}),
+        }
+
+    def _write_record(self, record: RecordShape) -> Schema:
+        properties = {field.name: self._write_field(field, field.shape) for field in record.fields}
+        required = [field.name for field in record.fields if field.required]
+        if record.tag is not None:
+            name, value = record.tag
+            properties = {name: {"const": value}, **properties}
+        return {
+            "type": "object",
+            **({"properties": properties} if properties else {}),
+            **({"required": required} if required else {}),
+            **({"additionalProperties": False} if record.closed else {}),
+        }
+
+    def _adopt(self, foreign: Mapping[str, Json]) -> Schema:
+        """A schema made elsewhere, its definitions moved in among ours."""
+        schema = dict(foreign)
+        theirs = schema.pop("$defs", {})
+        renamed = {}
+        for name, definition in theirs.items():
+            taken = {*self._names.values(), *self._defs}
+            new = name if name not in taken or self._defs.get(name) == definition else f"{name}_{len(taken)}"
+            renamed[name] = new
+        for name, definition in theirs.items():
+            self._defs[renamed[name]] = _rename(definition, renamed)
+        return _rename(schema, renamed)  # type: ignore[no-any-return]  # a mapping stays one
+
+
+def _rename(part: Json, names: Mapping[str, str]) -> Json:
+    if isinstance(part, Mapping):
+        return {word: _rename(inner, names) for word, inner in part.items()}
+    if isinstance(part, list):
+        return [_rename(inner, names) for inner in part]
+    found = _REFERENCE.match(part) if isinstance(part, str) else None
+    return part if found is None else f"#/$defs/{names.get(found[1], found[1])}"
+
+
+def _write_scalar(shape: ScalarShape) -> Schema:
+    if shape.format == "decimal":
+        return dict(_DECIMAL)
+    if shape.format == "base64":
+        return {"type": "string", "contentEncoding": "base64"}
+    return {"type": shape.kind, **({"format": shape.format} if shape.format else {})}
+
+
+def _kind_of(value: Json) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+    return "string"
+
+
+def _or_null(schema: Schema) -> Schema:
+    """The schema, or null; a list of types says it without hiding the type in an `anyOf`."""
+    kind = schema.get("type")
+    if not schema:
+        return schema
+    if "anyOf" in schema and kind is None:
+        return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+    if kind is None or "const" in schema:
+        return {"anyOf": [schema, {"type": "null"}]}
+    kinds = [kind] if isinstance(kind, str) else kind
+    if "null" in kinds:
+        return schema
+    return {
+        **schema,
+        "type": [*kinds, "null"],
+        **({"enum": [*schema["enum"], None]} if "enum" in schema else {}),
+    }
+
+
+def _annotate(schema: Schema, notes: ValueNotes, format_: str, *, private: bool = False) -> Schema:
+    """Add what the notes say. Bounds that JSON Schema cannot say of a format are kept by the binder."""
+    if not format_ or format_ == "decimal":
+        bounds = {
+            "minimum": notes.minimum,
+            "exclusiveMinimum": notes.above,
+            "maximum": notes.maximum,
+            "exclusiveMaximum": notes.below,
+            "multipleOf": notes.multiple_of,
+        }
+        for keyword, bound in bounds.items():
+            if bound is not None:
+                schema[keyword] = bound if type(bound) in {int, float} else float(bound)
+    if not format_ or format_ == "path":
+        kind = schema.get("type", "string")
+        least, most = _LENGTHS.get(kind if isinstance(kind, str) else kind[0], _LENGTHS["string"])
+        schema.update(
+            {word: size for word, size in ((least, notes.min_length), (most, notes.max_length)) if size is not None}
+        )
+    if notes.pattern is not None:
+        schema["pattern"] = notes.pattern
+    if notes.allowed:
+        schema["enum"] = list(notes.allowed)
+        if private and notes.case_sensitive:
+            schema[EXACT] = True
+    if notes.description:
+        schema["description"] = notes.description
+    examples = [told for told in map(json_form, notes.examples) if told is not UNSET]
+    if examples:
+        schema["examples"] = examples
+    if notes.header:
+        schema["x-mcp-header"] = notes.header
+    schema.update(notes.extra)
+    return schema
+
+
+def _count(shape: Shape, uses: dict[Hashable, int]) -> None:
+    match shape:
+        case RefShape(key=key):
+            # A knot always needs a definition to refer to.
+            uses[key] = uses.get(key, 0) + 2
+            return
+        case RecordShape(type=key) | AliasShape(key=key):
+            uses[key] = uses.get(key, 0) + 1
+            if uses[key] > 1:
+                return
+    for part in children(shape):
+        _count(part, uses)
+
+
+def _choose_names(named: Mapping[Hashable, RecordShape | AliasShape]) -> dict[Hashable, str]:
+    chosen: dict[Hashable, str] = {}
+    for key, shape in named.items():
+        name = shape.name
+        for number in range(2, len(named) + 2):
+            if name not in chosen.values():
+                break
+            name = f"{shape.name}_{number}"
+        chosen[key] = name
+    return chosen
+
+
+__all__ = ["EXACT", "NAMES", "Schema", "is_shown_plain", "json_form", "write_parameters", "write_schema"]

@@ -1,0 +1,168 @@
+"""The one tree that says what a value looks like; schema, binder, forms and exports are read from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from msgspec import UNSET, Struct
+
+from pegboard.call import Json
+from pegboard.schema.constraints import NO_NOTES, ValueNotes
+
+
+class ShapeNode(Struct, frozen=True, kw_only=True):
+    """What all shapes have: the notes made at this place."""
+
+    notes: ValueNotes = NO_NOTES
+
+
+class AnyShape(ShapeNode, frozen=True):
+    """Any JSON value; the author left the type open."""
+
+
+class ScalarShape(ShapeNode, frozen=True):
+    """A JSON string, number, boolean or null, and the Python type it becomes.
+
+    `make` is called with the JSON value where msgspec does not know the type.
+    """
+
+    type: Any
+    kind: str
+    format: str = ""
+    make: Callable[[Any], Any] | None = None
+
+
+class ChoiceShape(ShapeNode, frozen=True):
+    """One of a few JSON values: a Literal, or an enum by value. `members` are their Python values, in the same order."""
+
+    type: Any
+    values: tuple[Json, ...]
+    members: tuple[Any, ...]
+    names: tuple[str, ...] = ()
+
+
+class ListShape(ShapeNode, frozen=True):
+    """A JSON array of like items: list, set, frozenset or a tuple of any length."""
+
+    type: Any
+    item: Shape
+    unique: bool = False
+
+
+class TupleShape(ShapeNode, frozen=True):
+    """A JSON array with its own shape at each place: a tuple, or a NamedTuple (then with `names`)."""
+
+    type: Any
+    items: tuple[Shape, ...]
+    least: int
+    names: tuple[str, ...] = ()
+
+
+class MapShape(ShapeNode, frozen=True):
+    """A JSON object with names of the caller's choice."""
+
+    type: Any
+    key: Shape
+    value: Shape
+
+
+class FieldShape(Struct, frozen=True, kw_only=True):
+    """A named part of a record: `name` in JSON, `attribute` in Python, `keyword` where its class is called."""
+
+    name: str
+    attribute: str
+    keyword: str = ""
+    shape: Shape
+    required: bool
+    default: Any = UNSET
+
+
+class RecordShape(ShapeNode, frozen=True):
+    """A JSON object with declared names; `maker` says whose class it is and so how it is built."""
+
+    type: Any
+    name: str
+    fields: tuple[FieldShape, ...]
+    maker: str
+    closed: bool = False
+    tag: tuple[str, Json] | None = None
+
+
+class UnionShape(ShapeNode, frozen=True):
+    """Several shapes, tried in the order the author wrote them."""
+
+    options: tuple[Shape, ...]
+
+
+class NullableShape(ShapeNode, frozen=True):
+    """A shape, or null."""
+
+    inner: Shape
+
+
+class RefShape(ShapeNode, frozen=True):
+    """A named shape that is being read further up: the knot of a recursive type."""
+
+    key: Hashable
+
+
+class AliasShape(ShapeNode, frozen=True):
+    """A recursive type alias: a shape with a name and no class."""
+
+    key: Hashable
+    name: str
+    inner: Shape
+
+
+class ForeignShape(ShapeNode, frozen=True):
+    """A type only pydantic understands; its schema is pydantic's own."""
+
+    type: Any
+    schema: Mapping[str, Json]
+
+
+Shape: TypeAlias = (
+    AnyShape
+    | ScalarShape
+    | ChoiceShape
+    | ListShape
+    | TupleShape
+    | MapShape
+    | RecordShape
+    | UnionShape
+    | NullableShape
+    | RefShape
+    | AliasShape
+    | ForeignShape
+)
+
+
+class Shaped(Struct, frozen=True):
+    """A shape with the named shapes its knots refer to."""
+
+    shape: Shape
+    named: Mapping[Hashable, RecordShape | AliasShape] = {}
+
+
+def children(shape: Shape) -> tuple[Shape, ...]:
+    """The shapes directly inside another one; a knot is not followed."""
+    match shape:
+        case RecordShape(fields=fields):
+            return tuple(field.shape for field in fields)
+        case NullableShape(inner=inner) | AliasShape(inner=inner):
+            return (inner,)
+        case ListShape(item=item):
+            return (item,)
+        case MapShape(key=key, value=value):
+            return key, value
+        case TupleShape(items=parts) | UnionShape(options=parts):
+            return parts
+    return ()
+
+
+def walk(shape: Shape) -> Iterator[Shape]:
+    """A shape and everything inside it, each place once."""
+    yield shape
+    for part in children(shape):
+        yield from walk(part)

@@ -1,0 +1,1 @@
+"""Serving a board: transports, sessions, workers and mounting."""

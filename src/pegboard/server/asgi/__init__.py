@@ -1,0 +1,1 @@
+"""The endpoint as an ASGI application."""

@@ -1,0 +1,307 @@
+"""The endpoint as an ASGI application, for people who mount it in a framework or run it under another server.
+
+A response that needs no waiting is sent from the server's own task. Otherwise that task carries what the endpoint streams to
+the server, whose slowness is the back-pressure, while a second one watches for the client's leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from typing import Any, Final, Protocol, Self
+
+from msgspec import Struct
+
+from pegboard.errors import PegboardError, StoreDown
+from pegboard.limits import Limits
+from pegboard.server.asgi.asgi_scope import AsgiScope, HeadCache, strip_root
+from pegboard.server.asgi.asgi_sink import AsgiSink, Event, Send
+from pegboard.server.asgi.asgi_websocket import Receive, reject_websocket, serve_websocket
+from pegboard.server.eager_task import start
+from pegboard.server.http.error_responses import error_response
+from pegboard.server.http.plain_responses import body_too_large, encode_headers, internal_error
+from pegboard.server.http_types import Answer, Endpoint, Head, Sink, Upgrade
+
+NO_WEBSOCKET: Final = Answer(404, b"There is no WebSocket here.\n", b"text/plain; charset=utf-8")
+
+
+class MountedApp(Protocol):
+    """Where an application has its endpoint from."""
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """None where it has to be opened first."""
+
+    async def open(self) -> Endpoint:
+        """Open it, if it is not; StoreDown where that is not possible now."""
+
+    async def close(self) -> None:
+        """End it in good order; it may be opened again."""
+
+
+class UnavailableEndpoint(Struct, frozen=True):
+    """Stands where an endpoint could not be opened, and says so."""
+
+    answer: Answer
+
+    def accept(self, head: Head, body: bytes, sink: Sink) -> Answer:
+        return self.answer
+
+
+class AsgiApp:
+    """One endpoint as an ASGI application, and as a route of Starlette and FastAPI.
+
+    It answers at `path`, and where a framework has cut its mounting point off, there; with and without a trailing slash.
+    `beside` are more paths of the endpoint, which lie where `path` does; `socket_path` is where WebSockets are let in.
+    A framework that redirects to add a slash does so before a mounted application is asked, so add it to the list of
+    routes instead of mounting it: it is one. There `beside` gives way to the routes of others, and what is `unrouted` is
+    left to them.
+
+    `async with` opens the endpoint before the first request does, and closes it.
+    """
+
+    def __init__(
+        self,
+        app: MountedApp,
+        limits: Limits,
+        *,
+        path: str = "/mcp",
+        siblings: Iterable[str] = (),
+        unrouted: Iterable[str] = (),
+        socket_path: str | None = None,
+    ) -> None:
+        self._app = app
+        self._limits = limits
+        self.path = "/" + path.strip("/")
+        base = self.path.rpartition("/")[0]
+        ours = dict.fromkeys(_both(self.path), b"/mcp")
+        sockets = {} if socket_path is None else dict.fromkeys(_both("/" + socket_path.strip("/")), b"/ws")
+        more = {base + one: one.encode() for one in siblings} | sockets
+        places = {base + one: one.encode() for one in unrouted} | more | ours
+        self._places = {"http": frozenset(ours), "websocket": frozenset(sockets)}
+        self._siblings = {"http": frozenset(more)}
+        mounted = {**places, "": b"/mcp", "/": b"/mcp"}
+        self._heads = HeadCache(places, mounted, limits, base)
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._handle_other(scope, receive, send)
+            return
+        head = self._heads.find(scope)
+        if isinstance(head, Answer):
+            await send_refusal(send, scope["method"], head)
+            return
+        event = await receive()
+        body: bytes | Answer | None = event.get("body", b"")
+        if event.get("more_body") or event["type"] != "http.request" or len(event["body"]) > self._limits.body_bytes:
+            body = await read_body(event, receive, self._limits.body_bytes)
+        if not isinstance(body, bytes):
+            if body is not None:
+                await send_refusal(send, scope["method"], body)
+            return
+        endpoint = self._app.endpoint or await self._open()
+        sink = AsgiSink(self._limits, head.method == b"HEAD")
+        try:
+            answer = endpoint.accept(head, body, sink)
+            if isinstance(answer, Upgrade):
+                raise RuntimeError("only a WebSocket can be upgraded to")
+            if not isinstance(answer, Answer):
+                answer = await complete_request(answer, sink, receive, send)
+            elif answer.headers:
+                encode_headers(answer.headers)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a call raises, SystemExit too, ends that call alone
+            answer = internal_error(error)
+        if answer is not None and not sink.started and not sink.gone:
+            await send(write_start(answer))
+            await send({"type": "http.response.body", "body": b"" if sink.bodyless else answer.body})
+
+    async def _open(self) -> Endpoint:
+        try:
+            return await self._app.open()
+        except StoreDown as refusal:
+            return UnavailableEndpoint(error_response(refusal, ()))
+
+    async def __aenter__(self) -> Self:
+        await self._app.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let the calls under way come to their answers, and close what was opened; a later request opens it anew."""
+        await self._app.close()
+
+    async def _handle_other(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Take part in what is no request."""
+        kind = scope["type"]
+        if kind == "lifespan":
+            await run_lifespan(receive, send, self._app)
+        elif kind == "websocket":
+            await self._handle_websocket(scope, receive, send)
+        else:
+            raise RuntimeError(f"this application serves http and WebSockets, not {kind}")
+
+    async def _handle_websocket(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        await receive()
+        answer: Answer | Upgrade = NO_WEBSOCKET
+        if strip_root(scope) in self._places["websocket"]:
+            head = self._heads.find(as_request(scope))
+            answer = head if isinstance(head, Answer) else await self._start_request(head)
+        if isinstance(answer, Upgrade):
+            await serve_websocket(answer, scope, receive, send, self._limits)
+        else:
+            await reject_websocket(scope, send, answer)
+
+    async def _start_request(self, head: Head) -> Answer | Upgrade:
+        endpoint = self._app.endpoint or await self._open()
+        served = endpoint.accept(head, b"", AsgiSink(self._limits))
+        return served if isinstance(served, Answer | Upgrade) else NO_WEBSOCKET
+
+    # What Starlette asks of a route.
+
+    def matches(self, scope: AsgiScope) -> tuple[Any, AsgiScope]:
+        """Whether a request is for this application, in Starlette's terms."""
+        from starlette.routing import Match  # noqa: PLC0415 - only Starlette asks, and then it is there
+
+        path, kind = strip_root(scope), scope["type"]
+        if path in self._places.get(kind, ()):
+            return Match.FULL, {}
+        # A door that somebody may still come to must not stand before what the application itself has at that path.
+        return (Match.PARTIAL if path in self._siblings.get(kind, ()) else Match.NONE), {}
+
+    async def handle(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        await self(scope, receive, send)
+
+    def url_path_for(self, name: str, /, **path_params: Any) -> Any:
+        """No name leads here."""
+        from starlette.routing import NoMatchFound  # noqa: PLC0415 - only Starlette asks, and then it is there
+
+        raise NoMatchFound(name, path_params)
+
+
+def _both(path: str) -> tuple[str, str]:
+    """A path without and with a slash at its end."""
+    return path, path.rstrip("/") + "/"
+
+
+def as_request(scope: AsgiScope) -> AsgiScope:
+    """The request by which a WebSocket began, as HTTP/1.1 has it."""
+    headers = [*scope["headers"]]
+    if all(name != b"upgrade" for name, _ in headers):
+        headers.append((b"upgrade", b"websocket"))
+    scheme = "https" if scope.get("scheme") == "wss" else "http"
+    return {**scope, "method": "GET", "scheme": scheme, "headers": headers}
+
+
+async def read_body(event: Event, receive: Receive, limit: int) -> bytes | Answer | None:
+    """The whole body that begins with this event, a refusal once it is too large, None if its sender leaves before its end."""
+    body: bytes = event.get("body", b"")
+    parts = [body]
+    size = len(body)
+    while event["type"] == "http.request":
+        if size > limit:
+            return body_too_large(limit)
+        if not event.get("more_body"):
+            return body if len(parts) == 1 else b"".join(parts)
+        event = await receive()
+        parts.append(event.get("body", b""))
+        size += len(parts[-1])
+    return None
+
+
+async def send_refusal(send: Send, method: str, answer: Answer) -> None:
+    """Hand a refusal of ours to the server."""
+    await send(write_start(answer))
+    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else answer.body})
+
+
+def write_start(answer: Answer) -> Event:
+    """The event that begins a whole response."""
+    length = b"%d" % len(answer.body)
+    headers = [(b"content-type", answer.content_type), (b"content-length", length), *answer.headers]
+    if answer.close:
+        headers.append((b"connection", b"close"))
+    return {"type": "http.response.start", "status": answer.status, "headers": headers}
+
+
+async def complete_request(
+    outcome: asyncio.Task[Answer | None] | Coroutine[Any, Any, Answer | None] | None,
+    sink: AsgiSink,
+    receive: Receive,
+    send: Send,
+) -> Answer | None:
+    """See a request to its end that was not answered at once."""
+    if outcome is None:
+        outcome = stream_on()
+    task = outcome if isinstance(outcome, asyncio.Task) else start(outcome, loop=asyncio.get_running_loop())
+    whole = task.done() and not sink.started and not task.cancelled()
+    try:
+        answer = task.result() if whole else await await_call(task, sink, receive, send)
+    finally:
+        # Nobody is called back any more, and no circle waits for the garbage collector.
+        sink.callbacks = ()
+    if answer is None and not sink.started and not sink.gone:
+        raise RuntimeError("a request ended with no response")
+    if answer is not None:
+        encode_headers(answer.headers)
+    return answer
+
+
+async def stream_on() -> None:
+    """What is left to do for a call that has ended: its stream is still to be carried, and may even be open."""
+
+
+async def await_call(task: asyncio.Task[Answer | None], sink: AsgiSink, receive: Receive, send: Send) -> Answer | None:
+    """See a call to its end that waits, or streams; None where it has streamed, was cancelled or has lost its client."""
+    if not task.done():
+        # Before Python 3.12 a task takes its first step here.
+        await asyncio.sleep(0)
+    if not task.done() or (sink.started and not sink.ended):
+        await send_stream(task, sink, receive, send)
+    else:
+        await sink.deliver(send)
+    # The call's cancellation is not to be taken for that of the server's own task.
+    return None if task.cancelled() else task.result()
+
+
+async def send_stream(task: asyncio.Task[Answer | None], sink: AsgiSink, receive: Receive, send: Send) -> None:
+    """Send what the endpoint streams until the response is complete or the client is gone; return when the task has ended."""
+    watcher = start(watch(receive, sink), loop=asyncio.get_running_loop())
+    task.add_done_callback(lambda _: sink.wake())
+    try:
+        while not sink.gone:
+            await sink.deliver(send)
+            if sink.ended or (task.done() and not sink.open_after(task)):
+                break
+            await sink.rest()
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.cancel()
+        sink.leave()
+        raise
+    finally:
+        watcher.cancel()
+
+
+async def watch(receive: Receive, sink: AsgiSink) -> None:
+    """Tell the courier when the client goes away."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    sink.leave()
+
+
+async def run_lifespan(receive: Receive, send: Send, app: MountedApp) -> None:
+    """Live as long as the server does that tells us of its start and its end."""
+    while True:
+        kind = (await receive())["type"]
+        try:
+            await (app.close() if kind == "lifespan.shutdown" else app.open())
+        except PegboardError as problem:
+            await send({"type": kind + ".failed", "message": str(problem.__cause__ or problem)})
+            return
+        await send({"type": kind + ".complete"})
+        if kind == "lifespan.shutdown":
+            return

@@ -1,0 +1,147 @@
+"""From the scope of an ASGI request to a Head; the same head is recognized when it comes again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, MutableMapping
+from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from pegboard.limits import Limits
+from pegboard.server.http.plain_responses import body_too_large, plain_error
+from pegboard.server.http.request_reader import LISTS
+from pegboard.server.http_types import Answer, Head
+
+AsgiScope: TypeAlias = MutableMapping[str, Any]
+
+LENGTH: Final = b"content-length"
+_REMEMBERED: Final = 1024
+_REMEMBERED_BYTES: Final = 4096
+
+
+class HeadCache:
+    """Reads heads, and remembers those that were in order: a client sends the same one again but for the length of its body.
+
+    `places` are the paths that are ours, by what the endpoint calls them, `mounted` those where a framework has cut off the
+    rest; what the endpoint is to know is behind `base` in all of them.
+    """
+
+    __slots__ = ("_base", "_known", "_length_at", "_limits", "_mounted", "_places")
+
+    def __init__(
+        self, places: Mapping[str, bytes], mounted: Mapping[str, bytes], limits: Limits, base: str = ""
+    ) -> None:
+        self._places = places
+        self._base = base
+        self._mounted = mounted
+        self._limits = limits
+        self._known: dict[tuple[Any, ...], Head] = {}
+        # Where in a list of fields the length was last; most servers keep the order that the client chose.
+        self._length_at = 0
+
+    def find(self, scope: AsgiScope) -> Head | Answer:
+        """The head of a request, or its refusal."""
+        fields, at = scope["headers"], self._length_at
+        if at >= len(fields) or fields[at][0] != LENGTH:
+            return self._read(scope)
+        try:
+            head = self._known.get(_key(scope, at))
+        except TypeError:
+            # Some servers write lists where others write tuples: such heads are not remembered.
+            head = None
+        return self._read(scope) if head is None or head.headers[LENGTH] != fields[at][1] else head
+
+    def _read(self, scope: AsgiScope) -> Head | Answer:
+        fields = scope["headers"]
+        headers: dict[bytes, bytes] = dict(fields)
+        repeated: tuple[bytes, ...] = ()
+        if len(headers) != len(fields):
+            headers, repeated = join_repeated(fields)
+        path, places = scope["path"], self._places
+        prefix = self._base
+        if scope.get("root_path"):
+            path, places, prefix = strip_root(scope), self._mounted, scope["root_path"].rstrip("/") + prefix
+        client, server = scope.get("client"), scope.get("server")
+        head = Head(
+            scope["method"].encode(),
+            places.get(path, b""),
+            scope["query_string"],
+            headers,
+            repeated,
+            client[0] if client else "",
+            server[0] if server and server[1] is not None else "",
+            scope.get("scheme") == "https",
+            prefix=prefix,
+        )
+        return check(head, self._limits) or self._remember(scope, head)
+
+    def _remember(self, scope: AsgiScope, head: Head) -> Head:
+        if LENGTH not in head.headers or head.repeated or sum(map(len, head.headers.values())) > _REMEMBERED_BYTES:
+            return head
+        self._length_at = at = next(place for place, field in enumerate(scope["headers"]) if field[0] == LENGTH)
+        key = _key(scope, at)
+        try:
+            known = self._known.get(key)
+        except TypeError:
+            return head
+        if known is not None:
+            # All that the endpoint has found in it holds for another length too.
+            head = replace(known, headers={**known.headers, LENGTH: head.headers[LENGTH]})
+        elif len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        self._known[key] = head
+        return head
+
+
+def _key(scope: AsgiScope, at: int) -> tuple[Any, ...]:
+    """All that makes a head but the length of the body, in whose place the rest of the scope stands."""
+    parts = [*scope["headers"]]
+    client = scope.get("client")
+    parts[at] = (
+        scope["method"],
+        scope["path"],
+        scope["query_string"],
+        scope.get("root_path"),
+        scope.get("scheme"),
+        scope.get("server"),
+        client and client[0],
+    )
+    return tuple(parts)
+
+
+def join_repeated(fields: Iterable[tuple[bytes, bytes]]) -> tuple[dict[bytes, bytes], tuple[bytes, ...]]:
+    """Each field once, and the names of those that came more often."""
+    headers: dict[bytes, bytes] = {}
+    repeated: dict[bytes, None] = {}
+    for name, value in fields:
+        if name not in headers:
+            headers[name] = value
+            continue
+        repeated[name] = None
+        if name in LISTS:
+            headers[name] += b", " + value
+    return headers, tuple(repeated)
+
+
+def strip_root(scope: AsgiScope) -> str:
+    """The path without what the frameworks around have cut off; whether it is still there depends on the server."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    rest = path.removeprefix(root)
+    return rest if not rest or rest[0] == "/" else path
+
+
+def check(head: Head, limits: Limits) -> Answer | None:
+    """Refuse what our own HTTP door refuses and a server may have let through."""
+    headers = head.headers
+    if b"host" in head.repeated:
+        return plain_error(400, "A request has one Host field.")
+    if b"content-encoding" in headers and headers[b"content-encoding"].lower() != b"identity":
+        return plain_error(415, "The body of a request must not be compressed.")
+    length = headers.get(b"content-length")
+    if length is not None:
+        if b"content-length" in head.repeated or b"transfer-encoding" in headers or not length.isdigit():
+            return plain_error(400, "The length of the body is ambiguous.")
+        if len(length) > 18 or int(length) > limits.body_bytes:
+            return body_too_large(limits.body_bytes)
+    return None

@@ -1,0 +1,1 @@
+"""Deprecated endpoints: `/rpc`, `/sse` and `/messages`."""

@@ -1,0 +1,127 @@
+"""The deprecated doors beside `/mcp`: where each is, how it is guarded, and how it says that its time is over."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, TypeAlias
+
+from pegboard.call import Handler, Json
+from pegboard.errors import Refusal, SetupError
+from pegboard.limits import Limits
+from pegboard.server.deprecated.http_sse import HttpSse
+from pegboard.server.deprecated.rpc_endpoint import RpcEndpoint
+from pegboard.server.deprecated.sse_post import SsePostEndpoint
+from pegboard.server.exchange.admission import CallerCache
+from pegboard.server.exchange.calls_in_flight import CallsInFlight
+from pegboard.server.exchange.stateless import Stateless
+from pegboard.server.exchange.subscribers import Subscribers
+from pegboard.server.http.error_responses import error_response, method_not_allowed
+from pegboard.server.http.guard import Guard
+from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
+from pegboard.server.streamable_http.sessionless import reject_sse
+from pegboard.stores.cluster import Cluster
+
+_log = logging.getLogger("pegboard.transports")
+
+DEPRECATED_ENDPOINTS: Final = ("rpc", "oneshot", "sse")
+"""`POST /rpc`; `POST /sse`; `GET /sse` with `POST /messages`."""
+
+# RFC 9745. All of them gave way to Streamable HTTP, which came with revision 2025-03-26.
+_SINCE: Final = (b"deprecation", b"@1742947200")
+
+Serve: TypeAlias = Callable[[Head, bytes, Sink, Headers], EndpointResult]
+Route: TypeAlias = Callable[[Head, bytes, Sink], EndpointResult]
+
+
+_PATHS: Final = {"rpc": ("/rpc",), "oneshot": ("/sse",), "sse": ("/sse", "/messages")}
+
+
+def endpoint_paths(which: Iterable[str]) -> frozenset[str]:
+    """Where those doors are, each with and without a slash at its end."""
+    bare = {path for door in which for path in _PATHS[door]}
+    return frozenset(bare | {path + "/" for path in bare})
+
+
+def read_endpoint_names(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Which of the doors to open: names, `all` or `none`."""
+    names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
+    if names in (["all"], ["none"]):
+        return DEPRECATED_ENDPOINTS if names == ["all"] else ()
+    for name in names:
+        if name not in DEPRECATED_ENDPOINTS:
+            raise SetupError(
+                f"--legacy-doors {name!r} is none of {', '.join(DEPRECATED_ENDPOINTS)}; or say all, or none"
+            )
+    return tuple(door for door in DEPRECATED_ENDPOINTS if door in names)
+
+
+class DeprecatedEndpoints:
+    """The doors that are open, each guarded as `/mcp` is; `routes` is what is served where."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        info: Mapping[str, Json],
+        limits: Limits,
+        guard: Guard,
+        calls: CallsInFlight,
+        followers: Subscribers,
+        callers: CallerCache,
+        *,
+        prefix: str,
+        which: Collection[str],
+        successor: str = "/mcp",
+        cluster: Cluster | None = None,
+        apart: bool = False,
+    ) -> None:
+        """Of several processes that stand `apart`, none can have a session that the others know of.
+
+        `successor` is where the clients of all doors should go.
+        """
+        self._guard = guard
+        self._successor = prefix + successor
+        self._used: set[tuple[str, bytes]] = set()
+        self.routes: dict[bytes, Route] = {}
+        stateless = Stateless(handler, info, limits, calls, callers)
+        at_sse: dict[bytes, Serve] = {}
+        if "sse" in which:
+            transport = HttpSse(handler, info, limits, calls, followers, prefix + "/messages", cluster)
+            at_sse[b"GET"] = reject_sse if apart else transport.get
+            self._open(prefix, "/messages", {b"POST": transport.post})
+        if "oneshot" in which:
+            at_sse[b"POST"] = SsePostEndpoint(stateless, limits, calls).post
+        if at_sse:
+            self._open(prefix, "/sse", at_sse)
+        if "rpc" in which:
+            self._open(prefix, "/rpc", {b"POST": RpcEndpoint(stateless, limits, calls).post})
+
+    def _open(self, prefix: str, path: str, verbs: Mapping[bytes, Serve]) -> None:
+        def serve(head: Head, body: bytes, sink: Sink) -> EndpointResult:
+            return self._serve(path, verbs, head, body, sink)
+
+        self.routes[(prefix + path).encode()] = self.routes[(prefix + path + "/").encode()] = serve
+
+    def _serve(self, path: str, verbs: Mapping[bytes, Serve], head: Head, body: bytes, sink: Sink) -> EndpointResult:
+        allowed = self._guard.check(head)
+        if isinstance(allowed, Answer):
+            return allowed
+        link = f'<{head.locate(self._successor)}>; rel="successor-version"'.encode()
+        extra = (*allowed, _SINCE, (b"link", link))
+        if head.method == b"OPTIONS":
+            return self._guard.preflight(head, allowed)
+        serve = verbs.get(head.method)
+        if serve is None:
+            return method_not_allowed(b", ".join((*verbs, b"OPTIONS")), extra)
+        self._note_use(path, head)
+        try:
+            return serve(head, body, sink, extra)
+        except Refusal as refusal:
+            return error_response(refusal, extra)
+
+    def _note_use(self, path: str, head: Head) -> None:
+        door = path, head.method
+        if door not in self._used and path != "/messages":
+            self._used.add(door)
+            told = "%s %s is deprecated and in use, first by %s: its clients should go to /mcp (see --legacy-doors)"
+            _log.warning(told, head.method.decode(), path, head.peer or "a local client")

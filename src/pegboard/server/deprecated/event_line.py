@@ -1,0 +1,64 @@
+"""A stream of events as a line that all calls of one client share."""
+
+from __future__ import annotations
+
+from pegboard.protocol import sse
+from pegboard.server.http_types import Sink
+
+
+class EventLine:
+    """Writes messages as events to a stream that has begun; what comes after its end is dropped."""
+
+    __slots__ = ("_full", "_next", "_open", "_sink")
+
+    def __init__(self, sink: Sink, *, numbered: bool = False) -> None:
+        self._sink = sink
+        self._next = 1 if numbered else 0
+        self._full = False
+        self._open = True
+
+    @property
+    def open(self) -> bool:
+        """Whether somebody may still read what is written."""
+        return self._open
+
+    @property
+    def full(self) -> bool:
+        """Whether the reader is behind."""
+        return self._full
+
+    def write(self, message: bytes) -> None:
+        self.write_event("message", message)
+
+    def write_event(self, name: str, data: bytes) -> None:
+        """Write an event of another kind."""
+        if not self._open:
+            return
+        event_id = None
+        if self._next:
+            event_id = str(self._next)
+            self._next += 1
+        self._full = not self._sink.write(sse.event(data, event_id, name))
+
+    async def drain(self) -> None:
+        """Wait until the reader has caught up, or is gone: that ends the stream, and whoever asked is told of it."""
+        try:
+            await self._sink.drain()
+        except ConnectionError:
+            self._open = False
+        self._full = False
+
+    def keep_alive(self) -> None:
+        """Show a waiting client, and the proxies between, that the stream lives."""
+        if self._open:
+            self._sink.write(sse.KEEP_ALIVE)
+
+    def leave(self) -> None:
+        """The client is gone: nothing more is written."""
+        self._open = False
+
+    def close(self) -> None:
+        """End the stream in good order."""
+        if self._open:
+            self._open = False
+            self._sink.end()

@@ -1,0 +1,370 @@
+"""HTTP with SSE, the deprecated transport of revision 2024-11-05: one stream tells a client everything, POSTs bring its words.
+
+Theory of operation. `GET /sse` opens the stream and with it a session, which ends when the stream does; the first event
+names the place to POST to. A POST is taken with 202 as soon as it is read, and what there is to answer goes to the stream,
+as on a line that all calls share. So do refusals, wherever the id of the request could be read: a client of this kind
+looks nowhere else, and some give up sending after the first POST that fails.
+
+A client that has lost its stream may open another and go on without a second handshake, since it knows of no sessions; it
+is taken to speak what its POSTs state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import UNSET, structs
+
+from pegboard.call import Call, Caller, Handler, Json, RequestId
+from pegboard.errors import (
+    Busy,
+    DuplicateRequestId,
+    InvalidRequest,
+    Refusal,
+    SessionNotFound,
+    SessionRequired,
+    UnsupportedVersion,
+)
+from pegboard.limits import Limits
+from pegboard.protocol import headers as mcp
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.jsonrpc import Message
+from pegboard.protocol.legacy_codec import read_handshake
+from pegboard.protocol.params import Params, read_params
+from pegboard.protocol.revision_codec import legacy_codecs
+from pegboard.protocol.revisions import BATCHES, DEFAULT_LOG_LEVEL, LEGACY, MODERN, REVISIONS
+from pegboard.server.deprecated.event_line import EventLine
+from pegboard.server.deprecated.post_forwarding import PostForwarding
+from pegboard.server.exchange.admission import (
+    cancelled_id,
+    check_method,
+    is_modern,
+    make_call,
+    named_subject,
+    read_token,
+)
+from pegboard.server.exchange.calls_in_flight import CallsInFlight
+from pegboard.server.exchange.exchanges import STREAM, LineExchange, run_call
+from pegboard.server.exchange.listen_exchange import LineOutput, subscribe_lists
+from pegboard.server.exchange.request_head import NotAcceptable
+from pegboard.server.exchange.session_exchange import SessionLineExchange
+from pegboard.server.exchange.session_settings import (
+    IMMEDIATE_SETTINGS,
+    SUBSCRIBE,
+    apply_setting,
+    read_uri,
+    subscription_handler,
+)
+from pegboard.server.exchange.stateless import read_bodies, with_request_id
+from pegboard.server.exchange.subscribers import Subscriber, Subscribers
+from pegboard.server.http.content_negotiation import check_content_type, read_accept
+from pegboard.server.http.error_responses import error_response
+from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
+from pegboard.sessions.session import Session
+from pegboard.stores.cluster import Cluster
+from pegboard.stores.identifiers import digest
+
+_log = logging.getLogger("pegboard.transports")
+
+_ASSUMED_VERSION: Final = REVISIONS[0]
+_SESSION: Final = b"sessionId"
+_SPOKEN: Final = tuple(reversed(REVISIONS[:-1]))
+
+
+class SseClient:
+    """One client: its stream, its session, and what it follows; `left` is told of its end."""
+
+    __slots__ = ("_ending", "_left", "greeted", "joined", "line", "session", "since", "subscriber", "waiting")
+
+    def __init__(self, line: EventLine, session: Session, left: Callable[[SseClient], object]) -> None:
+        self.line = line
+        self.session = session
+        self.since = 0.0
+        # Whether it has said who it is, and whether it hears of changes.
+        self.greeted = False
+        self.joined = False
+        self.subscriber: Subscriber | None = None
+        # POSTs that wait until it has read enough.
+        self.waiting = 0
+        self._ending = False
+        self._left = left
+
+    @property
+    def version(self) -> str:
+        return self.session.caller.version
+
+    @property
+    def reads(self) -> bool:
+        """Whether it is there and reads what it is told."""
+        return self.line.open and not self.line.full
+
+    def keep_alive(self) -> None:
+        self.line.keep_alive()
+
+    def end(self) -> None:
+        """End the stream in good order: once the calls under way have their answers."""
+        self._ending = True
+        if not self.session.calls:
+            self.line.close()
+            self.leave()
+
+    def run(self, request_id: RequestId, task: asyncio.Task[None]) -> None:
+        """A call goes on; meanwhile it can be cancelled."""
+        self.session.calls[request_id] = task
+        task.add_done_callback(lambda _: self._ended(request_id))
+
+    def leave(self) -> None:
+        """The client is gone, and nobody can come for its answers: its calls end."""
+        self.line.leave()
+        self._left(self)
+        if self.subscriber is not None:
+            self.subscriber.leave()
+        for task in list(self.session.calls.values()):
+            if task is not None:
+                task.cancel()
+
+    def _ended(self, request_id: RequestId) -> None:
+        del self.session.calls[request_id]
+        if self._ending:
+            self.end()
+
+
+class HttpSse:
+    """Serves one Handler to clients of this transport; `place` is where they POST to.
+
+    Where there is a crew, any process of it takes their POSTs.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        info: Mapping[str, Json],
+        limits: Limits,
+        calls: CallsInFlight,
+        followers: Subscribers,
+        place: str,
+        cluster: Cluster | None = None,
+    ) -> None:
+        self._forwarding = None if cluster is None else PostForwarding(cluster, self._receive_forwarded)
+        self._handler = handler
+        self._limits = limits
+        self._calls = calls
+        self._followers = followers
+        self._place = place
+        self._codecs = legacy_codecs(info)
+        self._clients: dict[str, SseClient] = {}
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def get(self, head: Head, body: bytes, sink: Sink, extra: Headers) -> EndpointResult:
+        """Open a stream, and the session that ends with it."""
+        if not read_accept(head.headers.get(b"accept")).stream:
+            raise NotAcceptable("Accept must allow text/event-stream")
+        version = _stated(head)
+        if len(self._clients) >= self._limits.sessions:
+            raise Busy(f"{self._limits.sessions} clients are already connected; try again later", retry_after=30)
+        session_id = secrets.token_hex(16)
+        if self._forwarding is not None:
+            session_id = self._forwarding.name(session_id)
+        line = EventLine(sink)
+        caller = Caller(version=version or _ASSUMED_VERSION, transport="http", session=session_id)
+        client = SseClient(line, Session(caller), self._forget)
+        self._calls.follow(client)
+        self._clients[session_id] = client
+        sink.on_gone(client.leave)
+        sink.start(200, STREAM + extra)
+        line.write_event("endpoint", f"{head.locate(self._place)}?{_SESSION.decode()}={session_id}".encode())
+        return None
+
+    def post(self, head: Head, body: bytes, sink: Sink, extra: Headers) -> EndpointResult:
+        """Take what a client says."""
+        check_content_type(head.headers.get(b"content-type"))
+        session_id, version = _named_session(head), _stated(head)
+        if self._forwarding is not None and self._forwarding.is_foreign(session_id):
+            return self._forward(self._forwarding, session_id, version, body, extra)
+        return self._start_receiving(self._find(session_id), version, body, extra)
+
+    async def _forward(
+        self, forwarding: PostForwarding, session_id: str, version: str | None, body: bytes, extra: Headers
+    ) -> Answer:
+        try:
+            return await forwarding.forward(session_id, version, body, extra)
+        except Refusal as refusal:
+            return error_response(refusal, extra)
+
+    async def _receive_forwarded(self, hidden: str, version: str | None, body: bytes) -> Answer:
+        session_id = next((one for one in self._clients if digest(one) == hidden), "")
+        try:
+            return await self._start_receiving(self._find(session_id), version, body, ())
+        except Refusal as refusal:
+            return error_response(refusal, ())
+
+    def _start_receiving(
+        self, client: SseClient, version: str | None, body: bytes, extra: Headers
+    ) -> Coroutine[Any, Any, Answer]:
+        if version is not None and not client.greeted:
+            client.session.caller = structs.replace(client.session.caller, version=version)
+        if jsonrpc.is_batch(body) and client.version not in BATCHES:
+            raise InvalidRequest(f"Revision {client.version} has no batches: send one message per request")
+        return self._receive(client, read_bodies(body, self._limits), extra)
+
+    def _find(self, session_id: str) -> SseClient:
+        client = self._clients.get(session_id)
+        if client is None or not client.line.open:
+            raise _not_found()
+        return client
+
+    def _forget(self, client: SseClient) -> None:
+        self._clients.pop(client.session.caller.session, None)
+        self._calls.forget(client)
+
+    # -- what a client says ------------------------------------------------------------------------------------------
+
+    async def _receive(self, client: SseClient, bodies: Sequence[bytes], extra: Headers) -> Answer:
+        for body in bodies:
+            try:
+                await self._receive_message(client, body)
+            except Refusal as refusal:
+                # What is said on the stream of an id that is under way would be taken for the answer to it.
+                told = None if isinstance(refusal, DuplicateRequestId) else refusal.request_id
+                if not client.reads or (told is None and len(bodies) == 1):
+                    return error_response(refusal, extra)
+                client.line.write(jsonrpc.refusal(told, refusal, self._codecs[client.version].code(refusal)))
+        return Answer(202, headers=extra)
+
+    async def _receive_message(self, client: SseClient, body: bytes) -> None:
+        message = jsonrpc.read(body, self._limits)
+        method, request_id, session = message.method, message.id, client.session
+        if method is UNSET:
+            session.answer(message)
+        elif request_id is not UNSET:
+            try:
+                await self._receive_request(client, message, method, request_id)
+            except Refusal as refusal:
+                raise with_request_id(refusal, request_id) from None
+        elif method == "notifications/cancelled":
+            session.cancel(cancelled_id(message))
+        elif method == "notifications/initialized":
+            await self._join(client)
+
+    async def _receive_request(self, client: SseClient, message: Message, method: str, request_id: RequestId) -> None:
+        if client.line.full:
+            await self._wait(client)
+        params = read_params(message)
+        if is_modern(params):
+            raise UnsupportedVersion(MODERN, _SPOKEN)
+        session = client.session
+        if request_id in session.calls:
+            raise DuplicateRequestId(f"The id {request_id!r} is already in flight in this session: use another one")
+        if method == "initialize":
+            self._initialize(client, message, request_id)
+            return
+        check_method(method, client.version)
+        if method in IMMEDIATE_SETTINGS:
+            apply_setting(session, method, message, params)
+            client.line.write(jsonrpc.answer(request_id, b"{}"))
+            return
+        if not client.greeted:
+            await self._join(client)
+        self._call(client, message, method, request_id, params)
+
+    def _initialize(self, client: SseClient, message: Message, request_id: RequestId) -> None:
+        if client.greeted:
+            raise InvalidRequest("initialize comes first and once in a session")
+        handshake = read_handshake(bytes(message.params))
+        client.greeted = True
+        caller = client.session.caller = Caller(
+            version=handshake.version,
+            transport="http",
+            session=client.session.caller.session,
+            client=handshake.client,
+            capabilities=handshake.capabilities,
+            log_level=DEFAULT_LOG_LEVEL,
+        )
+        exchange = LineExchange(client.line, self._codecs[handshake.version], request_id)
+        call = Call(method="server/discover", caller=caller, channel=exchange, id=request_id)
+        self._run(client, request_id, call, exchange)
+
+    def _call(self, client: SseClient, message: Message, method: str, request_id: RequestId, params: Params) -> None:
+        session, limits = client.session, self._limits
+        if len(session.calls) >= limits.calls_per_caller:
+            raise Busy(f"{limits.calls_per_caller} calls of this client are already under way", retry_after=1)
+        about = read_uri(method, params) if method == SUBSCRIBE else named_subject(method, params)
+        exchange = SessionLineExchange(
+            client.line, self._codecs[client.version], request_id, session, limits, _accepted
+        )
+        call = make_call(method, request_id, about, message, params, session.caller, exchange, read_token(params))
+        self._run(client, request_id, call, exchange)
+
+    def _run(self, client: SseClient, request_id: RequestId, call: Call, exchange: LineExchange) -> None:
+        handler = self._handler
+        if call.method == SUBSCRIBE:
+            handler = subscription_handler(handler, client.session, self._limits)
+        served = self._calls.run(exchange, run_call(handler, call, exchange))
+        if isinstance(served, asyncio.Task):
+            client.run(request_id, served)
+
+    async def _wait(self, client: SseClient) -> None:
+        """Serve no further while the client does not read what it has been told."""
+        if client.waiting >= self._limits.calls_per_caller:
+            raise Busy("The stream is not read: read the answers that have been sent first", retry_after=1)
+        client.waiting += 1
+        try:
+            await client.line.drain()
+        finally:
+            client.waiting -= 1
+        if not client.line.open:
+            raise _not_found()
+
+    async def _join(self, client: SseClient) -> None:
+        """Have a client hear of every list, and of the resources that it will subscribe to."""
+        if client.joined:
+            return
+        client.joined = True
+        session = client.session
+        follow = await subscribe_lists(self._handler, session.caller)
+        if not client.line.open:
+            raise _not_found()
+        if follow is None:
+            return
+        outlet = LineOutput(client.line)
+        subscriber = Subscriber(follow, self._codecs[client.version], outlet, self._followers, uris=session.uris)
+        try:
+            self._followers.admit(subscriber)
+        except Busy as busy:
+            _log.warning("a client will not hear of changes: %s", busy.message)
+            return
+        client.subscriber = subscriber
+        self._followers.begin(subscriber)
+
+
+def _named_session(head: Head) -> str:
+    fields = (field.partition(b"=") for field in head.query.split(b"&"))
+    sent = [value for name, _, value in fields if name == _SESSION]
+    if len(sent) != 1:
+        raise SessionRequired("The session is not named once: POST to the place that the endpoint event names")
+    return sent[0].decode("latin-1")
+
+
+def _not_found() -> SessionNotFound:
+    return SessionNotFound("Session not found: it ended with its stream; open another with GET /sse")
+
+
+def _stated(head: Head) -> str | None:
+    """The revision that a request states."""
+    sent = head.headers.get(mcp.VERSION)
+    if sent is None:
+        return None
+    version = sent.decode("latin-1")
+    if version not in LEGACY:
+        raise UnsupportedVersion(version, _SPOKEN)
+    return version
+
+
+def _accepted() -> None:
+    """Nothing is to be done for an answer to come: a POST of its own brings it."""

@@ -1,0 +1,77 @@
+"""POSTs for a stream that another process sends: the session id names the process, which takes them as its own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.errors import Busy, SessionNotFound
+from pegboard.server.http_types import Answer, Headers
+from pegboard.stores.cluster import Cluster
+from pegboard.stores.identifiers import digest
+
+_POSTED: Final = "posted"
+_REPLY_SECONDS: Final = 30.0
+
+Take: TypeAlias = Callable[[str, str | None, bytes], Awaitable[Answer]]
+"""Takes a POST for the session of that digest, with the version that it states."""
+
+
+class _Posted(Struct, array_like=True):
+    session: str
+    version: str | None
+    body: bytes
+
+
+class _Answered(Struct, array_like=True):
+    status: int
+    body: bytes
+    retry_after: bytes
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_posted = msgspec.msgpack.Decoder(_Posted).decode
+_decode_answered = msgspec.msgpack.Decoder(_Answered).decode
+
+
+class PostForwarding:
+    """Brings such POSTs to their process, and takes those that others bring."""
+
+    def __init__(self, cluster: Cluster, take: Take) -> None:
+        self._cluster = cluster
+        self._take = take
+        cluster.on_message(_POSTED, self._receive_post)
+
+    def name(self, session_id: str) -> str:
+        """The id as clients know it."""
+        return f"{self._cluster.me}.{session_id}"
+
+    def is_foreign(self, session_id: str) -> bool:
+        """Whether another process has the session of that id."""
+        worker, dot, _ = session_id.partition(".")
+        return bool(dot) and worker != self._cluster.me
+
+    async def forward(self, session_id: str, version: str | None, body: bytes, extra: Headers) -> Answer:
+        """What the process that has the session answers; SessionNotFound where that is no more."""
+        worker = session_id.partition(".")[0]
+        if not await self._cluster.is_alive(worker):
+            raise SessionNotFound("Session not found: it ended with its stream; open another with GET /sse")
+        said = await self._cluster.ask(
+            worker, _POSTED, _encode(_Posted(digest(session_id), version, body)), _REPLY_SECONDS
+        )
+        if said is None:
+            raise Busy("The server process that sends this stream does not answer; try again", retry_after=1)
+        answer = _decode_answered(said)
+        if answer.retry_after:
+            extra = (*extra, (b"retry-after", answer.retry_after))
+        return Answer(answer.status, answer.body, headers=extra)
+
+    def _receive_post(self, said: bytes) -> Awaitable[bytes]:
+        return self._answer(_decode_posted(said))
+
+    async def _answer(self, posted: _Posted) -> bytes:
+        answer = await self._take(posted.session, posted.version, posted.body)
+        return _encode(_Answered(answer.status, answer.body, dict(answer.headers).get(b"retry-after", b"")))

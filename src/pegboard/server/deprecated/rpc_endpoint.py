@@ -1,0 +1,103 @@
+"""`POST /rpc`, deprecated: JSON-RPC in its plainest form, a message or an array of them in and JSON out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from pegboard.call import Notification
+from pegboard.errors import Busy, InternalFailure, InvalidRequest, ParseFailure, Refusal
+from pegboard.limits import Limits
+from pegboard.protocol import jsonrpc
+from pegboard.server.exchange.calls_in_flight import CallsInFlight
+from pegboard.server.exchange.request_head import NotAcceptable, read_post_head
+from pegboard.server.exchange.stateless import (
+    ReadRequest,
+    Stateless,
+    StatelessExchange,
+    check_version_header,
+    read_bodies,
+)
+from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
+
+
+class CollectedAnswers:
+    """The answers to one HTTP request, and the status that goes with a single one."""
+
+    def __init__(self) -> None:
+        self.messages: list[bytes] = []
+        self.status = 200
+        self.headers: Headers = ()
+
+    def exchange(self, wanted: ReadRequest) -> StatelessExchange:
+        return _CollectingExchange(self, wanted)
+
+    def refuse(self, refusal: Refusal) -> None:
+        self.note(refusal)
+        self.write(jsonrpc.refusal(refusal.request_id, refusal))
+
+    def note(self, refusal: Refusal) -> None:
+        """Keep what HTTP says of a refusal: an error is an answer like any other, unless we failed or read nothing."""
+        if isinstance(refusal, InternalFailure):
+            self.status = refusal.status if isinstance(refusal, Busy) else 500
+        elif isinstance(refusal, ParseFailure | InvalidRequest):
+            self.status = refusal.status
+        if refusal.retry_after is not None:
+            self.headers = ((b"retry-after", b"%d" % refusal.retry_after),)
+
+    def write(self, message: bytes) -> None:
+        self.messages.append(message)
+
+    async def drain(self) -> None:
+        """Nobody waits: all of it leaves together."""
+
+
+class _CollectingExchange(StatelessExchange):
+    """What the call would say before its answer has nowhere to go."""
+
+    __slots__ = ("_answers",)
+
+    def __init__(self, answers: CollectedAnswers, wanted: ReadRequest) -> None:
+        super().__init__(answers, wanted)
+        self._answers = answers
+
+    async def emit(self, notice: Notification) -> None:
+        """Nothing is sent."""
+
+    def refuse(self, refusal: Refusal) -> None:
+        self._answers.note(refusal)
+        super().refuse(refusal)
+
+
+class RpcEndpoint:
+    """Answers by JSON alone; 204 where there is nothing to answer."""
+
+    def __init__(self, stateless: Stateless, limits: Limits, calls: CallsInFlight) -> None:
+        self._stateless = stateless
+        self._limits = limits
+        self._calls = calls
+
+    def post(self, head: Head, body: bytes, sink: Sink, extra: Headers) -> EndpointResult:
+        """Serve a message, or an array of them."""
+        post = read_post_head(head.headers, extra)
+        if not post.accepts.json:
+            raise NotAcceptable("This door answers by JSON: Accept must allow application/json")
+        check_version_header(post.version)
+        bodies = read_bodies(body, self._limits)
+        self._calls.check_room()
+        return self._answer(bodies, post.version, sink, extra, batch=jsonrpc.is_batch(body))
+
+    async def _answer(
+        self, bodies: Sequence[bytes], stated: str | None, sink: Sink, extra: Headers, *, batch: bool
+    ) -> Answer:
+        task = asyncio.current_task()
+        if task is not None:
+            # Nobody else can come for the answer.
+            sink.on_gone(task.cancel)
+        answers = CollectedAnswers()
+        await self._stateless.serve(bodies, stated, answers)
+        if not answers.messages:
+            return Answer(204, headers=extra)
+        if batch:
+            return Answer(200, b"[%b]" % b",".join(answers.messages), headers=extra)
+        return Answer(answers.status, answers.messages[0], headers=extra + answers.headers)

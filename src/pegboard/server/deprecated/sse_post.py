@@ -1,0 +1,93 @@
+"""`POST /sse`, deprecated: the answer to a message, or to each of an array, as an event, and one that says it was the last.
+
+    id: 1
+    event: message
+    data: {"jsonrpc":"2.0","id":1,"result":{…}}
+
+    id: 2
+    event: done
+    data: {}
+
+What a call says before its answer is a `message` too. A message that cannot be read is answered by an `error` event, for
+it has no id that a response could name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from pegboard.errors import Refusal
+from pegboard.limits import Limits
+from pegboard.protocol import jsonrpc
+from pegboard.server.deprecated.event_line import EventLine
+from pegboard.server.exchange.calls_in_flight import CallsInFlight
+from pegboard.server.exchange.exchanges import STREAM
+from pegboard.server.exchange.request_head import NotAcceptable, read_post_head
+from pegboard.server.exchange.stateless import (
+    ReadRequest,
+    Stateless,
+    StatelessExchange,
+    check_version_header,
+    read_bodies,
+)
+from pegboard.server.http_types import EndpointResult, Head, Headers, Sink
+
+
+class EventAnswers:
+    """The answers to one HTTP request, each sent as it is there; kept alive until the last."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._line = EventLine(sink, numbered=True)
+        self.since = 0.0
+
+    def exchange(self, wanted: ReadRequest) -> StatelessExchange:
+        return StatelessExchange(self._line, wanted)
+
+    def refuse(self, refusal: Refusal) -> None:
+        name = "error" if refusal.request_id is None else "message"
+        self._line.write_event(name, jsonrpc.refusal(refusal.request_id, refusal))
+
+    def keep_alive(self) -> None:
+        self._line.keep_alive()
+
+    def end(self) -> None:
+        """Nothing is done yet: it ends with its calls, and these are told to."""
+
+    def finish(self) -> None:
+        """Say that this was all."""
+        self._line.write_event("done", b"{}")
+        self._line.close()
+
+
+class SsePostEndpoint:
+    """Answers by a stream that ends with its answers."""
+
+    def __init__(self, stateless: Stateless, limits: Limits, calls: CallsInFlight) -> None:
+        self._stateless = stateless
+        self._limits = limits
+        self._calls = calls
+
+    def post(self, head: Head, body: bytes, sink: Sink, extra: Headers) -> EndpointResult:
+        """Serve a message, or an array of them."""
+        post = read_post_head(head.headers, extra)
+        if not post.accepts.stream:
+            raise NotAcceptable("This door answers by a stream: Accept must allow text/event-stream")
+        check_version_header(post.version)
+        self._calls.check_room()
+        return self._answer(body, post.version, sink, extra)
+
+    async def _answer(self, body: bytes, stated: str | None, sink: Sink, extra: Headers) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            # Nobody else can come for the answers.
+            sink.on_gone(task.cancel)
+        sink.start(200, STREAM + extra)
+        events = EventAnswers(sink)
+        self._calls.follow(events)
+        try:
+            await self._stateless.serve(read_bodies(body, self._limits), stated, events)
+        except Refusal as refusal:
+            events.refuse(refusal)
+        finally:
+            self._calls.forget(events)
+        events.finish()

@@ -1,0 +1,127 @@
+"""From a message to a Call: what HTTP and stdio read alike, each revision in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import UNSET
+
+from pegboard.call import EMPTY_OBJECT, Call, Caller, Channel, ProgressToken, RequestId
+from pegboard.errors import InvalidParams, MethodNotFound, UnsupportedVersion
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.jsonrpc import NOTHING, Message
+from pegboard.protocol.modern_codec import check_version, read_envelope
+from pegboard.protocol.params import PREFIX, Params, read_meta
+from pegboard.protocol.revisions import KNOWN_CAPABILITIES, MODERN, NAMED, SUPPORTED
+
+_MODERN_MARK: Final = (PREFIX + "protocolVersion").encode()
+_REMEMBERED: Final = 1024
+_REMEMBERED_BYTES: Final = 2048
+
+
+def is_modern(params: Params) -> bool:
+    """Whether a request carries the modern envelope."""
+    meta = bytes(params.meta)
+    # Some write the slash of the name as an escape.
+    # `find`, since `in` first takes what is sought for a number and pays for the failure.
+    return meta.find(_MODERN_MARK) >= 0 or (meta.find(b"\\") >= 0 and read_meta(meta).version is not UNSET)
+
+
+class CallerCache:
+    """Who sends modern requests; a client says the same of itself each time, so that is read once."""
+
+    def __init__(self, transport: str) -> None:
+        self._transport = transport
+        # With each, how many quotation marks it takes as a member of the params.
+        self.known: dict[bytes, tuple[Caller, int]] = {}
+
+    def read(self, params: Params, header: str | None) -> tuple[Caller, ProgressToken | None]:
+        """The sender and its progress token; `header` is the version that the transport itself states, if any."""
+        meta = bytes(params.meta)
+        known = self.known.get(meta)
+        if known is not None and (header is None or header == MODERN):
+            return known[0], None
+        if not meta and header is not None and header != MODERN:
+            raise UnsupportedVersion(header, SUPPORTED)
+        envelope = read_envelope(meta)
+        check_version(envelope, header)
+        caller = Caller(
+            version=envelope.version,
+            transport=self._transport,
+            client=envelope.client,
+            capabilities=envelope.capabilities,
+            log_level=envelope.log_level,
+        )
+        # A token is a request's own: such a `_meta` does not come again.
+        if envelope.token is None and len(meta) <= _REMEMBERED_BYTES:
+            if len(self.known) >= _REMEMBERED:
+                self.known.clear()
+            self.known[meta] = caller, 2 + meta.count(jsonrpc.QUOTE)
+        return caller, envelope.token
+
+
+def read_token(params: Params) -> ProgressToken | None:
+    """The progress token of a legacy request."""
+    if params.meta is NOTHING:
+        return None
+    token = read_meta(bytes(params.meta)).token
+    return None if token is UNSET else token
+
+
+def check_method(method: str, version: str) -> None:
+    """Refuse a method that the revision, or this server, does not have."""
+    if method not in KNOWN_CAPABILITIES[version]:
+        raise MethodNotFound(f"Method not found: {method[:80]!r}")
+
+
+def named_subject(method: str, params: Params) -> str:
+    """What a request is about: the name or uri that its method asks for."""
+    member = NAMED.get(method)
+    if member is None:
+        return ""
+    value = params.name if member == "name" else params.uri if member == "uri" else params.task
+    if value is UNSET:
+        raise InvalidParams(f"params.{member} is missing: {method} needs to know which one")
+    return value
+
+
+def make_call(
+    method: str,
+    request_id: RequestId,
+    about: str,
+    message: Message,
+    params: Params,
+    caller: Caller,
+    channel: Channel,
+    token: ProgressToken | None,
+    headers: Mapping[bytes, bytes] | None = None,
+) -> Call:
+    """The call that a request makes."""
+    call = Call(
+        method=method,
+        caller=caller,
+        channel=channel,
+        id=request_id,
+        name=about,
+        raw=EMPTY_OBJECT if params.arguments is NOTHING else params.arguments,
+        params=message.params,
+        token=token,
+        headers=headers,
+    )
+    if params.answers is not NOTHING:
+        call.answers = params.answers
+    if params.ticket is not UNSET:
+        call.ticket = params.ticket
+    return call
+
+
+def cancelled_id(message: Message) -> RequestId | None:
+    """Which request a `notifications/cancelled` is about; None where it cannot be told."""
+    # "Invalid cancellation notifications SHOULD be ignored" (Cancellation, Error Handling)
+    try:
+        found = jsonrpc.decode_json(bytes(message.params)).get("requestId")
+    except (msgspec.MsgspecError, AttributeError):
+        return None
+    return found if type(found) in (str, int) else None

@@ -1,0 +1,145 @@
+"""The calls of one endpoint that are under way, and the sweep that keeps time for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol, TypeVar
+
+from pegboard.errors import Busy
+from pegboard.limits import Limits
+from pegboard.server.eager_task import start
+from pegboard.server.exchange.exchanges import LongRunning, shutting_down
+
+T = TypeVar("T")
+
+_KEEP_ALIVE_SECONDS: Final = 15.0
+_CLEANUP_SECONDS: Final = 1.0
+
+
+class OpenStream(Protocol):
+    """An open stream that no call stands behind: it is kept alive, and ended when we end."""
+
+    since: float
+
+    def keep_alive(self) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class CallsInFlight:
+    """Lets calls in while there is room, keeps them and all other streams alive, and sees them out when we end.
+
+    `reap` is done with each sweep; `later` says whether there will be something to reap although nothing is under way.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        reap: Callable[[], object],
+        loop: asyncio.AbstractEventLoop | None = None,
+        later: Callable[[], object] = bool,
+    ) -> None:
+        self._limits = limits
+        self._reap = reap
+        self._later = later
+        self._given_loop = self._loop = loop
+        self._sweeping = False
+        # None: let in, but not begun.
+        self.running: dict[LongRunning, asyncio.Task[Any] | None] = {}
+        self.followers: set[OpenStream] = set()
+        self.draining = False
+
+    def check_room(self) -> None:
+        """Refuse one call more than there is room for."""
+        if self.draining:
+            raise shutting_down()
+        if len(self.running) >= self._limits.calls:
+            raise Busy(f"{self._limits.calls} calls are already under way; try again later", retry_after=1)
+
+    def run(self, exchange: LongRunning, walk: Coroutine[Any, Any, T]) -> T | asyncio.Task[T]:
+        """Walk a call, if there is room for one more: its end, or the task that it goes on in, and then it is under way."""
+        if self.draining or len(self.running) >= self._limits.calls:
+            walk.close()
+            self.check_room()
+        loop = asyncio.get_running_loop()
+        task = start(walk, loop=loop)
+        if task.done():
+            return task.result()
+        loop = self._given_loop or loop
+        exchange.since = loop.time()
+        self.running[exchange] = task
+        task.add_done_callback(lambda _: self.running.pop(exchange))
+        self._start(loop)
+        return task
+
+    def admit(self, exchange: LongRunning) -> None:
+        """Let a call in, if there is room for one more; who is let in must be run, for that is what lets it out."""
+        if self.draining or len(self.running) >= self._limits.calls:
+            self.check_room()
+        loop = self._given_loop or asyncio.get_running_loop()
+        exchange.since = loop.time()
+        self.running[exchange] = None
+        if loop is not self._loop or not self._sweeping:
+            self._start(loop)
+
+    def follow(self, subscriber: OpenStream) -> None:
+        """Keep a stream alive until it is forgotten."""
+        if self.draining:
+            raise shutting_down()
+        loop = self._given_loop or asyncio.get_running_loop()
+        subscriber.since = loop.time()
+        self.followers.add(subscriber)
+        self._start(loop)
+
+    def schedule_sweep(self) -> None:
+        """There will be something to reap."""
+        if not self._sweeping:
+            self._start(self._given_loop or asyncio.get_running_loop())
+
+    def forget(self, subscriber: OpenStream) -> None:
+        """The stream has ended."""
+        self.followers.discard(subscriber)
+
+    async def drain(self, seconds: float, hurried: asyncio.Event) -> None:
+        """Take no new calls; let those under way come to their answers, and cancel the rest when time is up."""
+        self.draining = True
+        for subscriber in tuple(self.followers):
+            subscriber.end()
+        hurry = asyncio.ensure_future(hurried.wait())
+        await asyncio.wait({hurry, asyncio.ensure_future(self._wait(seconds))}, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        for exchange, task in list(self.running.items()):
+            if task is not None:
+                exchange.closing = True
+                task.cancel()
+        await self._wait(_CLEANUP_SECONDS)
+
+    async def _wait(self, seconds: float) -> None:
+        running = [task for task in self.running.values() if task is not None]
+        if running:
+            await asyncio.wait(running, timeout=seconds)
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        if loop is not self._loop:
+            # One loop may follow another, as in tests; the sweep of the last one ended with it.
+            self._loop, self._sweeping = loop, False
+        if not self._sweeping:
+            self._sweeping = True
+            loop.call_later(1.0, self._sweep, loop)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """One timer for all: open the streams of calls that have been silent, keep the open ones alive."""
+        now = loop.time()
+        self._reap()
+        for exchange in tuple(self.running):
+            if now - exchange.since >= (_KEEP_ALIVE_SECONDS if exchange.streaming else self._limits.quiet_seconds):
+                exchange.since = now
+                exchange.keep_alive()
+        for subscriber in tuple(self.followers):
+            if now - subscriber.since >= _KEEP_ALIVE_SECONDS:
+                subscriber.since = now
+                subscriber.keep_alive()
+        self._sweeping = bool(self.running or self.followers or self._later())
+        if self._sweeping:
+            loop.call_later(1.0, self._sweep, loop)

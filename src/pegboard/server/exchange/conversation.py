@@ -1,0 +1,308 @@
+"""One peer on a line of whole messages: both eras, many calls in flight, each answered when it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from msgspec import UNSET
+
+from pegboard.call import Call, Caller, Handler, Json, RequestId
+from pegboard.errors import InternalFailure, InvalidRequest, Refusal
+from pegboard.limits import Limits
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.jsonrpc import Message
+from pegboard.protocol.legacy_codec import read_handshake
+from pegboard.protocol.modern_codec import ModernCodec
+from pegboard.protocol.params import Params, read_params
+from pegboard.protocol.revision_codec import legacy_codecs
+from pegboard.protocol.revisions import BATCHES, DEFAULT_LOG_LEVEL, MODERN
+from pegboard.server import eager_task
+from pegboard.server.exchange.admission import (
+    CallerCache,
+    cancelled_id,
+    check_method,
+    is_modern,
+    make_call,
+    named_subject,
+    read_token,
+)
+from pegboard.server.exchange.exchanges import LineExchange, run_call, shutting_down
+from pegboard.server.exchange.fast_path import CALL, FastPath, PlainCall
+from pegboard.server.exchange.listen_exchange import LISTEN, LineSubscriptions, SharedLine
+from pegboard.server.exchange.session_exchange import SessionLineExchange
+from pegboard.server.exchange.session_settings import (
+    IMMEDIATE_SETTINGS,
+    SUBSCRIBE,
+    apply_setting,
+    read_uri,
+    subscription_handler,
+)
+from pegboard.server.exchange.subscribers import Subscribers
+from pegboard.sessions.session import Session
+
+_log = logging.getLogger("pegboard.transports")
+
+T = TypeVar("T")
+
+
+class LineService:
+    """What all lines of one server have in common; `transport` is what its callers are said to come by."""
+
+    def __init__(
+        self, handler: Handler, info: Mapping[str, Json], limits: Limits, followers: Subscribers, transport: str
+    ) -> None:
+        self.handler = handler
+        self.limits = limits
+        self.followers = followers
+        self.transport = transport
+        self.revision_codecs = legacy_codecs(info)
+        self.modern = ModernCodec(info)
+        self.callers = CallerCache(transport)
+        self.read_plain = FastPath(limits, self.callers).read
+
+
+class Conversation:
+    """Serves one peer.
+
+    Messages that came are served while there is room for more calls and the peer takes our answers; until there is room
+    again they wait, and nothing more is read.
+    """
+
+    def __init__(self, service: LineService, line: SharedLine, loop: asyncio.AbstractEventLoop) -> None:
+        self._service = service
+        self._handler = service.handler
+        self._limits = service.limits
+        self._loop = loop
+        self._peer = line
+        self._legacy: Session | None = None
+        self._waiting: deque[bytes | memoryview] = deque()
+        self._serving = False
+        self._paused = False
+        self._draining = False
+        self.calls: dict[RequestId, tuple[asyncio.Task[None], LineExchange]] = {}
+        self.following = LineSubscriptions(service.handler, line, service.followers)
+
+    # -- for each kind of line to say --------------------------------------------------------------------------------
+
+    def _hold(self, paused: bool) -> None:
+        """Read no further, or read on."""
+
+    def _became_idle(self) -> None:
+        """All that came has been served."""
+
+    def _run(self, exchange: LineExchange, walk: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+        """Walk a call; its task, or None where it has come to its end."""
+        task = eager_task.start(walk, loop=self._loop)
+        return None if task.done() else task
+
+    # -- room --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _full(self) -> bool:
+        if self._peer.full or len(self.calls) < self._limits.calls_per_caller:
+            return self._peer.full
+        # Calls that wait for the peer's answers would wait for ever if nothing more were read from it.
+        asking = 0 if self._legacy is None else self._legacy.asking
+        return len(self.calls) - asking >= self._limits.calls_per_caller or len(self.calls) >= self._limits.calls
+
+    def resume_if_room(self) -> None:
+        """Something ended or was taken: serve what waits, then read on."""
+        if not self._serving:
+            self._serve()
+
+    def _serve(self) -> None:
+        self._serving = True
+        waiting = self._waiting
+        try:
+            for _ in range(self._limits.inline_answers):
+                if not waiting or self._full:
+                    break
+                self.take(waiting.popleft())
+        finally:
+            self._serving = False
+        if waiting and not self._full:
+            # Others have a right to the loop too.
+            self._serving = True
+            self._loop.call_soon(self._serve)
+        paused = bool(waiting) or self._full
+        if paused != self._paused:
+            self._paused = paused
+            self._hold(paused)
+        if not waiting:
+            self._became_idle()
+
+    # -- serving -----------------------------------------------------------------------------------------------------
+
+    def take(self, message: bytes | memoryview) -> None:
+        """Serve one message; whatever is wrong with it is answered, and the next is read."""
+        line = bytes(message).strip()
+        if line:
+            self._try(self._take, line)
+
+    def _try(self, take: Callable[[T], object], message: T) -> None:
+        try:
+            take(message)
+        except Refusal as refusal:
+            self._refuse(refusal.request_id, refusal)
+        except Exception:  # noqa: BLE001 — a message that we fail at must not end the others
+            error_id = secrets.token_hex(4)
+            _log.exception("a message could not be served, error id %s", error_id)
+            self._refuse(None, InternalFailure(f"Internal error, error id {error_id}"))
+
+    def _take(self, line: bytes) -> None:
+        plain = self._service.read_plain(line)
+        if plain is not None and self._start_plain(plain):
+            return
+        if jsonrpc.is_batch(line):
+            self._receive_batch(line)
+        else:
+            self._receive_message(line)
+
+    def _start_plain(self, plain: PlainCall) -> bool:
+        """Start a plain call; False where it has to be looked at with care."""
+        request_id, caller, session = plain.id, plain.caller, self._legacy
+        if self._draining or request_id in self.calls or request_id in self.following:
+            return False
+        if caller is not None:
+            exchange = LineExchange(self._peer, self._service.modern, request_id)
+        elif session is not None:
+            caller = session.caller
+            codec = self._service.revision_codecs[caller.version]
+            exchange = SessionLineExchange(self._peer, codec, request_id, session, self._limits, self.resume_if_room)
+        else:
+            return False
+        call = Call(
+            method=CALL,
+            caller=caller,
+            channel=exchange,
+            id=request_id,
+            name=plain.name,
+            raw=plain.arguments,
+            params=plain.params,
+        )
+        self._start(call, exchange, request_id)
+        return True
+
+    def _receive_batch(self, line: bytes) -> None:
+        if self._legacy is None or self._legacy.caller.version not in BATCHES:
+            raise InvalidRequest("This revision has no batches: send each message by itself")
+        # Each answer is a message of its own on a shared line: a batch here is its messages one after the other.
+        for item in jsonrpc.read_batch(line, self._limits):
+            self.take(item)
+
+    def _receive_message(self, line: bytes) -> None:
+        message = jsonrpc.read(line, self._limits)
+        method, request_id = message.method, message.id
+        if method is UNSET:
+            if self._legacy is not None:
+                self._legacy.answer(message)
+            return
+        if request_id is UNSET:
+            self._receive_notification(method, message)
+            return
+        try:
+            if self._draining:
+                raise shutting_down()
+            running = self.calls.get(request_id)
+            if (running is not None and not running[1].ended) or request_id in self.following:
+                raise InvalidRequest(f"The id {request_id!r} is already in flight: use another one")
+            made = self._make_call(message, method, request_id)
+        except Refusal as refusal:
+            refusal.request_id = request_id
+            raise
+        if made is not None:
+            self._start(*made, request_id)
+
+    def _make_call(self, message: Message, method: str, request_id: RequestId) -> tuple[Call, LineExchange] | None:
+        params = read_params(message)
+        if not is_modern(params):
+            return self._make_legacy_call(message, params, method, request_id)
+        caller, token = self._service.callers.read(params, None)
+        check_method(method, MODERN)
+        about = named_subject(method, params)
+        if method == LISTEN:
+            exchange: LineExchange = self.following.listen(self._service.modern, request_id)
+        else:
+            exchange = LineExchange(self._peer, self._service.modern, request_id)
+        return make_call(method, request_id, about, message, params, caller, exchange, token), exchange
+
+    def _make_legacy_call(
+        self, message: Message, params: Params, method: str, request_id: RequestId
+    ) -> tuple[Call, LineExchange] | None:
+        session = self._legacy
+        if method == "initialize":
+            return self._initialize(message, request_id)
+        if session is None and method != "ping":
+            raise InvalidRequest(
+                f"Send initialize first, or give params._meta the {MODERN} envelope (protocolVersion and clientCapabilities)"
+            )
+        if session is None or method in IMMEDIATE_SETTINGS:
+            if session is not None:
+                apply_setting(session, method, message, params)
+            self._peer.write(jsonrpc.answer(request_id, b"{}"))
+            return None
+        caller, token = session.caller, read_token(params)
+        check_method(method, caller.version)
+        about = read_uri(method, params) if method == SUBSCRIBE else named_subject(method, params)
+        codec = self._service.revision_codecs[caller.version]
+        exchange = SessionLineExchange(self._peer, codec, request_id, session, self._limits, self.resume_if_room)
+        return make_call(method, request_id, about, message, params, caller, exchange, token), exchange
+
+    def _initialize(self, message: Message, request_id: RequestId) -> tuple[Call, LineExchange]:
+        handshake = read_handshake(bytes(message.params))
+        caller = Caller(
+            version=handshake.version,
+            transport=self._service.transport,
+            # The line is the session: nobody is told its name, but what is remembered of a session goes by it.
+            session=secrets.token_hex(16),
+            client=handshake.client,
+            capabilities=handshake.capabilities,
+            log_level=DEFAULT_LOG_LEVEL,
+        )
+        self._legacy = Session(caller)
+        self.following.uris = self._legacy.uris
+        exchange = LineExchange(self._peer, self._service.revision_codecs[handshake.version], request_id)
+        return Call(method="server/discover", caller=caller, channel=exchange, id=request_id), exchange
+
+    def _start(self, call: Call, exchange: LineExchange, request_id: RequestId) -> None:
+        handler = self._handler
+        if call.method == SUBSCRIBE and self._legacy is not None:
+            handler = subscription_handler(handler, self._legacy, self._limits)
+        try:
+            task = self._run(exchange, run_call(handler, call, exchange))
+        except Refusal as refusal:
+            refusal.request_id = request_id
+            raise
+        if task is not None:
+            self.calls[request_id] = task, exchange
+            task.add_done_callback(lambda _: self._ended(request_id, task))
+
+    def _ended(self, request_id: RequestId, task: asyncio.Task[None]) -> None:
+        # The peer may have used the id again as soon as it had the answer.
+        running = self.calls.get(request_id)
+        if running is not None and running[0] is task:
+            del self.calls[request_id]
+        self.resume_if_room()
+
+    def _receive_notification(self, method: str, message: Message) -> None:
+        if method == "notifications/cancelled":
+            request_id = cancelled_id(message)
+            if request_id is not None:
+                self._cancel(request_id)
+        elif method == "notifications/initialized" and self._legacy is not None and not self._draining:
+            caller = self._legacy.caller
+            self.following.begin_legacy(caller, self._service.revision_codecs[caller.version])
+
+    def _refuse(self, request_id: RequestId | None, refusal: Refusal) -> None:
+        self._peer.write(jsonrpc.refusal(request_id, refusal))
+
+    def _cancel(self, request_id: RequestId) -> None:
+        running = self.calls.get(request_id)
+        if running is not None:
+            running[0].cancel()
+        self.following.cancel(request_id)

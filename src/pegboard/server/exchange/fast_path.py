@@ -1,0 +1,90 @@
+"""The short way to a `tools/call` that is plainly in order; the long way takes the rest, and can say what is wrong.
+
+Theory of operation. A plain call has four members, its params have one to three, and its `_meta` is one that came
+before. Each string takes two quotation marks, so where these members account for all the marks of the body there is no
+other member, and none of them is repeated. Members within the arguments are checked as the long way checks them
+(`jsonrpc.may_repeat`); those within `_meta` were checked when it first came. The marks bound the depth as well: an object
+within another takes a name, which is two of them, and an array shows by its bracket. So one count stands for rules that
+the long way applies one by one. Whatever is let through here becomes the same call there.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
+
+from pegboard.call import EMPTY_OBJECT, Caller, RequestId
+from pegboard.limits import Limits
+from pegboard.protocol.jsonrpc import NOTHING, QUOTE, check_text, decode_message, may_repeat
+from pegboard.protocol.params import decode_params
+from pegboard.server.exchange.admission import CallerCache
+
+CALL: Final = "tools/call"
+
+# Those of the members jsonrpc, method, params and name, and of their three strings and the id's own name.
+_ALWAYS: Final = 4 + 4 + 2 + 4 + 2
+
+
+class PlainCall(Struct, gc=False):
+    """A call of a tool with nothing unusual about it; its caller is None where it has to have a session."""
+
+    id: RequestId
+    name: str
+    arguments: Raw
+    params: Raw
+    caller: Caller | None
+
+
+class FastPath:
+    """Reads plain calls, of clients that `callers` knows."""
+
+    __slots__ = ("_depth", "_digits", "_known", "_limits", "_most")
+
+    def __init__(self, limits: Limits, callers: CallerCache) -> None:
+        self._limits = limits
+        self._depth = limits.json_depth
+        self._most = 2 * limits.json_depth
+        self._digits = limits.integer_digits
+        self._known = callers.known
+
+    def read(self, body: bytes) -> PlainCall | None:
+        """The plain call that a body is; None where it is anything else."""
+        if len(body) > self._digits or not body.isascii():
+            check_text(body, self._limits)
+        try:
+            message = decode_message(body)
+            if message.method != CALL:
+                return None
+            params = decode_params(message.params)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+        request_id, arguments = message.id, params.arguments
+        if params.name is UNSET or request_id is UNSET:
+            return None
+        marks = _ALWAYS
+        written, inside = b"", 0
+        caller: Caller | None = None
+        if params.meta is not NOTHING:
+            known = self._known.get(bytes(params.meta))
+            if known is None:
+                return None
+            caller, theirs = known
+            marks += theirs
+        if arguments is NOTHING:
+            arguments = EMPTY_OBJECT
+        else:
+            written = bytes(arguments)
+            inside = written.count(QUOTE)
+            marks += 2 + inside
+        if type(request_id) is str:
+            marks += 2
+        if marks != body.count(QUOTE) or marks >= self._most:
+            return None
+        if body.find(b"[") >= 0 and marks // 2 + body.count(b"[") >= self._depth:
+            return None
+        # Two members take at least four marks.
+        if inside >= 4 and may_repeat(written, inside):
+            return None
+        return PlainCall(request_id, params.name, arguments, message.params, caller)

@@ -1,0 +1,215 @@
+"""Exchanges that do not end with their call: `subscriptions/listen` makes a follower of who sends it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from msgspec import Raw
+
+from pegboard.call import NULL_CHANNEL, Call, Caller, Handler, Reply, RequestId, Subscribed
+from pegboard.errors import Busy, Refusal
+from pegboard.protocol import sse
+from pegboard.protocol.legacy_codec import LegacyCodec
+from pegboard.protocol.revision_codec import RevisionCodec
+from pegboard.server.eager_task import start
+from pegboard.server.exchange.exchanges import STREAM, HttpExchange, LineExchange, MessageLine
+from pegboard.server.exchange.session_exchange import RETRY_MS
+from pegboard.server.exchange.subscribers import EventOutput, Subscriber, Subscribers, event_id, read_event_id
+from pegboard.server.http_types import Answer, Headers, Sink
+from pegboard.sessions.session import Session
+
+_log = logging.getLogger("pegboard.transports")
+
+LISTEN: Final = "subscriptions/listen"
+_STREAMS_A_SESSION: Final = 8
+
+_EVERY_LIST: Final = Raw(
+    b'{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}}'
+)
+
+
+class HttpListenExchange(HttpExchange, eq=False, kw_only=True):
+    """A listen over HTTP: from its acknowledgement on, the stream is a follower's."""
+
+    followers: Subscribers
+
+    def finish(self, method: str, reply: Reply) -> Answer | None:
+        sink = self._sink
+        if not isinstance(reply, Subscribed) or sink is None:
+            return super().finish(method, reply)
+        outlet = EventOutput(sink, numbered=False)
+        subscriber = Subscriber(reply, self._codec, outlet, self.followers, subscription=self._id)
+        self.followers.admit(subscriber)
+        if not self.streaming:
+            self._open(sink)
+        self._sink = None
+        self.followers.begin(subscriber)
+        # Cancellation: "The server MUST treat a client disconnect as cancellation of that request".
+        sink.on_gone(subscriber.leave)
+        return None
+
+
+def subscribe_session(
+    follow: Subscribed,
+    codec: LegacyCodec,
+    sink: Sink,
+    headers: Headers,
+    session: Session,
+    last: str,
+    followers: Subscribers,
+    left: Callable[[Subscriber], object],
+) -> None:
+    """Open the stream of a GET: the session hears there of every list, and of the resources it has subscribed to.
+
+    It begins after the event that the client saw last, or else where the session's streams have come to. `left` is told
+    when it has ended.
+    """
+    if last:
+        after: int | None = read_event_id(last)
+    else:
+        after = session.listeners[-1].after if session.listeners else session.heard
+    outlet = EventOutput(sink, numbered=True)
+    subscriber = Subscriber(follow, codec, outlet, followers, uris=session.uris, after=after, left=left)
+    followers.admit(subscriber)
+    if len(session.listeners) >= _STREAMS_A_SESSION:
+        # Only the newest carries; the others wait for its end, and need not be many.
+        session.listeners[0].end()
+    sink.start(200, STREAM + headers)
+    # Something comes at once in every revision: a client, or a proxy between, may wait for the first byte.
+    sink.write(sse.KEEP_ALIVE + (sse.prime(event_id(subscriber.after), RETRY_MS) if codec.primes else b""))
+    session.listen(subscriber)
+    followers.begin(subscriber)
+    sink.on_gone(subscriber.leave)
+
+
+class SharedLine(MessageLine, Protocol):
+    """A line whose reader may lag behind."""
+
+    @property
+    def full(self) -> bool: ...
+
+
+class LineOutput:
+    """A line that all followers of a connection share, with all other messages."""
+
+    __slots__ = ("_line",)
+
+    def __init__(self, line: SharedLine) -> None:
+        self._line = line
+
+    def send(self, message: bytes, number: int | None) -> bool:
+        self._line.write(message)
+        return not self._line.full
+
+    async def drain(self) -> None:
+        await self._line.drain()
+
+    def keep_alive(self) -> None:
+        """Nothing is sent: no proxy stands between."""
+
+    def close(self) -> None:
+        """The line stays: it is the others' too."""
+
+
+class LineListenExchange(LineExchange):
+    """A listen on a shared line: from its acknowledgement on, its id is a follower's."""
+
+    __slots__ = ("_following",)
+
+    def __init__(
+        self, line: MessageLine, codec: RevisionCodec, request_id: RequestId, following: LineSubscriptions
+    ) -> None:
+        super().__init__(line, codec, request_id)
+        self._following = following
+
+    def finish(self, method: str, reply: Reply) -> None:
+        if not isinstance(reply, Subscribed) or self._line is None:
+            super().finish(method, reply)
+            return
+        self._following.begin(reply, self._codec, self._id)
+        self._line = None
+
+
+class LineSubscriptions:
+    """Who follows on one line: each listen by its id, and a client of the older revisions as such (None).
+
+    `uris` are those that such a client has subscribed to.
+    """
+
+    def __init__(self, handler: Handler, line: SharedLine, followers: Subscribers) -> None:
+        self.uris: set[str] = set()
+        self._handler = handler
+        self._line = line
+        self._outlet = LineOutput(line)
+        self._followers = followers
+        self._ended = False
+        self._by_id: dict[RequestId | None, Subscriber] = {}
+        self._joining: asyncio.Task[None] | None = None
+
+    def __contains__(self, request_id: RequestId) -> bool:
+        return request_id in self._by_id
+
+    def listen(self, codec: RevisionCodec, request_id: RequestId) -> LineListenExchange:
+        """The exchange of one listen."""
+        return LineListenExchange(self._line, codec, request_id, self)
+
+    def begin(self, follow: Subscribed, codec: RevisionCodec, request_id: RequestId | None) -> None:
+        """Have the client hear of changes."""
+        subscriber = Subscriber(
+            follow,
+            codec,
+            self._outlet,
+            self._followers,
+            subscription=request_id,
+            uris=self.uris if request_id is None else None,
+            left=lambda _: self._by_id.pop(request_id, None),
+        )
+        self._followers.admit(subscriber)
+        self._by_id[request_id] = subscriber
+        self._followers.begin(subscriber)
+
+    def cancel(self, request_id: RequestId | None) -> None:
+        """The client wants to hear no more: nothing more is said of it."""
+        subscriber = self._by_id.get(request_id)
+        if subscriber is not None:
+            subscriber.leave()
+
+    def begin_legacy(self, caller: Caller, codec: RevisionCodec) -> None:
+        """Have a client of the older revisions hear of every list, and of the URIs it will subscribe to."""
+        self.cancel(None)
+        # At once: what comes right behind may be the list that changes next, or what changes it.
+        self._joining = start(self._join(caller, codec), loop=asyncio.get_running_loop())
+
+    async def _join(self, caller: Caller, codec: RevisionCodec) -> None:
+        follow = await subscribe_lists(self._handler, caller)
+        if follow is None or None in self._by_id or self._ended:
+            return
+        try:
+            self.begin(follow, codec, None)
+        except Busy as busy:
+            _log.warning("a client will not hear of changes: %s", busy.message)
+
+    def end(self) -> None:
+        """End all in good order."""
+        self._ended = True
+        for subscriber in tuple(self._by_id.values()):
+            subscriber.end()
+
+    def leave(self) -> None:
+        """The client is gone: nothing is said."""
+        self._ended = True
+        for subscriber in tuple(self._by_id.values()):
+            subscriber.leave()
+
+
+async def subscribe_lists(handler: Handler, caller: Caller) -> Subscribed | None:
+    """What a client of the older revisions follows without being asked: every list there is; None if there is none."""
+    call = Call(method=LISTEN, caller=caller, channel=NULL_CHANNEL, params=_EVERY_LIST)
+    try:
+        reply = await handler(call)
+    except Refusal:
+        return None
+    return reply if isinstance(reply, Subscribed) else None

@@ -1,0 +1,63 @@
+"""What the head of a POST says, judged once for all requests that bring the same head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from pegboard.errors import InvalidRequest
+from pegboard.protocol import headers as mcp
+from pegboard.protocol.revisions import LEGACY, MODERN
+from pegboard.server.exchange.fast_path import CALL
+from pegboard.server.http.content_negotiation import Accepts, check_content_type, read_accept
+from pegboard.server.http_types import Headers
+
+
+class NotAcceptable(InvalidRequest):
+    status = 406
+
+
+class PostHead(Struct, frozen=True):
+    """A head that may bring a message: what every answer to it carries, and what it says of the message.
+
+    `stateless` is a version header that is no legacy revision, `plain` whether the message may be a plain call.
+    `method` and `about` mirror the body; None where they are missing or not written plainly, and have to be compared
+    with care. `within` is what the answers in the session carry.
+    """
+
+    extra: Headers
+    accepts: Accepts
+    version: str | None
+    stateless: bool
+    plain: bool
+    method: str | None
+    about: str | None
+    session: str
+    within: Headers
+
+
+def read_post_head(headers: Mapping[bytes, bytes], extra: Headers) -> PostHead:
+    """Judge a head; refuses one whose body is no JSON, or whose sender takes no form of answer that we have."""
+    content_type = headers.get(b"content-type")
+    if content_type != b"application/json":
+        check_content_type(content_type)
+    accepts = read_accept(headers.get(b"accept"))
+    if not accepts.json and not accepts.stream:
+        raise NotAcceptable("Accept must allow application/json and text/event-stream")
+    stated = headers.get(mcp.VERSION)
+    version = None if stated is None else stated.decode("latin-1")
+    stateless = version is not None and version not in LEGACY
+    method = mcp.read_plain(headers.get(mcp.METHOD))
+    session = headers.get(mcp.SESSION, b"")
+    return PostHead(
+        extra=extra,
+        accepts=accepts,
+        version=version,
+        stateless=stateless,
+        plain=version == MODERN and method == CALL if stateless else bool(session),
+        method=method,
+        about=mcp.read_plain(headers.get(mcp.NAME)),
+        session=session.decode("latin-1"),
+        within=(*extra, (mcp.SESSION, session)),
+    )

@@ -1,0 +1,78 @@
+"""What a client of the older revisions wishes for the rest of its session: log messages, and news of resources."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec import UNSET
+
+from pegboard.call import Call, Handler, Reply
+from pegboard.errors import InvalidParams
+from pegboard.limits import Limits
+from pegboard.protocol.jsonrpc import Message, decode_json
+from pegboard.protocol.params import Params
+from pegboard.sessions.session import Session
+
+SUBSCRIBE: Final = "resources/subscribe"
+IMMEDIATE_SETTINGS: Final = frozenset({"ping", "logging/setLevel", "resources/unsubscribe"})
+"""What is answered with an empty result, and concerns nobody but the session."""
+
+
+SessionSetting: TypeAlias = Callable[[Session], None]
+"""Does to a session what its client asks for; to do it twice is to do it once."""
+
+
+def read_setting(method: str, message: Message, params: Params) -> SessionSetting | None:
+    """What one of these asks for; None where that changes nothing."""
+    if method == "logging/setLevel":
+        level = _read_level(message)
+        return lambda session: session.set_level(level)
+    if method == "resources/unsubscribe":
+        uri = read_uri(method, params)
+        return lambda session: session.unsubscribe(uri)
+    return None
+
+
+def apply_setting(session: Session, method: str, message: Message, params: Params) -> None:
+    """Do what one of these asks for."""
+    wish = read_setting(method, message, params)
+    if wish is not None:
+        wish(session)
+
+
+def read_uri(method: str, params: Params) -> str:
+    """The resource that a subscription is about."""
+    if params.uri is UNSET:
+        raise InvalidParams(f"params.uri is missing: {method} needs to know which one")
+    return params.uri
+
+
+def subscription_handler(
+    handler: Handler,
+    session: Session,
+    limits: Limits,
+    change: Callable[[Session, SessionSetting], Awaitable[None]] | None = None,
+) -> Handler:
+    """A Handler that notes the subscription once the board has said that there is such a resource.
+
+    `change` is how the session is changed where it is not this process's alone.
+    """
+
+    async def subscribe(call: Call) -> Reply:
+        reply = await handler(call)
+        if change is None:
+            session.subscribe(call.name, limits)
+        else:
+            await change(session, lambda known: known.subscribe(call.name, limits))
+        return reply
+
+    return subscribe
+
+
+def _read_level(message: Message) -> object:
+    try:
+        return decode_json(message.params).get("level")
+    except (msgspec.MsgspecError, AttributeError):
+        return None

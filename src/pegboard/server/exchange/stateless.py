@@ -1,0 +1,232 @@
+"""Requests of any revision that belong to no session: nothing is remembered of who sent them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, NoReturn, Protocol
+
+from msgspec import UNSET, Struct
+
+from pegboard.call import (
+    Call,
+    Caller,
+    Done,
+    EncodedResult,
+    Handler,
+    Json,
+    ProgressToken,
+    Question,
+    Reply,
+    RequestId,
+    ask_in_result,
+)
+from pegboard.errors import (
+    DuplicateRequestId,
+    InvalidRequest,
+    QuestionFailed,
+    Refusal,
+    SessionRequired,
+    UnsupportedVersion,
+)
+from pegboard.limits import Limits
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.jsonrpc import Message
+from pegboard.protocol.legacy_codec import read_handshake
+from pegboard.protocol.modern_codec import ModernCodec
+from pegboard.protocol.params import Params, read_params
+from pegboard.protocol.revision_codec import RevisionCodec, legacy_codecs
+from pegboard.protocol.revisions import ASSUMED, LEGACY, MODERN, SUPPORTED
+from pegboard.server.exchange.admission import (
+    CallerCache,
+    check_method,
+    is_modern,
+    make_call,
+    named_subject,
+    read_token,
+)
+from pegboard.server.exchange.calls_in_flight import CallsInFlight
+from pegboard.server.exchange.exchanges import LineExchange, MessageLine, run_call
+from pegboard.server.exchange.listen_exchange import LISTEN
+
+_SESSION_METHODS: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+
+
+class ReadRequest(Struct, frozen=True):
+    """A request that has been read: what it asks for, of whom, and how its sender is answered."""
+
+    id: RequestId
+    method: str
+    about: str
+    message: Message
+    params: Params
+    caller: Caller
+    token: ProgressToken | None
+    codec: RevisionCodec
+    handler: Handler
+
+    def call(self, channel: StatelessExchange) -> Call:
+        return make_call(self.method, self.id, self.about, self.message, self.params, self.caller, channel, self.token)
+
+
+class StatelessExchange(LineExchange):
+    """One request whose answer is written to a line; a client of the older revisions cannot be asked by it."""
+
+    __slots__ = ("_ask",)
+
+    def __init__(self, line: MessageLine, wanted: ReadRequest) -> None:
+        super().__init__(line, wanted.codec, wanted.id)
+        self._ask: Callable[[Mapping[str, Question]], Awaitable[NoReturn]] = (
+            ask_in_result if wanted.codec.version == MODERN else reject_question
+        )
+
+    async def ask(self, questions: Mapping[str, Question]) -> NoReturn:
+        await self._ask(questions)
+
+
+class AnswerCollector(Protocol):
+    """Where the answers to one HTTP request are put."""
+
+    def exchange(self, wanted: ReadRequest) -> StatelessExchange: ...
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Put down the answer to a message that could not become a call."""
+
+
+class Stateless:
+    """Serves one Handler to whoever sends single requests or batches of them."""
+
+    def __init__(
+        self, handler: Handler, info: Mapping[str, Json], limits: Limits, calls: CallsInFlight, callers: CallerCache
+    ) -> None:
+        self._handler = handler
+        self._limits = limits
+        self._calls = calls
+        self._callers = callers
+        self._modern = ModernCodec(info)
+        self._codecs = legacy_codecs(info)
+        self._anonymous = {version: Caller(version=version, transport="http") for version in LEGACY}
+
+    async def serve(self, bodies: Sequence[bytes], stated: str | None, answers: AnswerCollector) -> None:
+        """Serve all messages of one HTTP request, which states that version."""
+        taken: set[RequestId] = set()
+        if len(bodies) == 1:
+            await self._serve(bodies[0], stated, answers, taken)
+        else:
+            await asyncio.gather(*(self._serve(body, stated, answers, taken) for body in bodies))
+
+    async def _serve(self, body: bytes, stated: str | None, answers: AnswerCollector, taken: set[RequestId]) -> None:
+        try:
+            wanted = self._read(body, stated)
+            if wanted is None:
+                return
+            if wanted.id in taken:
+                raise with_request_id(
+                    DuplicateRequestId(f"The id {wanted.id!r} comes twice in this batch: use another one"), wanted.id
+                )
+            taken.add(wanted.id)
+            exchange = answers.exchange(wanted)
+            try:
+                self._calls.admit(exchange)
+            except Refusal as refusal:
+                raise with_request_id(refusal, wanted.id) from None
+        except Refusal as refusal:
+            answers.refuse(refusal)
+            return
+        self._calls.running[exchange] = asyncio.current_task()
+        try:
+            await run_call(wanted.handler, wanted.call(exchange), exchange)
+        finally:
+            del self._calls.running[exchange]
+
+    def _read(self, body: bytes, stated: str | None) -> ReadRequest | None:
+        """The request that a message is; None where it is a notification, which concerns nobody here."""
+        message = jsonrpc.read(body, self._limits)
+        method, request_id = message.method, message.id
+        if method is UNSET:
+            raise with_request_id(
+                InvalidRequest("Nothing is asked at this door, so there is nothing to answer"), request_id
+            )
+        if request_id is UNSET:
+            return None
+        try:
+            return self._want(message, method, request_id, stated)
+        except Refusal as refusal:
+            raise with_request_id(refusal, request_id) from None
+
+    def _want(self, message: Message, method: str, request_id: RequestId, stated: str | None) -> ReadRequest:
+        params = read_params(message)
+        if stated != MODERN and not is_modern(params):
+            return self.want_legacy(message, params, method, request_id, ASSUMED if stated is None else stated)
+        caller, token = self._callers.read(params, stated)
+        check_method(method, MODERN)
+        if method == LISTEN:
+            raise InvalidRequest(f"{method} is answered by a stream that stays open: use /mcp")
+        about = named_subject(method, params)
+        return ReadRequest(request_id, method, about, message, params, caller, token, self._modern, self._handler)
+
+    def want_legacy(
+        self, message: Message, params: Params, method: str, request_id: RequestId, version: str
+    ) -> ReadRequest:
+        """A request of one of the older revisions."""
+        caller, about, handler = self._anonymous[version], "", self._handler
+        if method == "initialize":
+            handshake = read_handshake(bytes(message.params))
+            caller = Caller(
+                version=handshake.version,
+                transport="http",
+                client=handshake.client,
+                capabilities=handshake.capabilities,
+            )
+            method, handler = "server/discover", self._answer_initialize
+        elif method == "ping":
+            handler = _answer_ping
+        elif method in _SESSION_METHODS:
+            raise SessionRequired(f"{method} is for the rest of a session, and there is none at this door: use /mcp")
+        else:
+            check_method(method, version)
+            about = named_subject(method, params)
+        codec = self._codecs[caller.version]
+        return ReadRequest(request_id, method, about, message, params, caller, read_token(params), codec, handler)
+
+    def anonymous_caller(self, version: str) -> tuple[Caller, RevisionCodec, Handler]:
+        """Who sends requests of that revision, how it is answered, and by whom."""
+        return self._anonymous[version], self._codecs[version], self._handler
+
+    async def _answer_initialize(self, call: Call) -> Reply:
+        """The answer to `initialize`, without the capabilities that only a session could make use of."""
+        reply = await self._handler(call)
+        found = reply.result.value if isinstance(reply.result, EncodedResult) else reply.result
+        capabilities = {
+            name: {key: value for key, value in capability.items() if key not in ("listChanged", "subscribe")}
+            for name, capability in found["capabilities"].items()
+            if name != "logging"
+        }
+        return Done({**found, "capabilities": capabilities})
+
+
+def read_bodies(body: bytes, limits: Limits) -> Sequence[bytes]:
+    """The messages of a body: itself, or those of the array that it is."""
+    return jsonrpc.read_batch(body, limits) if jsonrpc.is_batch(body) else (body,)
+
+
+def check_version_header(version: str | None) -> None:
+    """Refuse a version header that names no revision of ours."""
+    if version is not None and version not in LEGACY and version != MODERN:
+        raise UnsupportedVersion(version, SUPPORTED)
+
+
+def with_request_id(refusal: Refusal, request_id: object) -> Refusal:
+    """The refusal of the request of that id."""
+    if isinstance(request_id, str | int):
+        refusal.request_id = request_id
+    return refusal
+
+
+async def _answer_ping(call: Call) -> Reply:
+    return Done({})
+
+
+async def reject_question(questions: Mapping[str, Question]) -> NoReturn:
+    """What becomes of a question to a client that has no session to answer in."""
+    raise QuestionFailed("The client cannot be asked: the door it came by carries no questions, /mcp does")

@@ -1,0 +1,415 @@
+"""Followers: open streams that hear of a board's changes, each no more than a place in the log of these.
+
+Theory of operation. A follower has no task, no queue and no timer. One watch of the log serves all followers of a door:
+after a change each of them, some at a time so that others have the loop too, reads the log behind its place, writes what
+its filter lets through and moves on. One whose reader lags behind stays where it is; when the reader has caught up it
+reads again, and what changed often meanwhile is one entry of the log. One that another process has brought farther than
+the log here has come waits in the same way, for the log. An update of a resource that comes too soon after the last one
+stops its follower at that place until the time has come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Final, Protocol
+
+from pegboard.call import Change, ChangeFilter, ChangeSource, Done, Json, Notification, RequestId, Subscribed
+from pegboard.errors import Busy
+from pegboard.protocol import jsonrpc, sse
+from pegboard.protocol.params import PREFIX
+from pegboard.protocol.revision_codec import RevisionCodec
+from pegboard.server.exchange.exchanges import shutting_down
+from pegboard.server.http_types import Sink
+
+_log = logging.getLogger("pegboard.transports")
+
+MIN_INTERVAL_SECONDS: Final = 0.1
+_MAX_BATCH: Final = 200
+_URI_COST: Final = 100
+"""What a URI takes beyond its letters."""
+
+_NOTICES: Final[Mapping[str, str]] = {
+    "tools": "notifications/tools/list_changed",
+    "prompts": "notifications/prompts/list_changed",
+    "resources": "notifications/resources/list_changed",
+    "updated": "notifications/resources/updated",
+}
+
+
+class SubscriberOutput(Protocol):
+    """Where a follower writes to."""
+
+    def send(self, message: bytes, number: int | None) -> bool:
+        """Write a message, the last about changes up to that number if there is one; False where the reader lags behind: then `drain` first."""
+
+    async def drain(self) -> None:
+        """Wait until the reader has caught up; raises ConnectionError once it is gone."""
+
+    def keep_alive(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class EventOutput:
+    """A stream of events; numbered, so that its reader can come back for more, in the older revisions."""
+
+    __slots__ = ("_numbered", "_sink")
+
+    def __init__(self, sink: Sink, *, numbered: bool) -> None:
+        self._sink = sink
+        self._numbered = numbered
+
+    def send(self, message: bytes, number: int | None) -> bool:
+        return self._sink.write(sse.event(message, event_id(number) if self._numbered and number is not None else None))
+
+    async def drain(self) -> None:
+        await self._sink.drain()
+
+    def keep_alive(self) -> None:
+        self._sink.write(sse.KEEP_ALIVE)
+
+    def close(self) -> None:
+        self._sink.end()
+
+
+def event_id(number: int) -> str:
+    """The id of the event that tells of a change."""
+    return f"g-{number}"
+
+
+def read_event_id(text: str) -> int:
+    """The number in such an id; that of no log, behind which anything may have happened, where there is none."""
+    number = text.removeprefix("g-")
+    return int(number) if number.isascii() and number.isdecimal() and len(number) < 19 else -1
+
+
+class Subscriber:
+    """One stream: its place in the log, what it wants to hear of, and how that is told.
+
+    `subscription` is the id of the request that opened it, which revision 2026-07-28 has in every message. `uris` are
+    looked at anew each time, so that a session may change them. An `idle` follower hears nothing.
+    """
+
+    __slots__ = (
+        "_codec",
+        "_filter",
+        "_followers",
+        "_last_sent",
+        "_left",
+        "_outlet",
+        "_reached",
+        "_subscription",
+        "_uris",
+        "after",
+        "changes",
+        "idle",
+        "lags",
+        "since",
+        "weight",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        follow: Subscribed,
+        codec: RevisionCodec,
+        outlet: SubscriberOutput,
+        followers: Subscribers,
+        *,
+        subscription: RequestId | None = None,
+        uris: Collection[str] | None = None,
+        after: int | None = None,
+        left: Callable[[Subscriber], object] | None = None,
+    ) -> None:
+        self.changes = follow.changes
+        self.after = follow.changes.last if after is None else after
+        self.idle = False
+        self.lags = False
+        self.since = 0.0
+        self._filter = follow.filter
+        self._uris: Collection[str] = follow.filter.uris if uris is None else uris
+        # Those of a session are the session's.
+        self.weight = 0 if uris is not None else sum(len(uri) + _URI_COST for uri in self._uris)
+        self._codec = codec
+        self._outlet = outlet
+        self._followers = followers
+        self._subscription = subscription
+        self._left = left
+        # The place that the log was last asked to come up to.
+        self._reached = -1
+        # When each URI was told of within the last moment, the longest ago first.
+        self._last_sent: dict[str, float] | None = None
+
+    def acknowledge(self) -> None:
+        """Say which part of the wish is granted: the first message of a subscription."""
+        if self._subscription is not None:
+            self._send_notification(
+                "notifications/subscriptions/acknowledged", {"notifications": encode_filter(self._filter)}
+            )
+
+    def catch_up(self, now: float) -> float | None:
+        """Tell what has changed, as far as the reader and the pace allow; if the pace did not, when it will."""
+        self.lags = False
+        if self.idle or self.after == self.changes.last:
+            return None
+        if self.after > self.changes.last and self.after != self._reached:
+            self.lags = True
+            return None
+        for number, change in self.changes.read(self.after):
+            wanted = tuple(self._wanted(change))
+            for uri in wanted:
+                due = self._due_uris(uri, now) if change.uri else None
+                if due is not None:
+                    return due
+                # "the ID MUST be globally unique" (Resumability): the last message of a number has it, and who has
+                # that id has them all.
+                closing = number != self.after and uri == wanted[-1]
+                room = self._send_notification(
+                    _NOTICES[change.kind], {"uri": uri} if uri else {}, number if closing else None
+                )
+                self.lags = self.lags or not room
+            if number != self.after:
+                self.after = number
+                if self.lags:
+                    return None
+        return None
+
+    async def drain(self) -> None:
+        """Wait until the reader has caught up, and the log if it is behind."""
+        after = self.after
+        if after > self.changes.last:
+            await self.changes.catch_up_to(after)
+            self._reached = after
+        await self._outlet.drain()
+
+    def keep_alive(self) -> None:
+        """Show a waiting client, and the proxies between, that the stream lives."""
+        self._outlet.keep_alive()
+
+    def end(self) -> None:
+        """Tell the client that we end the stream in good order."""
+        if self._followers.leave(self):
+            if self._subscription is not None:
+                meta = {PREFIX + "subscriptionId": self._subscription}
+                result = self._codec.result("subscriptions/listen", Done({"_meta": meta}))
+                self._outlet.send(jsonrpc.answer(self._subscription, result), self.after)
+            self._outlet.close()
+
+    def cut(self, reason: str) -> None:
+        """End the stream because we cannot go on with it, and say so: the client will have missed something."""
+        if self._followers.leave(self):
+            if self._subscription is not None:
+                self._send_notification("notifications/cancelled", {"requestId": self._subscription, "reason": reason})
+            self._outlet.close()
+
+    def leave(self) -> None:
+        """The client is gone, or wants no more: nothing is said."""
+        self._followers.leave(self)
+
+    @property
+    def uris(self) -> Collection[str]:
+        """The resources that are followed."""
+        return self._uris
+
+    def notify_left(self) -> None:
+        """Tell whoever asked that this has ended."""
+        if self._left is not None:
+            self._left(self)
+
+    def _wanted(self, change: Change) -> Iterable[str]:
+        """The URIs to tell of a change; one that is empty for a list, none if it is not wanted."""
+        if change.kind != "updated":
+            return ("",) if getattr(self._filter, change.kind) else ()
+        if not change.uri:
+            return tuple(self._uris)
+        return (change.uri,) if change.uri in self._uris else ()
+
+    def _due_uris(self, uri: str, now: float) -> float | None:
+        told = self._last_sent
+        if told is None:
+            told = self._last_sent = {}
+        while told and now - (first := next(iter(told.items())))[1] >= MIN_INTERVAL_SECONDS:
+            del told[first[0]]
+        if uri in told:
+            return told[uri] + MIN_INTERVAL_SECONDS
+        told[uri] = now
+        return None
+
+    def _send_notification(self, method: str, params: dict[str, Json], number: int | None = None) -> bool:
+        if self._subscription is not None:
+            params["_meta"] = {PREFIX + "subscriptionId": self._subscription}
+        message = self._codec.notice(Notification(method, params))
+        return not message or self._outlet.send(message, number)
+
+
+def encode_filter(granted: ChangeFilter) -> dict[str, Json]:
+    """A filter as the protocol writes it, with what is granted alone."""
+    told: dict[str, Json] = {
+        "toolsListChanged": granted.tools,
+        "promptsListChanged": granted.prompts,
+        "resourcesListChanged": granted.resources,
+        "resourceSubscriptions": sorted(granted.uris),
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+class OpenStreams(Protocol):
+    """Who keeps open streams alive, and ends them when we end."""
+
+    def follow(self, subscriber: Subscriber) -> None: ...
+
+    def forget(self, subscriber: Subscriber) -> None: ...
+
+
+class Subscribers:
+    """Those who follow at one door."""
+
+    def __init__(self, limit: int, open_streams: OpenStreams | None = None, uri_bytes: int = 32 * 1024 * 1024) -> None:
+        self._limit = limit
+        self._uri_bytes = uri_bytes
+        self._weight = 0
+        self._open_streams = open_streams
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._live: dict[Subscriber, None] = {}
+        self._watched: dict[ChangeSource, Callable[[], None]] = {}
+        self._round: deque[Subscriber] | None = None
+        self._again = False
+        self._ended = False
+        self._timer: tuple[float, asyncio.TimerHandle] | None = None
+        self._lagging: dict[Subscriber, asyncio.Task[None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def admit(self, subscriber: Subscriber) -> None:
+        """Let one more in, if there is room; who is let in must begin, or leave."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._move_to_loop(loop)
+        if self._ended:
+            raise shutting_down()
+        if len(self._live) >= self._limit:
+            raise Busy(f"{self._limit} clients already follow the changes; try again later", retry_after=30)
+        if subscriber.weight and self._weight + subscriber.weight > self._uri_bytes:
+            raise Busy("Too many URIs are followed already; try again later, or follow fewer", retry_after=30)
+        if self._open_streams is not None:
+            self._open_streams.follow(subscriber)
+        self._live[subscriber] = None
+        self._weight += subscriber.weight
+        if subscriber.changes not in self._watched:
+            self._watched[subscriber.changes] = subscriber.changes.watch(
+                self.wake, partial(self._uris, subscriber.changes)
+            )
+        subscriber.changes.uris_changed()
+
+    def _uris(self, changes: ChangeSource) -> Iterable[str]:
+        return (uri for subscriber in self._live if subscriber.changes is changes for uri in subscriber.uris)
+
+    def begin(self, subscriber: Subscriber) -> None:
+        """Have a follower hear of what changes after its place in the log; the stream it writes to is open."""
+        subscriber.acknowledge()
+        self._catch_up(subscriber, asyncio.get_running_loop().time())
+
+    def leave(self, subscriber: Subscriber) -> bool:
+        """A follower hears no more; whether it did until now."""
+        if subscriber not in self._live:
+            return False
+        del self._live[subscriber]
+        self._weight -= subscriber.weight
+        if self._open_streams is not None:
+            self._open_streams.forget(subscriber)
+        subscriber.notify_left()
+        subscriber.changes.uris_changed()
+        if not self._live:
+            self._rest()
+        elif subscriber.after != subscriber.changes.last:
+            # Another stream of its session may go on where it was.
+            self.wake()
+        return True
+
+    def end(self) -> None:
+        """End all in good order, and take no more."""
+        self._ended = True
+        for subscriber in tuple(self._live):
+            subscriber.end()
+
+    def wake(self) -> None:
+        """Something changed, or its time has come: bring all up to date, some at a time."""
+        if self._round is not None:
+            self._again = True
+            return
+        self._round = deque(self._live)
+        self._continue()
+
+    def _continue(self) -> None:
+        waiting, loop = self._round, self._loop
+        if waiting is None or loop is None:
+            return
+        now = loop.time()
+        for _ in range(min(_MAX_BATCH, len(waiting))):
+            subscriber = waiting.popleft()
+            if subscriber in self._live:
+                self._catch_up(subscriber, now)
+        if not waiting and self._again:
+            self._again = False
+            waiting.extend(self._live)
+        if waiting:
+            loop.call_soon(self._continue)
+        else:
+            self._round = None
+
+    def _catch_up(self, subscriber: Subscriber, now: float) -> None:
+        if subscriber in self._lagging:
+            return
+        try:
+            due = subscriber.catch_up(now)
+        except Exception:  # noqa: BLE001 — whatever it is, the others follow on
+            _log.exception("a follower could not be told of a change")
+            subscriber.cut("The server could not tell of a change; listen again")
+            return
+        if subscriber.lags:
+            self._lagging[subscriber] = asyncio.ensure_future(self._wait(subscriber))
+        elif due is not None:
+            self._wake_at(due)
+
+    async def _wait(self, subscriber: Subscriber) -> None:
+        """The one time that a follower has a task: while its reader, or the log, lags behind."""
+        try:
+            await subscriber.drain()
+        except ConnectionError:
+            self.leave(subscriber)
+        finally:
+            self._lagging.pop(subscriber, None)
+        if subscriber in self._live:
+            self._catch_up(subscriber, asyncio.get_running_loop().time())
+
+    def _wake_at(self, due: float) -> None:
+        timer = self._timer
+        if self._loop is None or (timer is not None and timer[0] <= due):
+            return
+        if timer is not None:
+            timer[1].cancel()
+        self._timer = due, self._loop.call_at(due, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.wake()
+
+    def _move_to_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        """One loop may follow another, as in tests; who followed on the last one is gone with it."""
+        self._rest()
+        self._live.clear()
+        self._weight = 0
+        self._lagging.clear()
+        self._loop, self._round, self._again, self._ended = loop, None, False, False
+
+    def _rest(self) -> None:
+        for end in self._watched.values():
+            end()
+        self._watched.clear()
+        if self._timer is not None:
+            self._timer[1].cancel()
+            self._timer = None

@@ -1,0 +1,24 @@
+"""What the MCP endpoint answers where no call is made."""
+
+from __future__ import annotations
+
+from pegboard.errors import InvalidRequest, Refusal
+from pegboard.protocol import jsonrpc
+from pegboard.server.http_types import Answer, Headers
+
+
+def error_response(refusal: Refusal, extra: Headers) -> Answer:
+    """A request that could not become a call."""
+    if refusal.retry_after is not None:
+        extra = (*extra, (b"retry-after", b"%d" % refusal.retry_after))
+    return Answer(refusal.status, jsonrpc.refusal(refusal.request_id, refusal), headers=extra)
+
+
+def text_response(status: int, message: str, extra: Headers = ()) -> Answer:
+    """A rule of HTTP that was broken, in words."""
+    return Answer(status, jsonrpc.refusal(None, InvalidRequest(message)), headers=extra)
+
+
+def method_not_allowed(allow: bytes, extra: Headers = ()) -> Answer:
+    """A verb that this place does not take."""
+    return text_response(405, f"Method not allowed here; use {allow.decode()}", (*extra, (b"allow", allow)))

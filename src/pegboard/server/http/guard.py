@@ -1,0 +1,165 @@
+"""Who may knock at the HTTP door: Host and Origin checks, CORS, trusted proxies.
+
+A page that a browser loaded from elsewhere may reach a server on this machine by DNS rebinding: its requests arrive on
+loopback, under its own Host and Origin. So a request that arrives on a loopback address must name a loopback host, and
+an Origin must be the one the request was sent to, unless the operator allowed others by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from ipaddress import ip_address
+from typing import Final
+
+from pegboard.errors import InvalidRequest, SetupError
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.headers import is_single
+from pegboard.server.http_types import Answer, Head, Headers
+
+_REMEMBERED = 256
+_EXPOSED = b"Mcp-Session-Id, WWW-Authenticate"
+
+
+class Guard:
+    """The rules of one endpoint; verdicts on what comes again and again are remembered."""
+
+    def __init__(
+        self,
+        *,
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
+        proxies: Iterable[str] = (),
+    ) -> None:
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._origins = frozenset(_origin(origin) for origin in origins)
+        self._proxies = frozenset(proxies)
+        self._verdicts: dict[tuple[bytes | None, bytes | None, str], Answer | Headers] = {}
+
+    def check(self, head: Head) -> Answer | Headers:
+        """The refusal, or the headers that every response to this request carries."""
+        if head.repeated:
+            for name in head.repeated:
+                if is_single(name):
+                    return _refuse(400, f"The header {name.decode('latin-1')} came more than once")
+        headers = head.headers
+        if self._proxies and head.peer in self._proxies:
+            _trust(head)
+        key = (headers.get(b"origin"), headers.get(b"host"), head.server)
+        verdict = self._verdicts.get(key)
+        if verdict is None:
+            if len(self._verdicts) >= _REMEMBERED:
+                self._verdicts.clear()
+            verdict = self._verdicts[key] = self._judge(*key)
+        return verdict
+
+    def preflight(self, head: Head, allowed: Headers) -> Answer:
+        """The answer to a browser that asks before it sends."""
+        if not allowed:
+            return Answer(204, headers=((b"allow", b"GET, POST, DELETE, OPTIONS"),))
+        asked = head.headers.get(b"access-control-request-headers", b"")
+        return Answer(
+            204,
+            headers=(
+                *allowed,
+                (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
+                (b"access-control-allow-headers", asked),
+                (b"access-control-max-age", b"600"),
+            ),
+        )
+
+    def _judge(self, origin: bytes | None, host: bytes | None, server: str) -> Answer | Headers:
+        sent_to = (host or b"").decode("latin-1").lower()
+        cors: Headers = ()
+        if origin is not None:
+            text = origin.decode("latin-1")
+            if text.lower() in self._origins:
+                cors = (
+                    (b"access-control-allow-origin", origin),
+                    (b"access-control-expose-headers", _EXPOSED),
+                    (b"vary", b"Origin"),
+                )
+            elif not _same_origin(text.lower(), sent_to):
+                # "If the Origin header is present and invalid, servers MUST respond with HTTP 403" (Streamable HTTP)
+                return _refuse(403, f"The origin {text[:80]!r} is not allowed here; allow it with --cors {text[:80]}")
+        # Beyond loopback the operator asked to be reached from elsewhere: there any name will do, unless some are given.
+        picky = _is_loopback(server) or bool(self._hosts)
+        if picky and not _is_loopback(_name(sent_to)) and not self._names(sent_to):
+            name = _name(sent_to)[:80]
+            if not name:
+                return _refuse(421, "The Host header names no host; send the name or address this server is reached by")
+            return _refuse(421, f"This server does not answer to the host {name!r}; allow it with --allow-host {name}")
+        return cors
+
+    def _names(self, host: str) -> bool:
+        return host in self._hosts or _name(host) in self._hosts
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address to bind to stays on this machine."""
+    return _is_loopback(host)
+
+
+def _refuse(status: int, message: str) -> Answer:
+    return Answer(status, jsonrpc.refusal(None, InvalidRequest(message)))
+
+
+# Nothing but a name or an address and a port: what a URL would hide behind "@", "#" or "\\" is no part of it.
+_AUTHORITY: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._~-]+))(?::([0-9]{1,5}))?", re.ASCII)
+_ORIGIN: Final = re.compile(r"(https?)://(.+)", re.ASCII)
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+def _origin(text: str) -> str:
+    given = text.lower().removesuffix("/")
+    found = _ORIGIN.fullmatch(given)
+    if found is None or _authority(found[2]) is None:
+        raise SetupError(
+            f"--cors {text!r} is not an origin; write it like https://app.example.com or http://localhost:6274"
+        )
+    # A browser leaves the port out where it is the scheme's own.
+    return given.removesuffix(f":{_DEFAULT_PORTS[found[1]]}")
+
+
+def _same_origin(origin: str, host: str) -> bool:
+    found = _ORIGIN.fullmatch(origin)
+    theirs = None if found is None else _authority(found[2])
+    ours = _authority(host)
+    if found is None or theirs is None or ours is None:
+        return False
+    default = _DEFAULT_PORTS[found[1]]
+    if (theirs[1] or default) != (ours[1] or default):
+        return False
+    return theirs[0] == ours[0] or (_is_loopback(theirs[0]) and _is_loopback(ours[0]))
+
+
+def _authority(text: str) -> tuple[str, int | None] | None:
+    found = _AUTHORITY.fullmatch(text)
+    return None if found is None else (found[1] or found[2], None if found[3] is None else int(found[3]))
+
+
+def _name(host: str) -> str:
+    found = _authority(host)
+    return "" if found is None else found[0]
+
+
+def _is_loopback(name: str) -> bool:
+    if name == "localhost":
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _trust(head: Head) -> None:
+    """Take the client's address, scheme and host from the proxy in front of us."""
+    headers = head.headers
+    forwarded = headers.get(b"x-forwarded-for")
+    if forwarded:
+        head.peer = forwarded.rpartition(b",")[2].strip().decode("latin-1")
+    head.secure = headers.get(b"x-forwarded-proto", b"").lower() == b"https" or head.secure
+    host = headers.get(b"x-forwarded-host")
+    if host:
+        headers[b"host"] = host.strip()
+        head.server = ""

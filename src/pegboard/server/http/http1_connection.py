@@ -1,0 +1,557 @@
+"""The server's side of HTTP/1.1 on one connection.
+
+Requests are handed to the endpoint strictly one after the other, each in the callback that completed it where nothing is
+before it; what does not suspend is answered in that callback too, in one write. `_stream` is the response to the request
+that is with the endpoint now.
+
+A refusal is said after the answers to the requests before it and ends the connection. What the peer still sends is then
+read and dropped for a moment: closing at once would reset the connection and could take the refusal with it.
+
+No request has a timer. The owner of the connections sweeps them about once a second, and the sweep is also the clock:
+between two sweeps no time passes here.
+
+The end of what the client sends is taken as the client having left, as most servers do: a half-closed connection cannot be
+told from a closed one, and a call has to end soon after its caller is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import lru_cache
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, cast
+
+from msgspec import Struct
+
+from pegboard.limits import Limits
+from pegboard.server.eager_task import start
+from pegboard.server.http.connections import Connections
+from pegboard.server.http.plain_responses import encode_headers, internal_error, plain_error
+from pegboard.server.http.request_reader import BODY, ENDED, HEAD, IDLE, NO_HEAD, RequestReader, ServerRequest
+from pegboard.server.http_types import Answer, Endpoint, Headers, Upgrade
+from pegboard.server.websocket.websocket_connection import WebSocket, accept_handshake
+
+if TYPE_CHECKING:
+    from websockets.server import ServerProtocol
+
+log = logging.getLogger("pegboard.http")
+
+# A slow body is forgiven this long before its rate is looked at.
+GRACE_SECONDS: Final = 5.0
+LINGER_SECONDS: Final = 2.0
+# So much of a stream is not held back even for the rest of the turn.
+FLUSH_BYTES: Final = 16 * 1024
+
+STATUS: Final = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
+BUSY: Final = plain_error(503, "There is no room for more of this request: send it again later, in one go.")
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+KEEP: Final = b"connection: keep-alive\r\n"
+CLOSE: Final = b"connection: close\r\n"
+
+
+class ResponseStream(Struct, eq=False):
+    """The response to one request, which the endpoint may stream through as its Sink.
+
+    What is written in one turn of the loop goes out together, as one chunk.
+    """
+
+    connection: Http1Connection
+    request: ServerRequest
+    started: bool = False
+    ended: bool = False
+    gone: bool = False
+    callbacks: tuple[Callable[[], object], ...] = ()
+    task: asyncio.Task[Answer | None] | None = None
+    _head: bytes = b""
+    _written: bytes = b""
+    _scheduled: bool = False
+
+    def start(self, status: int, headers: Headers) -> None:
+        if self.started or self.ended:
+            raise RuntimeError("the response has already begun")
+        lines = encode_headers(headers)
+        self.started = True
+        request = self.request
+        if not request.chunks:
+            request.keep = False
+        framing = b"transfer-encoding: chunked\r\n" if request.chunks else b""
+        closing = b"" if request.keep else CLOSE
+        self._head = b"".join((find_status(status), self.connection.date, lines, framing, closing, b"\r\n"))
+        self._schedule()
+
+    def write(self, chunk: bytes) -> bool:
+        if not self.started or self.ended:
+            raise RuntimeError("the response is not open")
+        if self.gone:
+            return False
+        self._written += chunk
+        if not self._scheduled:
+            self._schedule()
+        if len(self._written) > FLUSH_BYTES:
+            self.flush()
+        return not self.connection.clogged
+
+    def flush(self) -> None:
+        """Send what has been written since the last time."""
+        self._scheduled = False
+        if not self.gone and (self._head or self._written):
+            self.connection.send(self._take())
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        # While its connection serves, that flushes when the call waits or has ended.
+        if not self.connection.serving:
+            self.connection.loop.call_soon(self.flush)
+
+    def _take(self) -> bytes:
+        head, self._head = self._head, b""
+        body, self._written = self._written, b""
+        if not body or self.request.head.method == b"HEAD":
+            return head
+        return b"%b%x\r\n%b\r\n" % (head, len(body), body) if self.request.chunks else head + body
+
+    def rest(self) -> None:
+        """Let go of the request but for what its end needs to know: the stream has outlived its call."""
+        request = self.request
+        head = request.head if request.head.method == b"HEAD" else NO_HEAD
+        self.request = ServerRequest(head, b"", request.keep, request.chunks)
+
+    async def drain(self) -> None:
+        if not self.gone:
+            self.flush()
+            await self.connection.drain()
+        if self.gone:
+            raise ConnectionError("the client is gone, or has read too slowly for too long")
+
+    def end(self) -> None:
+        if not self.started or self.ended:
+            raise RuntimeError("the response is not open")
+        self.ended = True
+        if not self.gone:
+            rest = self._take()
+            if self.request.chunks and self.request.head.method != b"HEAD":
+                rest += b"0\r\n\r\n"
+            if rest:
+                self.connection.send(rest)
+            self.connection.finish(self)
+
+    def on_gone(self, callback: Callable[[], object]) -> None:
+        if self.gone:
+            self.connection.loop.call_soon(callback)
+        elif not self.ended:
+            self.callbacks += (callback,)
+
+    def leave(self) -> None:
+        """The client is gone: nothing is written any more, and whoever asked is told, once."""
+        self.gone = True
+        callbacks, self.callbacks = self.callbacks, ()
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception:
+                log.exception("A disconnect callback failed")
+
+    def task_done(self, task: asyncio.Task[Answer | None]) -> None:
+        """The endpoint's coroutine ended after it had been suspended."""
+        self.task = None
+        if task.cancelled():
+            self.connection.fail(self, asyncio.CancelledError())
+        elif (error := task.exception()) is not None:
+            self.connection.fail(self, error)
+        else:
+            self.connection.respond(self, task.result())
+
+
+def find_status(status: int) -> bytes:
+    """The status line."""
+    return STATUS.get(status) or b"HTTP/1.1 %d \r\n" % status
+
+
+# Few kinds of answers make up nearly all of them, in legacy revisions one of each kind for a session.
+@lru_cache(maxsize=1024)
+def write_head(status: int, content_type: bytes, headers: Headers) -> bytes:
+    """What the heads of all answers of a kind have in common."""
+    kind = b"" if status == 204 else b"content-type: %b\r\n" % content_type
+    return find_status(status) + encode_headers(headers) + kind
+
+
+def find_address(transport: asyncio.BaseTransport, end: str) -> str:
+    """The address at one end of a connection; empty for a socket file."""
+    name = transport.get_extra_info(end)
+    return str(name[0]) if isinstance(name, tuple) else ""
+
+
+class Http1Connection(asyncio.Protocol):
+    """One connection: reads requests, hands them to the endpoint one after the other, writes the responses."""
+
+    __slots__ = (
+        "_accept", "_connections", "_feed", "_heavy", "_last_stage", "_leaving", "_limits", "_lost", "_mark", "_paused",
+        "_reader", "_ready", "_resting", "_room", "_secure", "_served", "_since", "_stream", "_transport", "clogged", "loop",
+        "send", "serving",
+    )  # fmt: skip
+
+    _transport: asyncio.Transport
+    send: Callable[[bytes], None]
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        limits: Limits,
+        loop: asyncio.AbstractEventLoop,
+        connections: Connections,
+        *,
+        secure: bool = False,
+    ) -> None:
+        self.loop = loop
+        self._accept = endpoint.accept
+        self._limits = limits
+        self._connections = connections
+        self._secure = secure
+        self._stream: ResponseStream | None = None
+        self.serving = False
+        self._resting = False
+        self._paused = False
+        self._served = False
+        self._leaving = False
+        self._lost = False
+        self._heavy = False
+        self.clogged = False
+        self._mark = 0
+        self._room: asyncio.Event | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request has come that is not yet answered."""
+        return self._stream is not None or bool(self._ready)
+
+    @property
+    def date(self) -> bytes:
+        return self._connections.date
+
+    # The transport's callbacks.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclasses of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+        self.send = self._transport.write
+        self._transport.set_write_buffer_limits(high=self._limits.write_buffer)
+        ends = find_address(transport, "peername"), find_address(transport, "sockname")
+        self._reader = RequestReader(self._limits, *ends, self._secure)
+        self._ready = self._reader.ready
+        self._feed = self._reader.feed
+        self._last_stage = self._reader.stage
+        connections = self._connections
+        self._since = connections.now
+        connections.live.add(self)
+        if connections.changed is not None:
+            connections.changed()
+
+    def data_received(self, data: bytes) -> None:
+        reader = self._reader
+        self._feed(data)
+        if self._ready or reader.stage == ENDED:
+            self.serve()
+            if self._ready:
+                self._pause_reading()
+        if reader.stage != self._last_stage:
+            self._last_stage = reader.stage
+            self._since = self._connections.now
+        if reader.stage or self._heavy:
+            self._weigh()
+        if reader.continues:
+            self._continue()
+
+    def eof_received(self) -> None:
+        self._disconnected()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._disconnected()
+        self._reader.close()
+        connections = self._connections
+        connections.live.discard(self)
+        connections.weigh(self, 0)
+        if connections.changed is not None:
+            connections.changed()
+        connections.notify_if_quiet()
+
+    def pause_writing(self) -> None:
+        self.clogged = True
+        self._since = self._connections.now
+        self._mark = self._transport.get_write_buffer_size()
+        if self._room is not None:
+            self._room.clear()
+        self._weigh()
+
+    def resume_writing(self) -> None:
+        self.clogged = False
+        self._since = self._connections.now
+        self._weigh()
+        if self._room is not None:
+            self._room.set()
+        self.serve()
+
+    # Requests to the endpoint, responses to the transport.
+
+    def serve(self) -> None:
+        """Answer what waits, until a request suspends, the client reads too slowly, or it is the others' turn."""
+        if self.serving or self._resting or self._stream is not None:
+            return
+        self.serving = True
+        ready = self._ready
+        turns = self._limits.inline_answers
+        while ready and self._stream is None and not self.clogged and not self._leaving:
+            if not turns:
+                self._resting = True
+                self.loop.call_soon(self._wake)
+                break
+            turns -= 1
+            request = ready.pop(0)
+            self._stream = stream = ResponseStream(self, request)
+            try:
+                outcome = self._accept(request.head, request.body, stream)
+                if outcome is not None and not isinstance(outcome, Answer):
+                    if isinstance(outcome, Upgrade):
+                        self._switch(stream, outcome)
+                        continue
+                    task = outcome if isinstance(outcome, asyncio.Task) else start(outcome, loop=self.loop)
+                    if not task.done():
+                        # The loop holds tasks weakly; this one lives as long as its connection at least.
+                        stream.task = task
+                        task.add_done_callback(stream.task_done)
+                        stream.flush()
+                        continue
+                    outcome = task.result()
+            except BaseException as error:  # noqa: BLE001 - whatever a call raises, SystemExit too, ends that call alone
+                self.fail(stream, error)
+            else:
+                self.respond(stream, outcome)
+        self.serving = False
+        if not ready and self._stream is None and (self._paused or self._reader.stage):
+            self._resume_reading()
+
+    def _switch(self, stream: ResponseStream, upgrade: Upgrade) -> None:
+        """Hand the connection over to a WebSocket."""
+        reader, connections = self._reader, self._connections
+        if reader.stage != IDLE or self._ready:
+            # RFC 6455, 4.1: "the client MUST wait for a response from the server before sending any further data".
+            made: tuple[ServerProtocol, bytes] | Answer = plain_error(400, "Send nothing before the WebSocket is open.")
+        else:
+            made = accept_handshake(stream.request.head, self._limits)
+        if isinstance(made, Answer):
+            self.respond(stream, made)
+            return
+        protocol, welcome = made
+        self.send(welcome)
+        if self._paused:
+            self._transport.resume_reading()
+        self._stream = None
+        self._lost = self._leaving = True
+        connections.live.discard(self)
+        connections.weigh(self, 0)
+        reader.close()
+        WebSocket(protocol, self._transport, self._limits, connections).begin(upgrade)
+
+    def respond(self, stream: ResponseStream, answer: Answer | None) -> None:
+        """Write a whole response, or see that there is a stream where there is none."""
+        if answer is None or stream.started or stream.gone:
+            self._watch_task(stream, answer)
+            return
+        request = stream.request
+        connections = self._connections
+        try:
+            lines = write_head(answer.status, answer.content_type, answer.headers)
+        except ValueError as error:
+            self.fail(stream, error)
+            return
+        if request.plain and connections.keep and not answer.close and answer.status != 204:
+            body = answer.body
+            self.send(b"%b%bcontent-length: %d\r\n\r\n%b" % (lines, connections.date, len(body), body))
+        else:
+            self._send_general(request, lines, answer)
+        stream.ended = True
+        self.finish(stream)
+
+    def _send_general(self, request: ServerRequest, lines: bytes, answer: Answer) -> None:
+        """Send an answer that closes the connection, or has no body, or goes to a client of HTTP/1.0."""
+        if answer.close or not self._connections.keep:
+            request.keep = False
+        if not request.keep:
+            lines += CLOSE
+        elif not request.chunks:
+            lines += KEEP
+        lines += self._connections.date
+        # RFC 9110, 8.6: "MUST NOT send a Content-Length header field in any response with a status code of … 204"
+        if answer.status != 204:
+            lines += b"content-length: %d\r\n" % len(answer.body)
+        bare = answer.status == 204 or request.head.method == b"HEAD"
+        self.send(lines + b"\r\n" + (b"" if bare else answer.body))
+
+    def _watch_task(self, stream: ResponseStream, answer: Answer | None) -> None:
+        if stream.gone:
+            return
+        if answer is None and stream.started:
+            if not stream.ended:
+                stream.flush()
+                stream.rest()
+                self._reader.rest()
+            return
+        self.fail(stream, RuntimeError("a request ended with no response, or with two"))
+
+    def fail(self, stream: ResponseStream, error: BaseException) -> None:
+        """The endpoint failed: say so if nothing has been said yet, else cut the stream short of its end."""
+        if stream.gone or stream.ended:
+            if not isinstance(error, asyncio.CancelledError):
+                log.error("A call failed after its response had ended", exc_info=error)
+            return
+        answer = internal_error(error)
+        if not stream.started:
+            self.respond(stream, answer)
+            return
+        stream.flush()
+        stream.ended = True
+        stream.request.keep = False
+        if not stream.request.chunks:
+            # Its end is the end of the connection: only a reset tells the client that there should have been more.
+            self._transport.abort()
+        self.finish(stream)
+
+    def finish(self, stream: ResponseStream) -> None:
+        """The response is complete: on with the next request, or close."""
+        connections = self._connections
+        self._stream = None
+        if stream.callbacks:
+            # What is called back may hold the stream: such a circle would wait for the garbage collector.
+            stream.callbacks = ()
+        self._served = True
+        self._since = connections.now
+        if self._heavy:
+            self._weigh()
+        if not stream.request.keep:
+            self._leaving = True
+            self._transport.close()
+        if connections.quiet is not None:
+            connections.notify_if_quiet()
+        if not self.serving and not self._leaving:
+            self.serve()
+
+    async def drain(self) -> None:
+        """Wait until the client has read enough of what was written, or is gone."""
+        if self.clogged and not self._lost:
+            if self._room is None:
+                self._room = asyncio.Event()
+            await self._room.wait()
+
+    # Time and room.
+
+    def check(self, now: float) -> None:
+        """Hold the connection to its limits; called by each sweep."""
+        waited = now - self._since
+        limits = self._limits
+        if self._leaving or self._lost:
+            if waited > (limits.write_seconds if self._transport.get_write_buffer_size() else LINGER_SECONDS):
+                self._transport.abort()
+        elif self.clogged:
+            self._check_reading(now)
+        elif self.busy:
+            pass
+        elif self._reader.stage == HEAD:
+            if waited > limits.head_seconds:
+                self._reject_slow(f"The head of a request must come within {limits.head_seconds:g} seconds.")
+        elif self._reader.stage == BODY:
+            if waited > limits.body_seconds or self._reader.received < limits.body_rate * (waited - GRACE_SECONDS):
+                text = f"The body of a request must come within {limits.body_seconds:g} seconds, {limits.body_rate} bytes a second."
+                self._reject_slow(text)
+        elif waited > (limits.idle_seconds if self._served else limits.head_seconds):
+            self.close()
+
+    def close(self) -> None:
+        """Close when everything written has been sent."""
+        self._leaving = True
+        self._since = self._connections.now
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close now."""
+        self._transport.abort()
+
+    def drop_buffers(self) -> None:
+        """Let go of all that is held back: there is no room for it."""
+        self._heavy = False
+        if self.clogged or self.busy:
+            self._transport.abort()
+        else:
+            self._reader.drop(BUSY)
+            self.serve()
+
+    def _weigh(self) -> None:
+        unread = self._transport.get_write_buffer_size() if self.clogged else 0
+        self._heavy = self._connections.weigh(self, unread + self._reader.weight)
+
+    def _check_reading(self, now: float) -> None:
+        """A reader that takes less than a buffer in the time allowed is cut."""
+        size = self._transport.get_write_buffer_size()
+        if size <= self._mark - self._limits.write_buffer:
+            self._mark = size
+            self._since = now
+        elif now - self._since > self._limits.write_seconds:
+            self._transport.abort()
+
+    def _reject_slow(self, text: str) -> None:
+        self._reader.refuse(plain_error(408, text))
+        self.serve()
+
+    def _wake(self) -> None:
+        self._resting = False
+        if not self._lost:
+            self.serve()
+
+    def _pause_reading(self) -> None:
+        """Read no further while enough requests wait: by number, or by what their bodies weigh."""
+        limits = self._limits
+        enough = len(self._ready) >= limits.pipelined or sum(len(one.body) for one in self._ready) > limits.body_bytes
+        if enough and not self._paused and not self._lost and not self._leaving:
+            self._paused = True
+            self._transport.pause_reading()
+            self._weigh()
+
+    def _resume_reading(self) -> None:
+        """Nothing waits any more: read on, let a hesitant body come, or say the last word."""
+        if self._lost or self._leaving:
+            return
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+        if self._reader.continues:
+            self._continue()
+        refusal = self._reader.refusal
+        if refusal is not None and not self.clogged:
+            self._refuse(refusal)
+
+    def _continue(self) -> None:
+        reader = self._reader
+        if reader.stage == BODY and not self.busy:
+            reader.continues = False
+            if not reader.received:
+                self.send(CONTINUE)
+
+    def _refuse(self, refusal: Answer) -> None:
+        self._leaving = True
+        self._since = self._connections.now
+        head = (STATUS[refusal.status], self.date, CLOSE, b"content-type: ", refusal.content_type)
+        self.send(b"".join((*head, b"\r\ncontent-length: %d\r\n\r\n" % len(refusal.body), refusal.body)))
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def _disconnected(self) -> None:
+        if self._lost:
+            return
+        self._lost = True
+        self._since = self._connections.now
+        self._ready.clear()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.leave()
+        if self._room is not None:
+            self._room.set()

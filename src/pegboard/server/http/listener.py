@@ -1,0 +1,270 @@
+"""Opens the sockets of a server, and owns every connection that comes in by them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import os
+import socket
+import ssl as tls
+import stat
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from pegboard.errors import SetupError
+from pegboard.limits import Limits
+from pegboard.server.http.connections import Connections
+from pegboard.server.http.http1_connection import Http1Connection
+from pegboard.server.http.malloc_trim import MallocTrim
+from pegboard.server.http_types import Endpoint
+
+log = logging.getLogger("pegboard.http")
+
+SWEEP_SECONDS: Final = 1.0
+CLOSE_SECONDS: Final = 1.0
+WARNING_SECONDS: Final = 60.0
+BACKLOG: Final = 1024
+UNSENT_BYTES: Final = 128 * 1024
+
+
+def bind_tcp(host: str, port: int, *, reuse_port: bool = False) -> list[socket.socket]:
+    """Bind every address the host name stands for, all to the same port; others may share it where that is said."""
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise SetupError(
+            f"Cannot listen on host {host!r}: {error.strerror}. Name an address of this machine."
+        ) from error
+    opened: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            one = socket.socket(family, kind, protocol)
+            opened.append(one)
+            if os.name == "posix":
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if reuse_port:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            _hold_little(one)
+            one.bind((address[0], port or opened[0].getsockname()[1], *address[2:]))
+            one.setblocking(False)
+    except OSError as error:
+        for one in opened:
+            one.close()
+        raise SetupError(
+            f"Cannot listen on {host}:{port}: {error.strerror}. Stop what listens there, or choose another port."
+        ) from error
+    return opened
+
+
+def _hold_little(one: socket.socket) -> None:
+    """Have the kernel take no more from us than it can soon send, on all connections that come in by this socket.
+
+    By itself it takes megabytes for a peer that reads nothing: memory that nobody counts, filled by a call that does not
+    notice that it should wait.
+    """
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    if option is not None:
+        one.setsockopt(socket.IPPROTO_TCP, option, UNSENT_BYTES)
+
+
+def bind_unix(path: str) -> list[socket.socket]:
+    """Bind a socket file that only its owner may use; one that a dead server left behind is replaced."""
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISSOCK(Path(path).stat().st_mode):
+                raise SetupError(f"{path} exists and is no socket: choose another path for the socket.")
+            try:
+                one.connect(path)
+            except ConnectionRefusedError:
+                Path(path).unlink()
+            else:
+                raise SetupError(f"Another server listens on {path}: stop it, or choose another path.")
+            finally:
+                one.close()
+                one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        previous = os.umask(0o177)
+        try:
+            one.bind(path)
+        finally:
+            os.umask(previous)
+        one.setblocking(False)
+    except OSError as error:
+        one.close()
+        raise SetupError(f"Cannot listen on {path}: {error.strerror}.") from error
+    except SetupError:
+        one.close()
+        raise
+    return [one]
+
+
+def port_of(sockets: Sequence[socket.socket]) -> int:
+    """The port of the first; 0 for a socket file."""
+    name = sockets[0].getsockname()
+    return int(name[1]) if isinstance(name, tuple) else 0
+
+
+def unlink(one: socket.socket) -> None:
+    """Remove the file of a socket, if it has one."""
+    if one.family == socket.AF_UNIX:
+        Path(one.getsockname()).unlink(missing_ok=True)
+
+
+class Http1Server:
+    """A listening server: its sockets, its connections, and the sweep that keeps time for them.
+
+    At the limit of connections it stops accepting: the listening sockets stay open, so that newcomers wait in the
+    kernel's queue, and are taken up again when one leaves. Sockets that are `shared` with other processes go on after it.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        limits: Limits,
+        sockets: Sequence[socket.socket],
+        *,
+        ssl: tls.SSLContext | None = None,
+        backlog: int = BACKLOG,
+        clock: Callable[[], float] = time.monotonic,
+        shared: bool = False,
+    ) -> None:
+        self.sockets = tuple(sockets)
+        self._shared = shared
+        self.connections = Connections(limits, clock=clock, changed=self._count)
+        self._endpoint = endpoint
+        self._limits = limits
+        self._ssl = ssl
+        self._backlog = backlog
+        self._loop = asyncio.get_running_loop()
+        self._servers: list[asyncio.Server] = []
+        self._opening: asyncio.Task[None] | None = None
+        self._accepting = False
+        self._warned = -math.inf
+        self._empty = asyncio.Event()
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._malloc_trim = MallocTrim()
+
+    @property
+    def port(self) -> int:
+        """The port of the first socket; 0 for a socket file."""
+        return port_of(self.sockets)
+
+    @property
+    def busy(self) -> int:
+        """How many connections owe an answer."""
+        return self.connections.busy
+
+    async def start(self) -> None:
+        """Begin to accept connections and to keep time."""
+        self._accepting = True
+        await self._open()
+        self._sweep()
+
+    def stop_accepting(self) -> None:
+        """Close the listening sockets; connections there are stay."""
+        self._accepting = False
+        self._shut()
+        for one in self.sockets:
+            self._unlink(one)
+            one.close()
+        self.sockets = ()
+
+    async def drain(self, seconds: float) -> bool:
+        """Wait until no connection owes an answer, at most this long; from now on every answer closes its connection."""
+        self.connections.keep = False
+        self.connections.quiet = asyncio.Event()
+        self.connections.notify_if_quiet()
+        try:
+            await asyncio.wait_for(self.connections.quiet.wait(), seconds)
+        except TimeoutError:
+            return False
+        finally:
+            self.connections.quiet = None
+        return True
+
+    async def close(self) -> None:
+        """Stop accepting, and close every connection: the idle ones in peace, the others at once."""
+        self.stop_accepting()
+        if self._opening is not None:
+            self._opening.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._opening
+        for connection in tuple(self.connections.live):
+            if connection.busy:
+                connection.abort()
+            else:
+                connection.close()
+        self._count()
+        try:
+            await asyncio.wait_for(self._empty.wait(), CLOSE_SECONDS)
+        except TimeoutError:
+            for connection in tuple(self.connections.live):
+                connection.abort()
+            await self._empty.wait()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+
+    def _sweep(self) -> None:
+        self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        self.connections.sweep()
+        self._malloc_trim.check(self.connections.now)
+
+    def _connect(self) -> Http1Connection:
+        return Http1Connection(self._endpoint, self._limits, self._loop, self.connections, secure=self._ssl is not None)
+
+    async def _open(self) -> None:
+        handshake = self._limits.head_seconds if self._ssl is not None else None
+        for one in self.sockets:
+            # A copy: asyncio closes the socket it is given when it stops, and this one must go on queueing newcomers.
+            server = await self._loop.create_server(
+                self._connect, sock=one.dup(), ssl=self._ssl, backlog=self._backlog, ssl_handshake_timeout=handshake
+            )
+            self._servers.append(server)
+        self._opening = None
+
+    def _shut(self) -> None:
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.close()
+
+    def _count(self) -> None:
+        """A connection came or went."""
+        count = len(self.connections.live)
+        full = count >= self._limits.connections
+        if full and self._servers:
+            if self.connections.now - self._warned > WARNING_SECONDS:
+                self._warned = self.connections.now
+                log.warning("%d connections are open: no more are accepted until one closes", count)
+            self._shut()
+        elif not full and not self._servers and self._accepting and self._opening is None:
+            self._opening = self._loop.create_task(self._open())
+        if not count and not self._accepting:
+            self._empty.set()
+
+    def _unlink(self, one: socket.socket) -> None:
+        if not self._shared:
+            unlink(one)
+
+
+async def listen(
+    endpoint: Endpoint,
+    limits: Limits,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    uds: str | None = None,
+    ssl: tls.SSLContext | None = None,
+    backlog: int = BACKLOG,
+    clock: Callable[[], float] = time.monotonic,
+) -> Http1Server:
+    """Serve the endpoint on a host and port, or on a socket file."""
+    sockets = bind_tcp(host, port) if uds is None else bind_unix(uds)
+    server = Http1Server(endpoint, limits, sockets, ssl=ssl, backlog=backlog, clock=clock)
+    await server.start()
+    return server

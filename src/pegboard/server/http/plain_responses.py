@@ -1,0 +1,38 @@
+"""What a door says by itself, without asking the endpoint."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from functools import lru_cache
+
+from pegboard.server.http_types import Answer, Headers
+
+log = logging.getLogger("pegboard.http")
+
+
+def plain_error(status: int, text: str) -> Answer:
+    """The answer to a request that broke a rule of HTTP or a limit; it ends the connection."""
+    return Answer(status, text.encode() + b"\n", b"text/plain; charset=utf-8", close=True)
+
+
+def body_too_large(limit: int) -> Answer:
+    """The answer to a body over its limit."""
+    return plain_error(413, f"The body of a request may have {limit} bytes.")
+
+
+def internal_error(error: BaseException) -> Answer:
+    """Log a failure of ours under an id, and answer with that id alone."""
+    mark = secrets.token_hex(4)
+    log.error("A request failed, id %s", mark, exc_info=error)
+    return Answer(500, b'{"jsonrpc":"2.0","error":{"code":-32603,"message":"Internal error, id %b"}}' % mark.encode())
+
+
+# A client's responses carry the same fields each time: those of its session.
+@lru_cache(maxsize=1024)
+def encode_headers(headers: Headers) -> bytes:
+    """The lines of these fields; a line break inside one would let a value write the rest of the response."""
+    lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
+    if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers) or b"\0" in lines:
+        raise ValueError("a response header holds a control character")
+    return lines

@@ -1,0 +1,71 @@
+"""The listening sockets of several workers.
+
+Theory of operation. Workers that accept from one socket do so in a race, and whoever wakes first takes all that wait: 16
+connections that come together are one worker's. Where the system spreads newcomers over sockets of one address (Linux,
+SO_REUSEPORT), each place therefore has its own. The overseer holds them all, so what waits at the place of a worker that
+died waits for the next one there; a place that stays empty for longer is given up, and newcomers go to the others.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Sequence
+
+from pegboard.server.http.listener import BACKLOG, bind_tcp, bind_unix, port_of, unlink
+
+
+class WorkerSockets:
+    """Places for so many workers at one address."""
+
+    def __init__(self, count: int, host: str, port: int, uds: str | None) -> None:
+        self._host = host
+        self._several = count > 1 and uds is None and sys.platform == "linux"
+        self._opened: list[Sequence[socket.socket]] = []
+        first = bind_tcp(host, port) if uds is None else bind_unix(uds)
+        self.port = port_of(first)
+        if not self._several:
+            self._opened = [first] * count
+            return
+        # Bound alone before it is bound to be shared: another server at this address is an error, and no partner.
+        for one in first:
+            one.close()
+        try:
+            for _ in range(count):
+                self._opened.append(self._bind())
+        except BaseException:
+            self.close()
+            raise
+
+    def open(self, place: int) -> None:
+        """There is to be a worker at that place."""
+        if not self._opened[place]:
+            self._opened[place] = self._bind()
+
+    def give_up(self, place: int) -> None:
+        """There will be none for a while."""
+        if self._several:
+            for one in self._opened[place]:
+                one.close()
+            self._opened[place] = ()
+
+    def take(self, place: int) -> Sequence[socket.socket]:
+        """The sockets of one place, for the worker there; it lets go of the others."""
+        if self._several:
+            for other, sockets in enumerate(self._opened):
+                for one in sockets if other != place else ():
+                    one.close()
+        return self._opened[place]
+
+    def close(self) -> None:
+        for sockets in self._opened:
+            for one in sockets:
+                if one.fileno() >= 0:
+                    unlink(one)
+                    one.close()
+
+    def _bind(self) -> Sequence[socket.socket]:
+        opened = bind_tcp(self._host, self.port, reuse_port=True)
+        for one in opened:
+            one.listen(BACKLOG)
+        return opened

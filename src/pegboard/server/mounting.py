@@ -1,0 +1,156 @@
+"""A board within somebody else's server: opened by the first request at the latest, closed when that server ends.
+
+Theory of operation. Nothing tells a route of another application that its server starts or ends. So whichever comes first,
+a lifespan, `async with` or a request, opens the store, in a task that then only waits. A lifespan or the end of the block
+ends the wait; where there is neither, whoever runs the loop cancels what is left in it at the end. In each case the calls
+under way come to their end, then the board's services, then the store. What comes later opens it anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from pegboard.errors import PegboardError, SetupError, StoreDown
+from pegboard.server.asgi.asgi_app import AsgiApp, MountedApp
+from pegboard.server.deprecated.deprecated_endpoints import endpoint_paths
+from pegboard.server.http.guard import Guard
+from pegboard.server.shared_store import ServedApp, clean_up, open_shared_store
+from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
+from pegboard.stores.cluster import SharedStore
+from pegboard.stores.memory import MemoryStore
+from pegboard.stores.store_url import open_store
+
+_log = logging.getLogger("pegboard")
+
+MakeEndpoint: TypeAlias = Callable[[SharedStore | None], HttpEndpoint]
+"""Makes an endpoint anew: one that has ended takes no calls any more."""
+
+
+class InMemoryApp:
+    """The house of a board that keeps nothing beyond its process, and is always open."""
+
+    def __init__(self, served: ServedApp, make_endpoint: MakeEndpoint) -> None:
+        self._served = served
+        self._make_endpoint = make_endpoint
+        self.endpoint = make_endpoint(None)
+
+    async def open(self) -> HttpEndpoint:
+        return self.endpoint
+
+    async def close(self) -> None:
+        await drain_and_stop(self._served, self.endpoint)
+        self.endpoint = self._make_endpoint(None)
+
+
+class StoredApp:
+    """The house of a board that keeps what it has in a store."""
+
+    def __init__(self, served: ServedApp, store: str, make_endpoint: MakeEndpoint) -> None:
+        self._served = served
+        self._store = store
+        self._make_endpoint = make_endpoint
+        self._run: AppRun | None = None
+
+    @property
+    def endpoint(self) -> HttpEndpoint | None:
+        run = self._run
+        # One loop may follow another, as in tests; a store lives in one.
+        return None if run is None or run.loop is not asyncio.get_running_loop() else run.endpoint
+
+    async def open(self) -> HttpEndpoint:
+        run, loop = self._run, asyncio.get_running_loop()
+        if run is None or run.loop is not loop:
+            run = self._run = AppRun(loop)
+            run.task = loop.create_task(self._serve_until_closed(run))
+        # All who come meanwhile wait for the same; who leaves takes nothing with it.
+        return await asyncio.shield(run.opened)
+
+    async def close(self) -> None:
+        run = self._run
+        if run is not None and run.task is not None:
+            run.leaving.set()
+            await asyncio.wait({run.task})
+
+    async def _serve_until_closed(self, run: AppRun) -> None:
+        try:
+            async with open_shared_store(self._store, self._served) as shared:
+                run.endpoint = endpoint = self._make_endpoint(shared)
+                run.opened.set_result(endpoint)
+                try:
+                    await run.leaving.wait()
+                finally:
+                    await drain_and_stop(self._served, endpoint)
+        except PegboardError as problem:
+            run.fail(problem)
+        except Exception as problem:  # noqa: BLE001 — whatever keeps a store from opening, whoever knocks is answered
+            run.fail(SetupError(f"store: {type(problem).__name__}: {problem}"))
+        finally:
+            run.opened.cancel()
+            if self._run is run:
+                self._run = None
+
+
+class AppRun:
+    """From the opening of a store to its end."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.task: asyncio.Task[None] | None = None
+        self.endpoint: HttpEndpoint | None = None
+        self.opened: asyncio.Future[HttpEndpoint] = loop.create_future()
+        self.leaving = asyncio.Event()
+        # Whoever waited for it may have left.
+        self.opened.add_done_callback(lambda opened: opened.cancelled() or opened.exception())
+
+    def fail(self, problem: PegboardError) -> None:
+        """It did not open, or did not close well. Why is for the operator: what clients hear names no place."""
+        _log.error("the store of a mounted board: %s", problem)
+        if not self.opened.done():
+            told = StoreDown("The store cannot be opened; try again later", retry_after=5)
+            told.__cause__ = problem
+            self.opened.set_exception(told)
+
+
+async def drain_and_stop(served: ServedApp, endpoint: HttpEndpoint) -> None:
+    """Let the calls of an endpoint come to their end, and then what was served."""
+    await endpoint.drain(served.limits.drain_seconds, asyncio.Event())
+    await clean_up(served)
+
+
+def mount(
+    served: ServedApp,
+    *,
+    path: str,
+    ws: str | None,
+    store: str,
+    doors: tuple[str, ...],
+    sessions: bool,
+    hosts: Iterable[str],
+    origins: Iterable[str],
+) -> AsgiApp:
+    """An ASGI application of a board."""
+    guard, limits = Guard(hosts=hosts, origins=origins), served.limits
+    name = "/" + path.strip("/").rpartition("/")[2]
+
+    def make_endpoint(shared: SharedStore | None) -> HttpEndpoint:
+        return HttpEndpoint(
+            served.handler,
+            served.info,
+            limits=limits,
+            guard=guard,
+            legacy="sessions" if sessions else "sessionless",
+            legacy_doors=doors,
+            successor=name,
+            websocket=ws is not None,
+            shared=shared,
+        )
+
+    # What is wrong with the address is said at once; the store itself is made where it is used, for servers may fork.
+    kept = not isinstance(open_store(store, limits), MemoryStore)
+    house: MountedApp = StoredApp(served, store, make_endpoint) if kept else InMemoryApp(served, make_endpoint)
+    return AsgiApp(
+        house, limits, path=path, siblings=endpoint_paths(doors), unrouted=("/health", "/ready"), socket_path=ws
+    )

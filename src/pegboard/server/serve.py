@@ -1,0 +1,391 @@
+"""Serves a board until it is told to stop: the loop, the signals, the order in which everything ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import socket
+import ssl
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, Literal, Self
+
+from msgspec import Struct
+
+from pegboard.call import Handler
+from pegboard.errors import SetupError
+from pegboard.server.deprecated.deprecated_endpoints import DEPRECATED_ENDPOINTS
+from pegboard.server.http.guard import Guard, is_loopback
+from pegboard.server.http.listener import Http1Server
+from pegboard.server.http.worker_sockets import WorkerSockets
+from pegboard.server.overseer import Overseer, WorkerControl
+from pegboard.server.shared_store import ServedApp, clean_up, open_shared_store
+from pegboard.server.stdio.stdio_server import claim_pipes, open_stdio
+from pegboard.server.streamable_http.endpoint_router import EndpointRouter
+from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint, LegacyMode
+from pegboard.stores.cluster import SharedStore
+from pegboard.stores.namespaced_store import namespaced
+from pegboard.stores.store_url import open_store
+from pegboard.watchdog import Watchdog
+
+_log = logging.getLogger("pegboard")
+
+PORT = 7332
+
+_CLEANUP_SECONDS = 1.0
+_GRACE_SECONDS = 2.0
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Where and how to serve; nothing here is needed to begin."""
+
+    transport: Literal["auto", "http", "stdio"] = "auto"
+    host: str = "127.0.0.1"
+    port: int = PORT
+    uds: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    path_prefix: str = ""
+    trusted_proxies: tuple[str, ...] = ()
+    cors: tuple[str, ...] = ()
+    allow_hosts: tuple[str, ...] = ()
+    public: bool = False
+    legacy_doors: tuple[str, ...] = DEPRECATED_ENDPOINTS
+    store: str = "memory"
+    workers: int = 1
+    sessions: Literal["on", "off"] = "on"
+    websocket: bool = True
+    announce: Callable[[str], None] | None = None
+
+
+def run(served: ServedApp, settings: Settings | None = None) -> None:
+    """Serve until a signal, or the end of stdin, says to stop."""
+    settings = settings or Settings()
+    transport = settings.transport
+    if transport == "auto":
+        transport = "stdio" if started_by_client() else "http"
+        if transport == "stdio":
+            _print_line("stdin is a pipe: serving stdio (use --http to serve HTTP)")
+    if transport not in ("http", "stdio"):
+        raise SetupError(f"The transport {transport!r} does not exist; use auto, http or stdio")
+    if settings.workers < 1:
+        raise SetupError(f"--workers {settings.workers}: at least one process has to serve")
+    if transport == "stdio":
+        if settings.workers > 1 and settings.transport == "stdio":
+            raise SetupError("--workers is for HTTP: one process serves the one client of --stdio")
+        source, target = claim_pipes()
+        _run_with_watchdog(served, lambda timer: _serve_stdio(served, settings, source, target, timer))
+    else:
+        _check(settings)
+        _run_http(served, settings)
+
+
+def _run_with_watchdog(served: ServedApp, main: Callable[[ExitTimer], Coroutine[Any, Any, None]]) -> None:
+    timer = ExitTimer(served.limits.drain_seconds + _GRACE_SECONDS)
+    try:
+        _run(main(timer), served.limits.stall_seconds)
+    finally:
+        timer.returned = True
+
+
+def _print_line(line: str) -> None:
+    """Say something to the person who started us; stdout may belong to the protocol."""
+    if sys.stderr is not None:
+        print(line, file=sys.stderr, flush=True)  # noqa: T201 — this is said whatever the log is set to
+
+
+def started_by_client() -> bool:
+    """Whether stdin is a pipe or a socket: then somebody started us to talk to us."""
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+# -- HTTP ------------------------------------------------------------------------------------------------------------
+
+
+def _check(settings: Settings) -> None:
+    if settings.uds is None and not is_loopback(settings.host) and not settings.public:
+        raise SetupError(
+            f"--host {settings.host} would let other machines in; add --public if that is what you want "
+            "(and put authentication in front), or leave --host out to stay on this machine"
+        )
+    if not 0 <= settings.port <= 65535:
+        raise SetupError(f"--port {settings.port} is no port; choose one from 0 (any free one) to 65535")
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        raise SetupError("--tls-cert and --tls-key go together: give both or neither")
+    if settings.path_prefix and not settings.path_prefix.startswith("/"):
+        raise SetupError(f"--path-prefix must start with a slash: /{settings.path_prefix}")
+
+
+def _tls(settings: Settings) -> ssl.SSLContext | None:
+    if settings.tls_cert is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise SetupError(
+            f"--tls-cert {settings.tls_cert} or --tls-key {settings.tls_key} cannot be used: {error}"
+        ) from None
+    return context
+
+
+def _run_http(served: ServedApp, settings: Settings) -> None:
+    """Serve in this process, or in so many that it forks and oversees."""
+    # What is wrong is said before anything is started.
+    _tls(settings)
+    open_store(settings.store, served.limits)
+    places = WorkerSockets(settings.workers, settings.host, settings.port, settings.uds)
+    url = address(settings, places.port)
+
+    def announce() -> None:
+        if settings.announce is None:
+            _print_line(f"{served.info['name']}: serving HTTP at {url}")
+        else:
+            settings.announce(url)
+
+    def work(place: int, control: WorkerControl) -> None:
+        sockets = places.take(place)
+        _run_with_watchdog(served, lambda timer: _serve_http(served, settings, timer, sockets, control.ready, control))
+
+    try:
+        if settings.workers == 1:
+            sockets = places.take(0)
+            _run_with_watchdog(served, lambda timer: _serve_http(served, settings, timer, sockets, announce))
+        else:
+            end_seconds = served.limits.drain_seconds + _GRACE_SECONDS + _CLEANUP_SECONDS
+            Overseer(settings.workers, work, places, end_seconds=end_seconds, on_ready=announce).run()
+    finally:
+        places.close()
+
+
+async def _serve_http(
+    served: ServedApp,
+    settings: Settings,
+    timer: ExitTimer,
+    sockets: Sequence[socket.socket],
+    announce: Callable[[], object],
+    control: WorkerControl | None = None,
+) -> None:
+    guard = Guard(hosts=settings.allow_hosts, origins=settings.cors, proxies=settings.trusted_proxies)
+    prefix = settings.path_prefix.rstrip("/")
+    async with open_shared_store(settings.store, served) as shared:
+        legacy = _legacy_mode(settings, shared)
+        main = HttpEndpoint(
+            served.handler,
+            served.info,
+            limits=served.limits,
+            guard=guard,
+            prefix=prefix,
+            legacy_doors=settings.legacy_doors,
+            websocket=settings.websocket,
+            legacy=legacy,
+            shared=shared,
+        )
+
+        def make(name: str, handler: Handler) -> HttpEndpoint:
+            path = f"/toolboxes/{name}/mcp"
+            return HttpEndpoint(
+                handler,
+                served.info,
+                limits=served.limits,
+                guard=guard,
+                paths=(path, path + "/"),
+                prefix=prefix,
+                websocket=False,
+                legacy=legacy,
+                shared=None if shared is None else namespaced(shared, path),
+            )
+
+        endpoint = EndpointRouter(main, served.places, make, prefix) if served.places is not None else main
+        server = Http1Server(endpoint, served.limits, sockets, ssl=_tls(settings), shared=control is not None)
+        await server.start()
+        with Stop(timer, control) as stop:
+            announce()
+            await stop.asked.wait()
+            # The listener stays open meanwhile: cancels come on new connections, and new calls are refused with a reason.
+            loop = asyncio.get_running_loop()
+            until = loop.time() + served.limits.drain_seconds
+            await endpoint.drain(served.limits.drain_seconds, stop.hurried)
+            if control is not None:
+                await control.wait_for_others(max(0.0, until - loop.time()))
+            await server.drain(_CLEANUP_SECONDS)
+            await server.close()
+            await clean_up(served)
+
+
+def _legacy_mode(settings: Settings, shared: SharedStore | None) -> LegacyMode:
+    if settings.sessions == "off":
+        return "sessionless"
+    return "refused" if settings.workers > 1 and shared is None else "sessions"
+
+
+def address(settings: Settings, port: int) -> str:
+    """The URL of the endpoint."""
+    if settings.uds is not None:
+        return f"unix:{settings.uds} {settings.path_prefix}/mcp"
+    scheme = "https" if settings.tls_cert else "http"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{scheme}://{host}:{port}{settings.path_prefix.rstrip('/')}/mcp"
+
+
+# -- stdio -----------------------------------------------------------------------------------------------------------
+
+
+async def _serve_stdio(served: ServedApp, settings: Settings, source: int, target: int, timer: ExitTimer) -> None:
+    async with open_shared_store(settings.store, served):
+        await _serve_pipes(served, source, target, timer)
+
+
+async def _serve_pipes(served: ServedApp, source: int, target: int, timer: ExitTimer) -> None:
+    with Stop(timer) as stop:
+        door = await open_stdio(served.handler, served.info, served.limits, source, target)
+        door.closed.add_done_callback(lambda _: stop.ask())
+        await stop.asked.wait()
+        await door.drain(served.limits.drain_seconds, stop.hurried)
+        await door.line.close()
+        await clean_up(served)
+
+
+# -- the end ---------------------------------------------------------------------------------------------------------
+
+
+class ExitTimer:
+    """Ends the process if it has not ended by itself some time after it was told to.
+
+    A function that blocks the loop, a thread that an author started and that never returns: nothing of that kind may
+    keep a stopped server alive. Where `run` has returned, what follows is the author's own program and is waited for.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._armed = False
+        self.returned = False
+
+    def arm(self) -> None:
+        """Start to count; a second time changes nothing."""
+        if not self._armed:
+            self._armed = True
+            threading.Thread(target=self._watch, name="pegboard-exit-timer", daemon=True).start()
+
+    def _watch(self) -> None:
+        time.sleep(self._seconds)
+        if self.returned:
+            threading.main_thread().join()
+        os._exit(0)
+
+
+class Stop:
+    """SIGTERM and Ctrl+C: the first asks for an end, the second for a quick one.
+
+    A worker leaves it to its overseer to count.
+    """
+
+    def __init__(self, timer: ExitTimer, control: WorkerControl | None = None) -> None:
+        self.asked = asyncio.Event()
+        self.hurried = asyncio.Event()
+        self._timer = timer
+        self._control = control
+        self._loop = asyncio.get_running_loop()
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if self._control is not None:
+            self._control.watch_orders(self._end, self.hurried.set)
+        for number in (signal.SIGTERM, signal.SIGINT) if self._control is None else (signal.SIGTERM,):
+            # Only the main thread can take signals; elsewhere we are ended from outside.
+            with contextlib.suppress(ValueError):
+                self._before[number] = signal.signal(number, self._signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def ask(self) -> None:
+        """Ask for an end; again, for a quick one."""
+        if self.asked.is_set() and self._control is None:
+            self.hurried.set()
+        self._end()
+
+    def _end(self) -> None:
+        self._timer.arm()
+        self.asked.set()
+
+    def _signal(self, _number: int, _frame: object) -> None:
+        # Not left to the loop: a tool may be blocking it, and the time we have starts now.
+        self._timer.arm()
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.ask)
+
+
+# -- the loop --------------------------------------------------------------------------------------------------------
+
+
+def _run(main: Coroutine[Any, Any, None], stall_seconds: float) -> None:
+    """Run to the end on the fastest loop there is, whatever strays out of a tool's tasks; report what holds the loop."""
+    loop = new_loop()
+    asyncio.set_event_loop(loop)
+    task = loop.create_task(main)
+    try:
+        with _tune_gc(), Watchdog(loop, stall_seconds):
+            while not task.done():
+                try:
+                    loop.run_until_complete(task)
+                except (SystemExit, KeyboardInterrupt) as stray:
+                    # Raised in a task that an author left behind, it ends that task and nothing else.
+                    if not task.done():
+                        _log.error("%s escaped from a task of a tool; serving on", type(stray).__name__)
+            task.result()
+    finally:
+        _close_loop(loop)
+
+
+@contextlib.contextmanager
+def _tune_gc() -> Iterator[None]:
+    """Look for garbage ten times less often while serving, and not among what was loaded before.
+
+    A call leaves no cycles behind, so the collector would look often and find next to nothing.
+    """
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+def _close_loop(loop: asyncio.AbstractEventLoop) -> None:
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        with contextlib.suppress(BaseException):
+            loop.run_until_complete(asyncio.wait(left, timeout=1.0))
+    with contextlib.suppress(BaseException):
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop where it is installed, asyncio's own elsewhere."""
+    try:
+        import uvloop  # noqa: PLC0415 — optional, and only a server needs it
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop

@@ -1,0 +1,65 @@
+"""Where those who are served keep what must outlive a request: a store, opened before the first and closed after the last."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from typing import Protocol
+
+from pegboard.call import Handler, Json
+from pegboard.limits import Limits
+from pegboard.stores.cluster import Cluster, SharedStore
+from pegboard.stores.memory import MemoryStore
+from pegboard.stores.store_url import open_store
+
+_log = logging.getLogger("pegboard")
+
+
+class ServedApp(Protocol):
+    """What can be served: a board, or anything with a Handler and a name."""
+
+    @property
+    def handler(self) -> Handler: ...
+
+    @property
+    def info(self) -> Mapping[str, Json]: ...
+
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def places(self) -> Mapping[str, Handler] | None:
+        """Parts of it that are served by themselves too, by name, as they come and go; None where there can be none."""
+
+    async def start(self, shared: SharedStore | None = None) -> None:
+        """Be ready for calls; what is shared with other processes is kept there."""
+
+    async def stop(self) -> None: ...
+
+
+@contextlib.asynccontextmanager
+async def open_shared_store(address: str, served: ServedApp) -> AsyncIterator[SharedStore | None]:
+    """Open the store where it is one that outlives us, and have all that is to be kept kept there."""
+    store = open_store(address, served.limits)
+    if isinstance(store, MemoryStore):
+        await served.start()
+        yield None
+        return
+    await store.start()
+    shared = SharedStore(store, Cluster(store.workers, served.limits.worker_seconds))
+    try:
+        await shared.cluster.start()
+        await served.start(shared)
+        yield shared
+    finally:
+        await shared.cluster.close()
+        await store.close()
+
+
+async def clean_up(served: ServedApp) -> None:
+    """End what was served."""
+    try:
+        await served.stop()
+    except Exception:  # noqa: BLE001 — an author's clean-up may raise anything; we end all the same
+        _log.exception("cleaning up failed")

@@ -1,0 +1,1 @@
+"""Serving over standard input and output."""

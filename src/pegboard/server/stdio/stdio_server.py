@@ -1,0 +1,163 @@
+"""MCP over a pair of pipes: one message a line, both eras, many calls in flight.
+
+The protocol takes the process's real stdin and stdout for itself; whatever a tool, a library or a child process prints
+goes to stderr, and whatever reads stdin finds it empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from typing import BinaryIO, Final, cast
+
+from pegboard.call import Handler, Json
+from pegboard.errors import InvalidRequest, SetupError
+from pegboard.limits import Limits
+from pegboard.server.exchange.conversation import Conversation, LineService
+from pegboard.server.exchange.subscribers import Subscribers
+from pegboard.server.stdio.line_writer import LineWriter
+
+_CHUNK: Final = 64 * 1024
+_CLEANUP_SECONDS: Final = 1.0
+
+
+class StdioServer(Conversation, asyncio.Protocol):
+    """Serves one peer on a byte stream in each direction; `closed` is done once the peer has hung up."""
+
+    def __init__(
+        self, handler: Handler, info: Mapping[str, Json], limits: Limits, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.line = LineWriter(limits, loop, self)
+        service = LineService(handler, info, limits, Subscribers(limits.followers), "stdio")
+        super().__init__(service, self.line, loop)
+        self._rest = bytearray()
+        self._skipping = False
+        self._peer_closed = False
+        self._reader: asyncio.ReadTransport | None = None
+        self._feeder: asyncio.Task[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self.closed: asyncio.Future[None] = loop.create_future()
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclasses of asyncio's.
+        self._reader = cast("asyncio.ReadTransport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._peer_closed = True
+        self.resume_if_room()
+
+    def eof_received(self) -> bool:
+        self._waiting.append(bytes(self._rest))
+        self._rest.clear()
+        return False
+
+    def data_received(self, data: bytes) -> None:
+        cut = data.rfind(b"\n")
+        if cut >= 0:
+            lines = (bytes(self._rest) + data[:cut] if self._rest else data[:cut]).split(b"\n")
+            self._rest.clear()
+            # The first is the tail of a line that was refused for its length.
+            self._waiting.extend(lines[1:] if self._skipping else lines)
+            self._skipping = False
+        self._rest += data[cut + 1 :]
+        if len(self._rest) > self._limits.line_bytes:
+            self._rest.clear()
+            if not self._skipping:
+                self._skipping = True
+                self._refuse(None, InvalidRequest(f"A line of more than {self._limits.line_bytes} bytes is not read"))
+        self.resume_if_room()
+
+    def feed(self, file: BinaryIO) -> None:
+        """Read a file instead of a pipe: the loop cannot watch it, and it is all there already."""
+        self._feeder = self._loop.create_task(self._feed(file))
+
+    async def _feed(self, file: BinaryIO) -> None:
+        with file:
+            while chunk := file.read(_CHUNK):
+                self.data_received(chunk)
+                while self._waiting:
+                    self._room = self._loop.create_future()
+                    await self._room
+        self.eof_received()
+        self.connection_lost(None)
+
+    # -- room --------------------------------------------------------------------------------------------------------
+
+    def _hold(self, paused: bool) -> None:
+        if not paused and self._room is not None and not self._room.done():
+            self._room.set_result(None)
+        if self._reader is None or self._reader.is_closing():
+            return
+        if paused:
+            self._reader.pause_reading()
+        else:
+            self._reader.resume_reading()
+
+    def _became_idle(self) -> None:
+        if self._peer_closed and not self.closed.done():
+            self.closed.set_result(None)
+
+    async def drain(self, seconds: float, hurried: asyncio.Event) -> None:
+        """Take no new calls; let those that run come to their answers, and end the rest with one when time is up."""
+        self._draining = True
+        self.following.end()
+        ended = asyncio.ensure_future(self._wait(0 if self.line.lost else seconds))
+        hurry = asyncio.ensure_future(hurried.wait())
+        await asyncio.wait({ended, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        ended.cancel()
+        hurry.cancel()
+        for task, exchange in self.calls.values():
+            exchange.closing = True
+            task.cancel()
+        await self._wait(_CLEANUP_SECONDS)
+
+    async def _wait(self, seconds: float) -> None:
+        running = [task for task, _ in self.calls.values()]
+        if running:
+            await asyncio.wait(running, timeout=seconds)
+
+
+def claim_pipes() -> tuple[int, int]:
+    """Take stdin and stdout for the protocol: new descriptors for it, stderr and nothing for everybody else."""
+    try:
+        source, target = os.dup(0), os.dup(1)
+    except OSError:
+        raise SetupError("stdin or stdout is closed, so there is nothing to serve; use --http to serve HTTP") from None
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    try:
+        os.dup2(2, 1)
+    except OSError:
+        os.dup2(nothing, 1)
+    os.close(nothing)
+    sys.stdout = sys.stderr
+    return source, target
+
+
+def _can_be_watched(descriptor: int) -> bool:
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+
+
+async def open_stdio(
+    handler: Handler, info: Mapping[str, Json], limits: Limits, source: int, target: int
+) -> StdioServer:
+    """Serve the peer at the other end of two descriptors."""
+    loop = asyncio.get_running_loop()
+    door = StdioServer(handler, info, limits, loop)
+    if _can_be_watched(target):
+        await loop.connect_write_pipe(lambda: door.line, os.fdopen(target, "wb", buffering=0))
+    else:
+        door.line.write_to(os.fdopen(target, "wb"))
+    if _can_be_watched(source):
+        await loop.connect_read_pipe(lambda: door, os.fdopen(source, "rb", buffering=0))
+    else:
+        door.feed(os.fdopen(source, "rb"))
+    return door

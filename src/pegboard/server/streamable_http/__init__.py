@@ -1,0 +1,1 @@
+"""The MCP endpoint over HTTP, in every protocol revision."""

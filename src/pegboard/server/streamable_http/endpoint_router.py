@@ -1,0 +1,61 @@
+"""Several places behind one door: the main endpoint, and one for each place that has a name of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from pegboard.call import Handler
+from pegboard.server.http.error_responses import text_response
+from pegboard.server.http_types import EndpointResult, Head, Sink, Upgrade
+from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
+
+
+class EndpointRouter:
+    """Hands a request to the endpoint of its path; what is no toolbox's goes to the main one.
+
+    `places` are looked at anew with each request, as they come and go; `make` makes the endpoint of one, told its name,
+    when the first request for it comes. A place is at `<prefix>/toolboxes/<name>/mcp`.
+    """
+
+    def __init__(
+        self,
+        main: HttpEndpoint,
+        places: Mapping[str, Handler],
+        make: Callable[[str, Handler], HttpEndpoint],
+        prefix: str = "",
+    ) -> None:
+        self._main = main
+        self._places = places
+        self._make = make
+        self._whole = f"{prefix}/mcp"
+        self._begin = f"{prefix}/toolboxes/"
+        self._start = self._begin.encode()
+        self._made: dict[str, tuple[Handler, HttpEndpoint]] = {}
+
+    def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult | Upgrade:
+        if not head.path.startswith(self._start):
+            return self._main.accept(head, body, sink)
+        encoded, _, rest = head.path[len(self._start) :].partition(b"/")
+        name = encoded.decode("ascii", "replace")
+        endpoint = self._find(name)
+        if endpoint is None:
+            # Which there are is for those who may come in.
+            return text_response(404, f"There is no toolbox {name[:64]!r} here; all of them are at {self._whole}")
+        if rest not in (b"mcp", b"mcp/"):
+            return text_response(404, f"Nothing is served at this path; the toolbox is at {self._begin}{name}/mcp")
+        return endpoint.accept(head, body, sink)
+
+    async def drain(self, seconds: float, hurried: asyncio.Event) -> None:
+        """Take no new calls at any of them; let those under way come to their answers."""
+        endpoints = [self._main, *(endpoint for _, endpoint in self._made.values())]
+        await asyncio.gather(*(endpoint.drain(seconds, hurried) for endpoint in endpoints))
+
+    def _find(self, name: str) -> HttpEndpoint | None:
+        handler = self._places.get(name)
+        if handler is None:
+            return None
+        made = self._made.get(name)
+        if made is None or made[0] is not handler:
+            made = self._made[name] = handler, self._make(name, handler)
+        return made[1]

@@ -1,0 +1,263 @@
+"""The MCP endpoint over HTTP, free of any connection: a Head and a body in, an Answer or a stream out.
+
+The era is chosen per request, as the spec's table for dual-era servers says: a body that carries a modern `_meta`, or
+a version header that is no legacy revision, is served statelessly; everything else is legacy and needs a session,
+which `initialize` opens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET
+
+from pegboard.call import Call, Handler, Json
+from pegboard.errors import HeaderMismatch, InvalidRequest, Refusal, UnsupportedVersion
+from pegboard.limits import Limits
+from pegboard.protocol import headers as mcp
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.jsonrpc import Message
+from pegboard.protocol.modern_codec import ModernCodec
+from pegboard.protocol.params import Params, read_params
+from pegboard.protocol.revisions import MODERN, SUPPORTED
+from pegboard.server.deprecated.deprecated_endpoints import DeprecatedEndpoints
+from pegboard.server.exchange.admission import CallerCache, check_method, is_modern, make_call, named_subject
+from pegboard.server.exchange.calls_in_flight import CallsInFlight
+from pegboard.server.exchange.exchanges import HttpExchange, run_call
+from pegboard.server.exchange.fast_path import CALL, FastPath, PlainCall
+from pegboard.server.exchange.listen_exchange import LISTEN, HttpListenExchange
+from pegboard.server.exchange.request_head import PostHead, read_post_head
+from pegboard.server.exchange.stateless import Stateless
+from pegboard.server.exchange.subscribers import Subscribers
+from pegboard.server.http.error_responses import error_response, method_not_allowed, text_response
+from pegboard.server.http.guard import Guard
+from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink, Upgrade
+from pegboard.server.streamable_http.session_requests import SessionRequests
+from pegboard.server.streamable_http.sessionless import LegacyRequests, RejectedLegacy, Sessionless
+from pegboard.server.websocket.websocket_endpoint import WebSocketEndpoint
+from pegboard.sessions.relay import Relay
+from pegboard.sessions.sessions import Sessions
+from pegboard.stores.cluster import SharedStore
+from pegboard.stores.store import Store
+from pegboard.watchdog import TALLY
+
+# What holds now may not hold a moment later.
+_FRESH: Final[Headers] = ((b"cache-control", b"no-store"),)
+
+LegacyMode: TypeAlias = Literal["sessions", "sessionless", "refused"]
+"""How clients of the older revisions are served: in sessions, without, or not at all."""
+
+
+class HttpEndpoint:
+    """Serves one Handler at one path, in every revision we speak."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        info: Mapping[str, Json],
+        *,
+        limits: Limits,
+        guard: Guard,
+        paths: tuple[str, ...] = ("/mcp", "/mcp/"),
+        prefix: str = "",
+        store: Store | None = None,
+        shared: SharedStore | None = None,
+        legacy: LegacyMode = "sessions",
+        loop: asyncio.AbstractEventLoop | None = None,
+        legacy_doors: Collection[str] = (),
+        successor: str = "/mcp",
+        websocket: bool = True,
+    ) -> None:
+        self._handler = handler
+        self._limits = limits
+        self._guard = guard
+        self._modern = ModernCodec(info)
+        self.sessions = Sessions(limits, logs=None if store is None else store.logs)
+        self._calls = CallsInFlight(limits, self.sessions.reap, loop, self.sessions.__len__)
+        self.calls = self._calls.running
+        self.followers = Subscribers(limits.followers, self._calls, limits.all_followed_uri_bytes)
+        self._callers = CallerCache("http")
+        self._read_plain = FastPath(limits, self._callers).read
+        self._legacy = self._make_legacy(legacy, info, shared)
+        doors = DeprecatedEndpoints(
+            handler,
+            info,
+            limits,
+            guard,
+            self._calls,
+            self.followers,
+            self._callers,
+            prefix=prefix,
+            which=legacy_doors,
+            successor=successor,
+            cluster=None if shared is None else shared.cluster,
+            apart=legacy == "refused",
+        )
+        sockets = WebSocketEndpoint(handler, info, limits, guard, self._calls, self.followers)
+        self._paths: dict[bytes, Callable[[Head, bytes, Sink], EndpointResult | Upgrade]] = {
+            **doors.routes,
+            **({(prefix + path).encode(): sockets.accept for path in ("/ws", "/ws/")} if websocket else {}),
+            **{(prefix + path).encode(): self._mcp for path in paths},
+            (prefix + "/health").encode(): self._health,
+            (prefix + "/ready").encode(): self._ready,
+        }
+        self._where = ", ".join(prefix + path for path in paths[:1])
+
+    def _make_legacy(self, mode: LegacyMode, info: Mapping[str, Json], shared: SharedStore | None) -> LegacyRequests:
+        handler, limits, calls = self._handler, self._limits, self._calls
+        if mode == "refused":
+            return RejectedLegacy()
+        if mode == "sessionless":
+            return Sessionless(Stateless(handler, info, limits, calls, self._callers), limits, calls)
+        relay: Relay | None = None
+        if shared is not None:
+            self.sessions.share(shared)
+            relay = Relay(shared.cluster, self.sessions, self.followers.wake)
+        return SessionRequests(handler, info, limits, self.sessions, calls, self.followers, relay)
+
+    def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult | Upgrade:
+        """Route a request by its path; one whose head is known goes straight to its message."""
+        post: PostHead | None = head.verdict
+        if post is not None:
+            return self._call(post, head, body, sink) if post.plain else self._post(post, head, body, sink)
+        route = self._paths.get(head.path)
+        if route is None:
+            return text_response(404, f"Nothing is served at this path; the MCP endpoint is {self._where}")
+        return route(head, body, sink)
+
+    def _health(self, head: Head, body: bytes, sink: Sink) -> Answer:
+        if head.method != b"GET":
+            return method_not_allowed(b"GET")
+        told: dict[str, Json] = {"status": "ok"}
+        if TALLY.watchers:
+            told["stalls"] = {"count": TALLY.count, "longest_seconds": round(TALLY.longest, 3)}
+        return Answer(200, msgspec.json.encode(told), headers=_FRESH)
+
+    def _ready(self, head: Head, body: bytes, sink: Sink) -> Answer:
+        if head.method != b"GET":
+            return method_not_allowed(b"GET")
+        if self.draining:
+            return Answer(503, b'{"status":"draining"}', headers=_FRESH)
+        return Answer(200, b'{"status":"ready"}', headers=_FRESH)
+
+    def _mcp(self, head: Head, body: bytes, sink: Sink) -> EndpointResult:
+        allowed = self._guard.check(head)
+        if isinstance(allowed, Answer):
+            return allowed
+        try:
+            match head.method:
+                case b"POST":
+                    post = head.verdict = read_post_head(head.headers, allowed)
+                    return self._call(post, head, body, sink) if post.plain else self._post(post, head, body, sink)
+                case b"GET":
+                    return self._legacy.get(head, sink, allowed)
+                case b"DELETE":
+                    return self._legacy.delete(head, allowed)
+                case b"OPTIONS":
+                    return self._guard.preflight(head, allowed)
+        except Refusal as refusal:
+            return error_response(refusal, allowed)
+        return method_not_allowed(b"GET, POST, DELETE, OPTIONS", allowed)
+
+    # -- POST ------------------------------------------------------------------------------------------------------
+
+    def _call(self, post: PostHead, head: Head, body: bytes, sink: Sink) -> EndpointResult:
+        """What is most likely a plain call."""
+        plain: PlainCall | None = None
+        try:
+            plain = self._read_plain(body)
+            if plain is None:
+                return self._post(post, head, body, sink)
+            caller = plain.caller
+            if caller is None or not post.stateless or plain.name != post.about:
+                if caller is None and not post.stateless:
+                    return self._legacy.call(post, plain, sink)
+                return self._post(post, head, body, sink)
+            exchange = HttpExchange(sink, self._modern, plain.id, post.extra, post.accepts)
+            call = Call(
+                method=CALL,
+                caller=caller,
+                channel=exchange,
+                id=plain.id,
+                name=plain.name,
+                raw=plain.arguments,
+                params=plain.params,
+                headers=head.headers,
+            )
+            served = self._calls.run(exchange, run_call(self._handler, call, exchange))
+        except Refusal as refusal:
+            if plain is not None:
+                refusal.request_id = plain.id
+            return self._refuse(refusal, post)
+        if isinstance(served, asyncio.Task):
+            sink.on_gone(served.cancel)
+        return served
+
+    def _post(self, post: PostHead, head: Head, body: bytes, sink: Sink) -> EndpointResult:
+        message: Message | None = None
+        try:
+            if jsonrpc.is_batch(body):
+                return self._legacy.batch(head, body, sink, post.extra, post.accepts)
+            message = jsonrpc.read(body, self._limits)
+            params = read_params(message)
+            if post.stateless or is_modern(params):
+                return self._serve_modern(post, head, message, params, sink)
+            return self._legacy.post(head, message, params, sink, post.extra, post.accepts)
+        except Refusal as refusal:
+            if message is not None and message.id is not UNSET:
+                refusal.request_id = message.id
+            return self._refuse(refusal, post)
+
+    def _refuse(self, refusal: Refusal, post: PostHead) -> Answer:
+        """A message that could not become a call; in a session the answer to it names that, as all there do."""
+        within = post.session and not post.stateless and self.sessions.has(post.session, "")
+        return error_response(refusal, post.within if within else post.extra)
+
+    def _serve_modern(self, post: PostHead, head: Head, message: Message, params: Params, sink: Sink) -> EndpointResult:
+        method, request_id, version = message.method, message.id, post.version
+        if method is UNSET:
+            # "The client MUST NOT send JSON-RPC responses" (Sending Messages, 4)
+            raise InvalidRequest("A client of this revision sends no responses: retry the request with inputResponses")
+        if request_id is UNSET:
+            if version is not None and version != MODERN:
+                raise UnsupportedVersion(version, SUPPORTED)
+            return Answer(202, headers=post.extra)
+        caller, token = self._callers.read(params, version)
+        if version is None:
+            raise HeaderMismatch(f"Header mismatch: the MCP-Protocol-Version header is missing; send {caller.version}")
+        about = named_subject(method, params)
+        if method != post.method or about != post.about:
+            mcp.check_mirror(head.headers, method, about)
+        check_method(method, MODERN)
+        listens = method == LISTEN
+        if not listens:
+            exchange = HttpExchange(sink, self._modern, request_id, post.extra, post.accepts)
+        elif post.accepts.stream:
+            exchange = HttpListenExchange(
+                sink, self._modern, request_id, post.extra, post.accepts, followers=self.followers
+            )
+        else:
+            return text_response(
+                406, f"{method} is answered by a stream: Accept must allow text/event-stream", post.extra
+            )
+        call = make_call(method, request_id, about, message, params, caller, exchange, token, head.headers)
+        served = self._calls.run(exchange, run_call(self._handler, call, exchange))
+        # Cancellation: "Closing the SSE response stream MUST be treated by the server as cancellation". Who listens has
+        # come to its answer, the stream, and is told by it.
+        if isinstance(served, asyncio.Task) and not listens:
+            sink.on_gone(served.cancel)
+        return served
+
+    # -- the rest --------------------------------------------------------------------------------------------------
+
+    @property
+    def draining(self) -> bool:
+        """Whether no new calls are taken, because we end."""
+        return self._calls.draining
+
+    async def drain(self, seconds: float, hurried: asyncio.Event) -> None:
+        """Take no new calls; let those under way come to their answers, and cancel the rest when time is up."""
+        await self._calls.drain(seconds, hurried)

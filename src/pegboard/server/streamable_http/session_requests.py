@@ -1,0 +1,404 @@
+"""The legacy half of the MCP endpoint: requests that belong to a session, which `initialize` opens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final
+
+from msgspec import UNSET
+
+from pegboard.call import Call, Caller, Handler, Json, Reply, RequestId
+from pegboard.errors import DuplicateRequestId, InvalidRequest, Refusal, SessionRequired, UnsupportedVersion
+from pegboard.limits import Limits
+from pegboard.protocol import headers as mcp
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.jsonrpc import Message
+from pegboard.protocol.legacy_codec import read_handshake
+from pegboard.protocol.params import Params, read_params
+from pegboard.protocol.revision_codec import legacy_codecs
+from pegboard.protocol.revisions import ASSUMED, BATCHES, DEFAULT_LOG_LEVEL, LEGACY, MODERN, SUPPORTED
+from pegboard.server.exchange.admission import cancelled_id, check_method, make_call, named_subject, read_token
+from pegboard.server.exchange.calls_in_flight import CallsInFlight
+from pegboard.server.exchange.exchanges import BatchExchange, run_call, stream
+from pegboard.server.exchange.fast_path import CALL, PlainCall
+from pegboard.server.exchange.listen_exchange import subscribe_lists, subscribe_session
+from pegboard.server.exchange.request_head import PostHead
+from pegboard.server.exchange.session_exchange import SessionExchange
+from pegboard.server.exchange.session_settings import (
+    IMMEDIATE_SETTINGS,
+    SUBSCRIBE,
+    SessionSetting,
+    read_setting,
+    read_uri,
+    subscription_handler,
+)
+from pegboard.server.exchange.subscribers import Subscribers
+from pegboard.server.http.content_negotiation import Accepts, read_accept
+from pegboard.server.http.error_responses import error_response, method_not_allowed, text_response
+from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
+from pegboard.server.streamable_http.resumed_stream import ResumedStream
+from pegboard.sessions.relay import Relay
+from pegboard.sessions.session import Session
+from pegboard.sessions.sessions import Sessions
+
+_LAST_EVENT: Final = b"last-event-id"
+
+
+class SessionRequests:
+    """Serves one Handler to clients of the older revisions, each in its session."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        info: Mapping[str, Json],
+        limits: Limits,
+        sessions: Sessions,
+        calls: CallsInFlight,
+        followers: Subscribers,
+        relay: Relay | None = None,
+    ) -> None:
+        self._relay = relay
+        self._handler = handler
+        self._limits = limits
+        self._sessions = sessions
+        self._calls = calls
+        self._running = calls.running
+        self._followers = followers
+        self._codecs = legacy_codecs(info)
+
+    def post(
+        self, head: Head, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
+    ) -> EndpointResult:
+        if message.method == "initialize" and message.id is not UNSET:
+            return self._initialize(message, message.id, sink, extra, accepts)
+        return self._in_session(
+            _session_id(head),
+            extra,
+            lambda session: self._serve(session, message, params, sink, extra, accepts),
+            None if message.id is UNSET else message.id,
+        )
+
+    def _serve(
+        self, session: Session, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
+    ) -> EndpointResult:
+        extra = (*extra, session.header)
+        method, request_id = message.method, message.id
+        if method is UNSET or request_id is UNSET:
+            return self._receive_notification(session, message, Answer(202, headers=extra))
+        codec = self._codecs[session.caller.version]
+        exchange = SessionExchange(sink, codec, request_id, extra, accepts, session, self._limits)
+        try:
+            _check_request(session, method, request_id)
+            if method in IMMEDIATE_SETTINGS:
+                setting = read_setting(method, message, params)
+                return exchange.answer(b"{}") if setting is None else self._apply_setting(session, setting, exchange)
+            call = _legacy_call(session, message, method, request_id, params, exchange)
+            return self._run(call, request_id, exchange, sink, session)
+        except Refusal as refusal:
+            return exchange.refuse(refusal)
+
+    def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
+        """As `post`, for a call of a tool that is read already."""
+        session = self._sessions.find(post.session, "")
+        if session is None:
+            return self._look_up(post.session, post.extra, lambda found: self._call(found, post, plain, sink), plain.id)
+        return self._call(session, post, plain, sink)
+
+    def _call(self, session: Session, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
+        caller, request_id = session.caller, plain.id
+        codec = self._codecs[caller.version]
+        exchange = SessionExchange(sink, codec, request_id, post.within, post.accepts, session, self._limits)
+        call = Call(
+            method=CALL,
+            caller=caller,
+            channel=exchange,
+            id=request_id,
+            name=plain.name,
+            raw=plain.arguments,
+            params=plain.params,
+        )
+        try:
+            if request_id in session.calls:
+                raise _duplicate_id(request_id)
+            return self._run(call, request_id, exchange, sink, session)
+        except Refusal as refusal:
+            return exchange.refuse(refusal)
+
+    def _initialize(
+        self, message: Message, request_id: RequestId, sink: Sink, extra: Headers, accepts: Accepts
+    ) -> EndpointResult:
+        handshake = read_handshake(bytes(message.params))
+        self._calls.check_room()
+        session = self._sessions.open(
+            lambda session_id: Caller(
+                version=handshake.version,
+                transport="http",
+                session=session_id,
+                client=handshake.client,
+                capabilities=handshake.capabilities,
+                log_level=DEFAULT_LOG_LEVEL,
+            )
+        )
+        self._calls.schedule_sweep()
+        codec = self._codecs[handshake.version]
+        headers = (*extra, session.header)
+        exchange = SessionExchange(sink, codec, request_id, headers, accepts, session, self._limits)
+        call = Call(method="server/discover", caller=session.caller, channel=exchange, id=request_id)
+        return self._run(call, request_id, exchange, sink, session, self._open_session)
+
+    async def _open_session(self, call: Call) -> Reply:
+        """The answer to `initialize`; the session is written down before its client learns of it."""
+        session = self._sessions.find(call.caller.session, call.caller.principal)
+        if session is not None:
+            await self._sessions.enter(session)
+        return await self._handler(call)
+
+    def _run(
+        self,
+        call: Call,
+        request_id: RequestId,
+        exchange: SessionExchange,
+        sink: Sink,
+        session: Session,
+        handler: Handler | None = None,
+    ) -> Answer | asyncio.Task[Answer | None] | None:
+        """Walk a call; while it waits its session can cancel it."""
+        served = self._calls.run(exchange, self._conduct(call, exchange, handler or self._handler_of(call, session)))
+        if isinstance(served, asyncio.Task):
+            session.calls[request_id] = served
+            served.add_done_callback(lambda _: session.calls.pop(request_id))
+            # "Disconnection … SHOULD NOT be interpreted as the client cancelling its request" (2025-11-25, Sending 6)
+            sink.on_gone(exchange.leave)
+        return served
+
+    async def _conduct(self, call: Call, exchange: SessionExchange, handler: Handler) -> Answer | None:
+        answer = await run_call(handler, call, exchange)
+        return await exchange.finish_stream() if answer is None else answer
+
+    def _handler_of(self, call: Call, session: Session) -> Handler:
+        if call.method != SUBSCRIBE:
+            return self._handler
+        return subscription_handler(self._handler, session, self._limits, self._sessions.change)
+
+    async def _apply_setting(
+        self, session: Session, setting: SessionSetting, exchange: SessionExchange
+    ) -> Answer | None:
+        """Do what a client wishes for the rest of its session."""
+        try:
+            await self._sessions.change(session, setting)
+        except Refusal as refusal:
+            return exchange.refuse(refusal)
+        return exchange.answer(b"{}")
+
+    def _receive_notification(self, session: Session, message: Message, answer: Answer) -> EndpointResult:
+        """A notification or an answer from a legacy client; those we do not know are ignored."""
+        bringing = self._deliver(session, message)
+        return answer if bringing is None else _once(bringing, answer)
+
+    def _deliver(self, session: Session, message: Message) -> Awaitable[object] | None:
+        """Bring a message to the call that it is about; None once that is done."""
+        if message.method is UNSET:
+            if self._relay is not None:
+                return self._relay.answer(session, message)
+            session.answer(message)
+        elif message.method == "notifications/cancelled":
+            if self._relay is not None:
+                return self._relay.cancel(session, cancelled_id(message))
+            session.cancel(cancelled_id(message))
+        return None
+
+    # -- sessions --------------------------------------------------------------------------------------------------
+
+    def _in_session(
+        self,
+        session_id: str,
+        extra: Headers,
+        serve: Callable[[Session], EndpointResult],
+        request_id: RequestId | None = None,
+    ) -> EndpointResult:
+        """Serve in the session of that id: at once where it is known here, else once the store has told of it."""
+        session = self._sessions.find(session_id, "")
+        return self._look_up(session_id, extra, serve, request_id) if session is None else serve(session)
+
+    async def _look_up(
+        self,
+        session_id: str,
+        extra: Headers,
+        serve: Callable[[Session], EndpointResult],
+        request_id: RequestId | None,
+    ) -> Answer | None:
+        try:
+            served = serve(await self._sessions.load(session_id, ""))
+        except Refusal as refusal:
+            if refusal.request_id is None:
+                refusal.request_id = request_id
+            return error_response(refusal, extra)
+        return served if served is None or isinstance(served, Answer) else await served
+
+    # -- batches ---------------------------------------------------------------------------------------------------
+
+    def batch(self, head: Head, body: bytes, sink: Sink, extra: Headers, accepts: Accepts) -> EndpointResult:
+        bodies = jsonrpc.read_batch(body, self._limits)
+        version = self._stated(head)
+        if version == MODERN or mcp.SESSION not in head.headers:
+            _check_batches(version)
+        return self._in_session(
+            _session_id(head), extra, lambda session: self._begin_batch(session, bodies, sink, extra, accepts)
+        )
+
+    def _begin_batch(
+        self, session: Session, bodies: list[bytes], sink: Sink, extra: Headers, accepts: Accepts
+    ) -> EndpointResult:
+        _check_batches(session.caller.version)
+        self._calls.check_room()
+        return self._run_batch(session, bodies, sink, (*extra, session.header), accepts)
+
+    async def _run_batch(
+        self, session: Session, bodies: list[bytes], sink: Sink, extra: Headers, accepts: Accepts
+    ) -> Answer | None:
+        answers = await asyncio.gather(*(self._run_item(session, body) for body in bodies))
+        told = b",".join([answer for answer in answers if answer is not None])
+        if not told:
+            return Answer(202, headers=extra)
+        if accepts.json:
+            return Answer(200, b"[%b]" % told, headers=extra)
+        stream(sink, b"[%b]" % told, extra)
+        return None
+
+    async def _run_item(self, session: Session, body: bytes) -> bytes | None:
+        request_id: RequestId | None = None
+        try:
+            message = jsonrpc.read(body, self._limits)
+            if message.id is not UNSET:
+                request_id = message.id
+            params = read_params(message)
+            if message.method is UNSET or request_id is None:
+                bringing = self._deliver(session, message)
+                if bringing is not None:
+                    await bringing
+                return None
+            _check_request(session, message.method, request_id)
+            if message.method in IMMEDIATE_SETTINGS:
+                setting = read_setting(message.method, message, params)
+                if setting is not None:
+                    await self._sessions.change(session, setting)
+                return jsonrpc.answer(request_id, b"{}")
+            exchange = BatchExchange(self._codecs[session.caller.version], request_id)
+            call = _legacy_call(session, message, message.method, request_id, params, exchange)
+            self._calls.admit(exchange)
+        except Refusal as refusal:
+            return jsonrpc.refusal(refusal.request_id if request_id is None else request_id, refusal)
+        session.calls[request_id] = self._running[exchange] = asyncio.current_task()
+        try:
+            return await run_call(self._handler_of(call, session), call, exchange)
+        finally:
+            del self._running[exchange], session.calls[request_id]
+
+    # -- GET and DELETE --------------------------------------------------------------------------------------------
+
+    def get(self, head: Head, sink: Sink, extra: Headers) -> EndpointResult:
+        """A stream to listen to: that of a call, come back for with the id of its last event, or the board's changes."""
+        if self._stated(head) == MODERN:
+            return method_not_allowed(b"POST, OPTIONS", extra)
+        if not read_accept(head.headers.get(b"accept")).stream:
+            return text_response(406, "Accept must allow text/event-stream", extra)
+        last = head.headers.get(_LAST_EVENT, b"").decode("latin-1")
+        return self._in_session(_session_id(head), extra, lambda session: self._listen(session, last, sink, extra))
+
+    def _listen(self, session: Session, last: str, sink: Sink, extra: Headers) -> EndpointResult:
+        extra = (*extra, session.header)
+        if not last or last.startswith("g-"):
+            return self._follow(session, last, sink, extra)
+        resumed = ResumedStream(sink, extra)
+        self._calls.admit(resumed)
+        return self._resume(session, last, resumed)
+
+    async def _follow(self, session: Session, last: str, sink: Sink, extra: Headers) -> Answer | None:
+        follow = await subscribe_lists(self._handler, session.caller)
+        if follow is None:
+            return method_not_allowed(b"POST, DELETE, OPTIONS", extra)
+        codec, left = self._codecs[session.caller.version], session.end_listening
+        try:
+            if self._relay is not None:
+                await self._relay.take_over(session)
+                left = partial(self._relay.end_listening, session)
+            subscribe_session(follow, codec, sink, extra, session, last, self._followers, left)
+        except Refusal as refusal:
+            return error_response(refusal, extra)
+        return None
+
+    async def _resume(self, session: Session, last: str, resumed: ResumedStream) -> None:
+        self._running[resumed] = asyncio.current_task()
+        try:
+            await resumed.run(session.streams, last)
+        finally:
+            del self._running[resumed]
+
+    def delete(self, head: Head, extra: Headers) -> EndpointResult:
+        """End a session."""
+        if self._stated(head) == MODERN:
+            return method_not_allowed(b"POST, OPTIONS", extra)
+        return self._in_session(_session_id(head), extra, lambda session: self._end(session, extra))
+
+    async def _end(self, session: Session, extra: Headers) -> Answer:
+        try:
+            await self._sessions.end(session)
+        except Refusal as refusal:
+            return error_response(refusal, extra)
+        return Answer(204, headers=extra)
+
+    def _stated(self, head: Head) -> str:
+        """The revision of a request without a body."""
+        stated = head.headers.get(mcp.VERSION)
+        version = ASSUMED if stated is None else stated.decode("latin-1")
+        if version not in LEGACY and version != MODERN:
+            raise UnsupportedVersion(version, SUPPORTED)
+        return version
+
+
+def _legacy_call(
+    session: Session,
+    message: Message,
+    method: str,
+    request_id: RequestId,
+    params: Params,
+    exchange: SessionExchange | BatchExchange,
+) -> Call:
+    about = read_uri(method, params) if method == SUBSCRIBE else named_subject(method, params)
+    token = read_token(params)
+    return make_call(method, request_id, about, message, params, session.caller, exchange, token)
+
+
+async def _once(awaited: Awaitable[object], answer: Answer) -> Answer:
+    """The answer, once something is done."""
+    try:
+        await awaited
+    except Refusal as refusal:
+        return error_response(refusal, answer.headers)
+    return answer
+
+
+def _session_id(head: Head) -> str:
+    sent = head.headers.get(mcp.SESSION)
+    if sent is None:
+        raise SessionRequired("Missing MCP-Session-Id header: send initialize first and repeat the id it answers with")
+    return sent.decode("latin-1")
+
+
+def _check_batches(version: str) -> None:
+    if version not in BATCHES:
+        raise InvalidRequest(f"Revision {version} has no batches: send one message per request")
+
+
+def _check_request(session: Session, method: str, request_id: RequestId) -> None:
+    if method == "initialize":
+        raise InvalidRequest("initialize comes first and once; it cannot be part of a batch")
+    check_method(method, session.caller.version)
+    if request_id in session.calls:
+        raise _duplicate_id(request_id)
+
+
+def _duplicate_id(request_id: RequestId) -> DuplicateRequestId:
+    return DuplicateRequestId(f"The id {request_id!r} is already in flight in this session: use another one")

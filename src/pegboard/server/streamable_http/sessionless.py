@@ -1,0 +1,183 @@
+"""The legacy half of the MCP endpoint where there are no sessions: switched off, or with nowhere to be kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final, NoReturn, Protocol
+
+from msgspec import UNSET
+
+from pegboard.call import Call, Handler, Question
+from pegboard.errors import InvalidRequest, Refusal, SessionsUnsupported
+from pegboard.limits import Limits
+from pegboard.protocol import headers as mcp
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.jsonrpc import Message
+from pegboard.protocol.legacy_codec import read_handshake
+from pegboard.protocol.params import Params
+from pegboard.protocol.revisions import ASSUMED, BATCHES, MODERN
+from pegboard.server.deprecated.rpc_endpoint import CollectedAnswers
+from pegboard.server.exchange.admission import make_call
+from pegboard.server.exchange.calls_in_flight import CallsInFlight
+from pegboard.server.exchange.exchanges import HttpExchange, run_call, stream
+from pegboard.server.exchange.fast_path import PlainCall
+from pegboard.server.exchange.request_head import PostHead
+from pegboard.server.exchange.stateless import Stateless, check_version_header, reject_question
+from pegboard.server.http.content_negotiation import Accepts
+from pegboard.server.http.error_responses import error_response, method_not_allowed, text_response
+from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
+
+
+class LegacyRequests(Protocol):
+    """What the endpoint does with requests of the older revisions."""
+
+    def post(
+        self, head: Head, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
+    ) -> EndpointResult: ...
+
+    def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult: ...
+
+    def batch(self, head: Head, body: bytes, sink: Sink, extra: Headers, accepts: Accepts) -> EndpointResult: ...
+
+    def get(self, head: Head, sink: Sink, extra: Headers) -> EndpointResult: ...
+
+    def delete(self, head: Head, extra: Headers) -> EndpointResult: ...
+
+
+class SessionlessExchange(HttpExchange, eq=False):
+    """One request of a client that cannot be asked, nor come back for anything."""
+
+    async def ask(self, questions: Mapping[str, Question]) -> NoReturn:
+        await reject_question(questions)
+
+
+class Sessionless:
+    """Serves each request by itself, as it states its revision; nothing is remembered of who sent it."""
+
+    def __init__(self, stateless: Stateless, limits: Limits, calls: CallsInFlight) -> None:
+        self._stateless = stateless
+        self._limits = limits
+        self._calls = calls
+
+    def post(
+        self, head: Head, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
+    ) -> EndpointResult:
+        version = _stated(head)
+        method, request_id = message.method, message.id
+        if method is UNSET or request_id is UNSET:
+            return Answer(202, headers=extra)
+        wanted = self._stateless.want_legacy(message, params, method, request_id, version)
+        exchange = SessionlessExchange(sink, wanted.codec, request_id, extra, accepts)
+        call = make_call(
+            wanted.method, request_id, wanted.about, message, params, wanted.caller, exchange, wanted.token
+        )
+        return self._run(wanted.handler, call, exchange, sink)
+
+    def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
+        """The session that it names is none of ours, and is not asked for."""
+        caller, codec, handler = self._stateless.anonymous_caller(ASSUMED if post.version is None else post.version)
+        exchange = SessionlessExchange(sink, codec, plain.id, post.extra, post.accepts)
+        call = Call(
+            method="tools/call",
+            caller=caller,
+            channel=exchange,
+            id=plain.id,
+            name=plain.name,
+            raw=plain.arguments,
+            params=plain.params,
+        )
+        return self._run(handler, call, exchange, sink)
+
+    def _run(self, handler: Handler, call: Call, exchange: SessionlessExchange, sink: Sink) -> EndpointResult:
+        served = self._calls.run(exchange, run_call(handler, call, exchange))
+        if isinstance(served, asyncio.Task):
+            # Nobody can come back for the answer.
+            sink.on_gone(served.cancel)
+        return served
+
+    def batch(self, head: Head, body: bytes, sink: Sink, extra: Headers, accepts: Accepts) -> EndpointResult:
+        version = _stated(head)
+        if version not in BATCHES:
+            raise InvalidRequest(f"Revision {version} has no batches: send one message per request")
+        self._calls.check_room()
+        return self._run_batch(jsonrpc.read_batch(body, self._limits), version, sink, extra, accepts)
+
+    async def _run_batch(
+        self, bodies: Sequence[bytes], version: str, sink: Sink, extra: Headers, accepts: Accepts
+    ) -> Answer | None:
+        answers = CollectedAnswers()
+        await self._stateless.serve(bodies, version, answers)
+        if not answers.messages:
+            return Answer(202, headers=extra)
+        body = b"[%b]" % b",".join(answers.messages)
+        if accepts.json:
+            return Answer(200, body, headers=extra)
+        stream(sink, body, extra)
+        return None
+
+    def get(self, head: Head, sink: Sink, extra: Headers) -> EndpointResult:
+        check_version_header(_version(head))
+        return method_not_allowed(b"POST, OPTIONS", extra)
+
+    def delete(self, head: Head, extra: Headers) -> EndpointResult:
+        version = _version(head)
+        check_version_header(version)
+        if version == MODERN:
+            return method_not_allowed(b"POST, OPTIONS", extra)
+        return text_response(501, "There are no sessions here, so there is none to end", extra)
+
+
+_NO_SSE: Final = (
+    "This server runs as several processes that share no store, so that it cannot keep sessions, which revisions before "
+    "2026-07-28 need. Start it with --store sqlite:PATH or --store redis://HOST, with --workers 1, or with --sessions off"
+)
+
+
+class RejectedLegacy:
+    """Turns them away with the reason."""
+
+    def post(
+        self, head: Head, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
+    ) -> EndpointResult:
+        hello = message.method == "initialize"
+        raise _refusal(read_handshake(bytes(message.params)).version if hello else _version(head))
+
+    def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
+        raise _refusal(post.version)
+
+    def batch(self, head: Head, body: bytes, sink: Sink, extra: Headers, accepts: Accepts) -> EndpointResult:
+        raise _refusal(_version(head))
+
+    def get(self, head: Head, sink: Sink, extra: Headers) -> EndpointResult:
+        return self._without_body(head, extra)
+
+    def delete(self, head: Head, extra: Headers) -> EndpointResult:
+        return self._without_body(head, extra)
+
+    def _without_body(self, head: Head, extra: Headers) -> Answer:
+        version = _version(head)
+        check_version_header(version)
+        if version == MODERN:
+            return method_not_allowed(b"POST, OPTIONS", extra)
+        return error_response(_refusal(version), extra)
+
+
+def reject_sse(head: Head, body: bytes, sink: Sink, extra: Headers) -> EndpointResult:
+    """The same at another door."""
+    raise _refusal(_version(head))
+
+
+def _refusal(requested: str | None) -> Refusal:
+    return SessionsUnsupported(_NO_SSE, ASSUMED if requested is None else requested, [MODERN])
+
+
+def _version(head: Head) -> str | None:
+    stated = head.headers.get(mcp.VERSION)
+    return None if stated is None else stated.decode("latin-1")
+
+
+def _stated(head: Head) -> str:
+    version = _version(head)
+    check_version_header(version)
+    return ASSUMED if version is None else version

@@ -1,0 +1,1 @@
+"""The `/ws` endpoint: messages and binary streams."""

@@ -1,0 +1,260 @@
+"""One stream on a WebSocket: what comes in, kept until it is read, and what goes out, as its reader keeps up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
+
+from pegboard.call import Json
+from pegboard.errors import StreamError, ToolError
+from pegboard.protocol import stream_frames
+from pegboard.protocol.stream_frames import StreamFailure, StreamMeta
+from pegboard.server.http_types import MessageSocket
+
+_BURST: Final = 16
+# What a chunk takes beside its bytes: else any number of empty ones could be sent.
+_CHUNK_COST: Final = 128
+
+
+def timestamp() -> str:
+    """Now, as the messages of streams tell it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class InboundFlow(Struct, eq=False):
+    """What a caller sends on its stream, checked, and kept until the call reads it.
+
+    `binary` is None where the first chunk is to show it. `weigh` is told of each byte that is kept or let go; `heard_since`
+    says from when on the caller could be heard, for silence is not its own while nothing is read from it. A caller that
+    has asked for a `window` sends that much, and then as much as `credit` says that was read.
+    """
+
+    meta: StreamMeta
+    binary: bool | None
+    seconds: float
+    weigh: Callable[[int], object]
+    heard_since: Callable[[], float]
+    credit: Callable[[int], object]
+    window: int | None = None
+    summary: Json = None
+    held: int = 0
+    ended: bool = False
+    _next: int = 0
+    _bytes: int = 0
+    _sent: int = 0
+    _granted: int = 0
+    _freed: int = 0
+    _chunks: deque[tuple[Any, int]] = msgspec.field(default_factory=deque)
+    _error: ToolError | None = None
+    _reader: asyncio.Future[None] | None = None
+
+    @property
+    def unread(self) -> int:
+        """How many bytes nobody has read."""
+        return self.held - len(self._chunks) * _CHUNK_COST
+
+    def take(self, index: int, chunk: Any, size: int, *, binary: bool) -> None:
+        """The next chunk has come."""
+        if self.binary is None:
+            self.binary = binary
+        if self.ended:
+            raise StreamError("Binary data sent after done" if binary else "Text chunk sent after done")
+        if binary is not self.binary:
+            expected, got = ("binary", "text") if self.binary else ("text", "binary")
+            raise StreamError(f"Chunk was expected to be {expected}, got {got}")
+        if index != self._next:
+            raise StreamError(f"Chunk {index} came where {self._next} was expected", {"expected": self._next})
+        if self.window is not None and self._sent >= self._granted + self.window:
+            raise StreamError("More came than there was credit for", {"window": self.window})
+        self._next += 1
+        self._sent += size
+        self._bytes += size
+        total = self.meta.total_size
+        if binary and total is not None and self._bytes > total:
+            raise StreamError(f"More than the {total} bytes came that were announced", {"totalSize": total})
+        self._chunks.append((chunk, size))
+        self.held += size + _CHUNK_COST
+        self.weigh(size + _CHUNK_COST)
+        self._wake()
+
+    def finish(self, summary: Json) -> None:
+        """All has come."""
+        if self.ended:
+            raise StreamError("The stream had already ended")
+        total = self.meta.total_size
+        if self.binary and total is not None and self._bytes != total:
+            raise StreamError(f"{self._bytes} bytes came where {total} were announced", {"totalSize": total})
+        self.summary = summary
+        self.ended = True
+        self._wake()
+
+    def fail(self, failure: StreamFailure) -> None:
+        """The caller cannot go on."""
+        self.ended = True
+        self._error = ToolError(f"The caller's stream ended with an error: {failure.message[:500]}")
+        self._wake()
+
+    def drop(self) -> None:
+        """Nobody will read what is left."""
+        self.ended = True
+        self._chunks.clear()
+        self.weigh(-self.held)
+        self.held = 0
+
+    async def read(self) -> Any:
+        """The next chunk, UNSET at the end."""
+        if self._reader is not None:
+            raise RuntimeError("two at once read the same stream")
+        while not self._chunks:
+            if self._error is not None:
+                raise self._error
+            if self.ended:
+                return UNSET
+            await self._wait()
+        chunk, size = self._chunks.popleft()
+        self.held -= size + _CHUNK_COST
+        self.weigh(-size - _CHUNK_COST)
+        if self.window is not None:
+            self._free(self.window, size)
+        return chunk
+
+    def _free(self, window: int, size: int) -> None:
+        self._freed += size
+        # Not for each chunk; and whoever has sent all it may has at least that much to get back.
+        if self._freed * 2 >= window and not self.ended:
+            self._granted += self._freed
+            self.credit(self._freed)
+            self._freed = 0
+
+    async def _wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        begun, self._reader = loop.time(), loop.create_future()
+        try:
+            async with asyncio.timeout(self.seconds):
+                await self._reader
+        except TimeoutError:
+            if self._chunks or self.ended or self.heard_since() > begun:
+                return
+            raise StreamError("Stream timeout", {"timeout": self.seconds}) from None
+        finally:
+            self._reader = None
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+
+class WriteTurns(asyncio.Lock):
+    """Who writes next; a lock that was let go of looks free although somebody has waited for it, hence the count."""
+
+    waiting = 0
+
+
+class OutboundFlow(Struct, eq=False):
+    """A stream to the caller.
+
+    `turns` is held by whoever of the socket's streams is next to write once its peer has caught up: they go one after the
+    other, a chunk each. A caller with a `credit` is sent no more than that, until it grants more.
+    """
+
+    id: str
+    key: bytes
+    binary: bool
+    limit: int
+    seconds: float
+    # None: it has ended.
+    socket: MessageSocket | None
+    turns: WriteTurns
+    credit: int | None = None
+    _next: int = 0
+    _granted: asyncio.Event | None = None
+
+    async def write(self, chunk: Any) -> None:
+        """Send a chunk; many bytes go in several, so that no message is larger than its reader may be ready for."""
+        if not self.binary:
+            await self._send(stream_frames.encode(chunk))
+            return
+        view = memoryview(chunk)
+        if view.nbytes <= self.limit:
+            await self._send(view)
+            return
+        view = view.cast("B")
+        for start in range(0, len(view), self.limit):
+            await self._send(view[start : start + self.limit])
+
+    def grant(self, size: int) -> None:
+        """The caller can take so much more."""
+        if self.credit is not None:
+            self.credit += size
+            self._wake()
+
+    def finish(self, summary: Json = None) -> None:
+        socket = self.forget()
+        if socket is not None:
+            socket.write(stream_frames.done(self.id, timestamp(), summary))
+
+    def fail(self, message: str, code: int = -32000, data: Json = None) -> None:
+        socket = self.forget()
+        if socket is not None:
+            socket.write(stream_frames.error(self.id, timestamp(), StreamFailure(code, message, data)))
+
+    def forget(self) -> MessageSocket | None:
+        """Nothing more is sent; where it could have been."""
+        socket, self.socket = self.socket, None
+        self._wake()
+        return socket
+
+    async def _send(self, chunk: memoryview | bytes) -> None:
+        if self.credit is not None and self.credit <= 0:
+            await self._wait_for_credit()
+        socket, turns = self.socket, self.turns
+        if socket is None:
+            return
+        if not self._next % _BURST:
+            # A reader that is fast enough would keep the loop from everybody else, and from telling that it has left.
+            await asyncio.sleep(0)
+        if socket.full or turns.waiting:
+            turns.waiting += 1
+            try:
+                # First, not after: of many who wait for room only one may take it.
+                async with turns:
+                    await socket.drain()
+                    self._put(chunk)
+            finally:
+                turns.waiting -= 1
+        else:
+            self._put(chunk)
+
+    def _put(self, chunk: memoryview | bytes) -> None:
+        socket = self.socket
+        if socket is None:
+            return
+        index = self._next
+        self._next += 1
+        if self.credit is not None:
+            self.credit -= len(chunk)
+        if self.binary:
+            socket.write_bytes(stream_frames.header(self.key, index) + chunk)
+        else:
+            socket.write(stream_frames.chunk(self.id, timestamp(), index, Raw(chunk)))
+
+    async def _wait_for_credit(self) -> None:
+        if self._granted is None:
+            self._granted = asyncio.Event()
+        while self.credit is not None and self.credit <= 0 and self.socket is not None:
+            self._granted.clear()
+            try:
+                async with asyncio.timeout(self.seconds):
+                    await self._granted.wait()
+            except TimeoutError:
+                raise StreamError("Stream timeout", {"timeout": self.seconds, "stream": self.id}) from None
+
+    def _wake(self) -> None:
+        if self._granted is not None:
+            self._granted.set()

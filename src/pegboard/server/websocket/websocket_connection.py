@@ -1,0 +1,315 @@
+"""A connection of ours that has become a WebSocket; the rules of RFC 6455 are `websockets`' to know.
+
+As in HTTP no connection has a timer: the sweep over all of them is the clock. It also pings, since a peer that is gone
+without a word would otherwise be waited for for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from pegboard.limits import Limits
+from pegboard.server.http.connections import Connections
+from pegboard.server.http.plain_responses import plain_error
+from pegboard.server.http_types import Answer, Head, SocketHandler, Upgrade
+
+if TYPE_CHECKING:
+    from websockets.frames import Frame
+    from websockets.server import ServerProtocol
+
+_log = logging.getLogger("pegboard.websocket")
+# Each opening and closing would be a line.
+_log.setLevel(logging.WARNING)
+
+SUBPROTOCOL: Final = "mcp"
+LINGER_SECONDS: Final = 2.0
+GOING_AWAY: Final = 1001
+_INVALID_DATA: Final = 1007
+_TOO_SLOW: Final = 1008
+
+# What the handshake is made of; nothing else of the request is looked at there.
+_FIELDS: Final = (
+    b"host", b"connection", b"upgrade", b"sec-websocket-key", b"sec-websocket-version", b"sec-websocket-protocol",
+)  # fmt: skip
+
+
+def accept_handshake(head: Head, limits: Limits) -> tuple[ServerProtocol, bytes] | Answer:
+    """The protocol of a connection that is a WebSocket from now on and what tells its peer so, or why it is none."""
+    # Only who opens a WebSocket needs it.
+    from websockets.server import ServerProtocol  # noqa: PLC0415
+
+    protocol = ServerProtocol(
+        # Nothing is compressed: a few bytes could stand for any number of them.
+        extensions=None,
+        max_size=limits.body_bytes,
+        logger=_log,
+        select_subprotocol=lambda _, offered: next((one for one in offered if one == SUBPROTOCOL), None),
+    )
+    if any(name in head.repeated for name in _FIELDS if name != b"connection"):
+        return plain_error(400, "A field of the WebSocket handshake came more than once.")
+    lines = [b"%b: %b" % (name, head.headers[name]) for name in _FIELDS if name in head.headers]
+    protocol.receive_data(b"\r\n".join((b"GET /ws HTTP/1.1", *lines, b"", b"")))
+    for request in protocol.events_received():
+        response = protocol.accept(request)  # type: ignore[arg-type]  # the first event is the request
+        if response.status_code == 101:
+            protocol.send_response(response)
+            return protocol, b"".join(protocol.data_to_send())
+        return Answer(response.status_code, bytes(response.body or b""), b"text/plain; charset=utf-8", close=True)
+    return plain_error(400, "This is not the handshake of a WebSocket.")
+
+
+class WebSocket(asyncio.Protocol):
+    """One WebSocket: the endpoint's Socket, and one of the server's connections."""
+
+    __slots__ = (
+        "_begun",
+        "_connections",
+        "_heard",
+        "_heavy",
+        "_held",
+        "_leaving",
+        "_limits",
+        "_lost",
+        "_mark",
+        "_parts",
+        "_pinged",
+        "_protocol",
+        "_room",
+        "_since",
+        "_socket_handler",
+        "_text",
+        "_transport",
+        "full",
+    )  # fmt: skip
+
+    def __init__(
+        self, protocol: ServerProtocol, transport: asyncio.Transport, limits: Limits, connections: Connections
+    ) -> None:
+        self._protocol = protocol
+        self._transport = transport
+        self._limits = limits
+        self._connections = connections
+        # One piece: of the smallest fragments a list would hold fifty times what they say.
+        self._parts: bytearray | None = None
+        self._text = False
+        # When the message began that has not come to its end.
+        self._begun: float | None = None
+        self._heard = self._since = connections.now
+        self._pinged = False
+        self._held = False
+        self._heavy = False
+        self._leaving = False
+        self._lost = False
+        self._mark = 0
+        self._room: asyncio.Event | None = None
+        self.full = False
+        self._socket_handler: SocketHandler
+
+    def begin(self, upgrade: Upgrade) -> None:
+        """Take the place of HTTP on the connection."""
+        self._transport.set_protocol(self)
+        self._connections.live.add(self)
+        self._socket_handler = upgrade.open(self)
+
+    # -- the endpoint's Socket ---------------------------------------------------------------------------------------
+
+    def write(self, message: bytes) -> None:
+        if not self._lost and not self._leaving:
+            self._protocol.send_text(message)
+            self._flush()
+
+    def write_bytes(self, message: bytes) -> None:
+        if not self._lost and not self._leaving:
+            self._protocol.send_binary(message)
+            self._flush()
+
+    async def drain(self) -> None:
+        if self.full and not self._lost:
+            if self._room is None:
+                self._room = asyncio.Event()
+            await self._room.wait()
+
+    def hold(self, paused: bool) -> None:
+        if paused == self._held or self._lost or self._transport.is_closing():
+            return
+        self._held = paused
+        if paused:
+            self._transport.pause_reading()
+        else:
+            self._heard = self._connections.now
+            self._transport.resume_reading()
+        self._weigh()
+
+    def close(self, code: int = GOING_AWAY, reason: str = "The server is shutting down") -> None:
+        """Say goodbye; the peer's own ends the connection."""
+        if not self._lost and not self._leaving:
+            self._protocol.send_close(code, reason)
+            self._flush()
+            self._disconnected()
+
+    # -- the transport's callbacks -----------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self._connections.now
+        self._pinged = False
+        protocol = self._protocol
+        protocol.receive_data(data)
+        events = protocol.events_received()
+        for frame in events:
+            self._receive_frame(frame)  # type: ignore[arg-type]  # once it is open there are no other events
+        self._flush()
+        if protocol.close_expected():
+            self._disconnected()
+        elif self._parts is None and not protocol.reader.buffer:
+            self._begun = None
+        elif events or self._begun is None:
+            self._begun = self._connections.now
+        if self._heavy or self._begun is not None:
+            self._weigh()
+
+    def eof_received(self) -> None:
+        self._disconnected()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._lost = True
+        self._disconnected()
+        self.resume_writing()
+        # It and its parser hold each other, and would hold this until the garbage collector comes by.
+        self._protocol.reader.discard()
+        self._parts = None
+        connections = self._connections
+        connections.live.discard(self)
+        connections.weigh(self, 0)
+        if connections.changed is not None:
+            connections.changed()
+        connections.notify_if_quiet()
+
+    def pause_writing(self) -> None:
+        self.full = True
+        self._since = self._connections.now
+        self._mark = self._transport.get_write_buffer_size()
+        if self._room is not None:
+            self._room.clear()
+        self._weigh()
+        self._socket_handler.resume_if_room()
+
+    def resume_writing(self) -> None:
+        self.full = False
+        self._weigh()
+        if self._room is not None:
+            self._room.set()
+        self._socket_handler.resume_if_room()
+
+    # -- the server's connection -------------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """Calls are counted where they run: the connection itself owes nothing."""
+        return False
+
+    def check(self, now: float) -> None:
+        """Hold the connection to its limits; called by each sweep."""
+        limits = self._limits
+        if self._leaving:
+            if now - self._since > (
+                limits.write_seconds if self._transport.get_write_buffer_size() else LINGER_SECONDS
+            ):
+                self._transport.abort()
+        elif self.full:
+            self._check_reading(now)
+        elif self._held:
+            # Nothing can be heard from who is not listened to.
+            self._heard = now
+            if self._begun is not None:
+                self._begun = now
+        elif self._begun is not None and now - self._begun > limits.body_seconds:
+            self._fail(_TOO_SLOW, f"A message must come within {limits.body_seconds:g} seconds")
+        elif now - self._heard > 2 * limits.ping_seconds:
+            self._transport.abort()
+        elif now - self._heard > limits.ping_seconds and not self._pinged:
+            self._pinged = True
+            self._protocol.send_ping(b"")
+            self._flush()
+
+    def abort(self) -> None:
+        """Close now."""
+        self._transport.abort()
+
+    def drop_buffers(self) -> None:
+        """Let go of all that is held back: there is no room for it."""
+        self._transport.abort()
+
+    def _weigh(self) -> None:
+        unread = self._transport.get_write_buffer_size() if self.full else 0
+        unserved = self._socket_handler.held if self._held else 0
+        held = unread + unserved + len(self._parts or b"") + len(self._protocol.reader.buffer)
+        self._heavy = self._connections.weigh(self, 0 if self._lost else held)
+
+    def _check_reading(self, now: float) -> None:
+        """A reader that takes less than a buffer in the time allowed is cut."""
+        size = self._transport.get_write_buffer_size()
+        if size <= self._mark - self._limits.write_buffer:
+            self._mark, self._since = size, now
+        elif now - self._since > self._limits.write_seconds:
+            self._transport.abort()
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    def _receive_frame(self, frame: Frame) -> None:
+        """Put together what may have come in several frames; the numbers are those of RFC 6455, 5.2."""
+        if frame.opcode > 2 or self._leaving:
+            return
+        if frame.opcode:
+            self._text = frame.opcode == 1
+        data = bytes(frame.data)
+        # The parser holds on to the last frame until the next one has come.
+        frame.data = b""
+        if not frame.fin:
+            if self._parts is None:
+                self._parts = bytearray()
+            self._parts += data
+            return
+        if self._parts is not None:
+            data = bytes(self._parts + data)
+            self._parts = None
+        if not self._text:
+            self._socket_handler.receive_bytes(data)
+        elif data.isascii() or _is_utf8(data):
+            self._socket_handler.receive_text(data)
+        else:
+            # 8.1: "that endpoint MUST _Fail the WebSocket Connection_"
+            self._fail(_INVALID_DATA, "A message of text is not UTF-8")
+
+    def _fail(self, code: int, reason: str) -> None:
+        self._protocol.fail(code, reason)
+        self._flush()
+        self._disconnected()
+
+    def _flush(self) -> None:
+        for data in self._protocol.data_to_send():
+            if data:
+                self._transport.write(data)
+            elif self._transport.can_write_eof():
+                # What the peer still sends is read and dropped: closing at once could take our last words with it.
+                self._transport.write_eof()
+            else:
+                self._transport.close()
+
+    def _disconnected(self) -> None:
+        """Nothing is served any more."""
+        if not self._leaving:
+            self._leaving = True
+            self._since = self._connections.now
+            if self._held and not self._lost and not self._transport.is_closing():
+                self._transport.resume_reading()
+            self._socket_handler.leave()
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,430 @@
+"""`/ws`: JSON-RPC in both directions at once, in both eras, and streams beside it.
+
+Theory of operation. A message of text is JSON-RPC, served as on any line, or belongs to a stream; a message of bytes is
+a chunk of one. A stream that a client starts is a call of the tool that it names, with all hooks around it, and any
+number of them share the socket. What a tool has not read yet is kept up to a bound for the whole socket; beyond it
+nothing more is read from the peer, so that the peer's own writes wait. The bound is much lower while all sockets together
+keep a lot. A tool that leaves it at that for too long loses
+its stream, for the others on the socket wait too. A sender that asks for a window waits for credit instead, alone: what
+its stream holds is a small part of that bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Coroutine, Mapping
+from contextvars import copy_context
+from typing import Any, Final
+
+from msgspec import UNSET
+
+from pegboard.call import EMPTY_OBJECT, Call, Caller, Handler, Json, RequestId
+from pegboard.errors import Busy, InvalidRequest, MethodNotFound, Refusal, StreamError
+from pegboard.execution.connector import ToolConnector
+from pegboard.limits import Limits
+from pegboard.protocol import jsonrpc, stream_frames
+from pegboard.protocol.jsonrpc import NOTHING, Message
+from pegboard.protocol.revision_codec import RevisionCodec
+from pegboard.protocol.revisions import METHODS, MODERN
+from pegboard.protocol.stream_frames import StreamFrame, StreamMeta
+from pegboard.server.exchange.calls_in_flight import CallsInFlight
+from pegboard.server.exchange.conversation import Conversation, LineService
+from pegboard.server.exchange.exchanges import LineExchange, run_call, shutting_down
+from pegboard.server.exchange.fast_path import CALL
+from pegboard.server.exchange.session_exchange import SessionLineExchange
+from pegboard.server.exchange.subscribers import Subscribers
+from pegboard.server.http.error_responses import error_response, method_not_allowed, text_response
+from pegboard.server.http.guard import Guard
+from pegboard.server.http_types import Answer, EndpointResult, Head, MessageSocket, Sink, SocketHandler, Upgrade
+from pegboard.server.websocket.call_streams import CallStreams, DirectExchange, StreamExchange, as_failure
+from pegboard.server.websocket.stream_flow import WriteTurns, timestamp
+from pegboard.sessions.session import Session
+
+TRANSPORT: Final = "ws"
+_GENERATORS: Final = frozenset({"generator", "async_generator"})
+_REMEMBERED: Final = 256
+
+
+def asks_for_websocket(head: Head) -> bool:
+    """Whether a request is one that begins a WebSocket (RFC 6455, 4.2.1)."""
+    return head.headers.get(b"upgrade", b"").lower() == b"websocket"
+
+
+class WebSocketEndpoint:
+    """Serves one Handler to whoever opens a WebSocket."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        info: Mapping[str, Json],
+        limits: Limits,
+        guard: Guard,
+        calls: CallsInFlight,
+        followers: Subscribers,
+    ) -> None:
+        self._service = LineService(handler, info, limits, followers, TRANSPORT)
+        self._guard = guard
+        self._calls = calls
+        self._unread = UnreadBytes(limits)
+
+    def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult | Upgrade:
+        """Let a client in, guarded as all doors are."""
+        allowed = self._guard.check(head)
+        if isinstance(allowed, Answer):
+            return allowed
+        if head.method != b"GET":
+            return method_not_allowed(b"GET", allowed)
+        if not asks_for_websocket(head):
+            return text_response(
+                426, "This is a WebSocket: open it with a WebSocket client", (*allowed, (b"upgrade", b"websocket"))
+            )
+        if self._calls.draining:
+            return error_response(shutting_down(), allowed)
+        return Upgrade(self._open)
+
+    def _open(self, socket: MessageSocket) -> SocketHandler:
+        socket_handler = WebSocketConversation(self._service, socket, self._calls, self._unread)
+        self._calls.follow(socket_handler)
+        return socket_handler
+
+
+class UnreadBytes:
+    """What tools have not read yet, on all sockets of a door."""
+
+    __slots__ = ("_limits", "held")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.held = 0
+
+    @property
+    def allowed(self) -> int:
+        """How much of it may be one socket's."""
+        limits = self._limits
+        return limits.unread_bytes if self.held <= limits.all_unread_bytes else limits.window_bytes
+
+
+class WebSocketConversation(Conversation):
+    """Serves one WebSocket."""
+
+    def __init__(
+        self, service: LineService, socket: MessageSocket, calls: CallsInFlight, unread: UnreadBytes | None = None
+    ) -> None:
+        super().__init__(service, socket, asyncio.get_running_loop())
+        self.since = 0.0
+        self._socket = socket
+        self._calls = calls
+        self._gone = False
+        self._unread = UnreadBytes(self._limits) if unread is None else unread
+        self._held = 0
+        self._over = False
+        self._listening = 0.0
+        self._context = copy_context()
+        self._stalled: asyncio.TimerHandle | None = None
+        # By the ids that their callers chose, and by what stands for these before chunks of bytes.
+        self.streams: dict[str, tuple[CallStreams, LineExchange]] = {}
+        self._keys: dict[bytes, str] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._turns = WriteTurns()
+        # Those whose senders may not have heard yet that nobody reads on.
+        self._past: dict[str | bytes, None] = {}
+
+    # -- the socket --------------------------------------------------------------------------------------------------
+
+    def receive_text(self, message: bytes) -> None:
+        self._waiting.append(message)
+        self.resume_if_room()
+
+    def receive_bytes(self, message: bytes) -> None:
+        self._waiting.append(memoryview(message))
+        self.resume_if_room()
+
+    def leave(self) -> None:
+        """The peer is gone, and nobody can come for its answers: its calls end."""
+        if self._gone:
+            return
+        self._gone = True
+        self._waiting.clear()
+        self._calls.forget(self)
+        self.following.leave()
+        self._resume_reading()
+        for task in (*(task for task, _ in self.calls.values()), *self._tasks.values()):
+            # Once is enough: a call that was cancelled before has its last words to say.
+            if not task.cancelling():
+                task.cancel()
+
+    def keep_alive(self) -> None:
+        """Nothing is to be done: the door sees to it that a peer that is gone is noticed."""
+
+    def end(self) -> None:
+        """We end: what is under way comes to its answer, and the door says goodbye."""
+        self._draining = True
+        self.following.end()
+
+    def _hold(self, paused: bool) -> None:
+        self._listening = self._loop.time()
+        self._socket.hold(paused)
+
+    def _heard_since(self) -> float:
+        return math.inf if self._paused else self._listening
+
+    @property
+    def _full(self) -> bool:
+        return self._held > self._unread.allowed or super()._full
+
+    @property
+    def held(self) -> int:
+        return self._held + sum(map(len, self._waiting))
+
+    def _run(self, exchange: LineExchange, walk: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+        task = self._calls.run(exchange, walk)
+        return task if isinstance(task, asyncio.Task) else None
+
+    def _weigh(self, size: int) -> None:
+        self._held += size
+        self._unread.held += size
+        over, self._over = self._over, self._held > self._unread.allowed
+        if size < 0:
+            self._resume_reading()
+            if over and not self._over and not self._gone:
+                # Not here, where a call runs: what is served next must not find itself in that call's context.
+                self._loop.call_soon(self.resume_if_room, context=self._context)
+        if self._over and self._stalled is None and not self._gone:
+            self._stalled = self._loop.call_later(
+                self._limits.unread_seconds, self._stop_waiting, context=self._context
+            )
+
+    def _resume_reading(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def _stop_waiting(self) -> None:
+        """Nothing has been read for too long: who has left most unread makes room for the others."""
+        self._stalled = None
+        if not self.streams:
+            return
+        stream_id, (streams, _) = max(self.streams.items(), key=lambda one: one[1][0].inbound.held)
+        unread, seconds = streams.inbound.unread, self._limits.unread_seconds
+        self._break(stream_id, StreamError("Stream timeout", {"timeout": seconds, "unread": unread}))
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    def take(self, message: bytes | memoryview) -> None:
+        """Serve one message, of text or of bytes."""
+        if isinstance(message, memoryview):
+            self._try(self._receive_chunk, message)
+        else:
+            super().take(message)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            frame = stream_frames.read(line, self._limits)
+        except Refusal as refusal:
+            self._refuse_stream(refusal.request_id, refusal)
+            return
+        if frame is None:
+            super()._take(line)
+            return
+        try:
+            self._receive_frame(frame)
+        except StreamError as fault:
+            self._break(frame.id, fault)
+        except Refusal as refusal:
+            self._refuse_stream(frame.id, refusal, frame.meta.method if isinstance(frame.meta, StreamMeta) else "")
+
+    def _receive_frame(self, frame: StreamFrame) -> None:
+        if frame.type == "start":
+            self._start_stream(frame)
+            return
+        if frame.type == "cancel":
+            self._cancel(frame.id)
+            return
+        if frame.type == "credit":
+            self._grant(frame)
+            return
+        found = self.streams.get(frame.id)
+        if found is None:
+            self._check_known(frame.id)
+            return
+        inbound = found[0].inbound
+        if frame.type == "chunk":
+            index = -1 if frame.index is UNSET else frame.index
+            inbound.take(index, jsonrpc.decode_json(frame.data), len(frame.data), binary=False)
+        elif frame.type == "done":
+            inbound.finish(None if frame.summary is NOTHING else jsonrpc.decode_json(frame.summary))
+        else:
+            inbound.fail(stream_frames.read_failure(frame.error))
+
+    def _receive_chunk(self, message: memoryview) -> None:
+        try:
+            key, index, payload = stream_frames.split(message)
+            stream_id = self._keys.get(key)
+            if stream_id is None:
+                self._check_known(key)
+                return
+        except Refusal as refusal:
+            self._refuse_stream(None, refusal)
+            return
+        try:
+            self.streams[stream_id][0].inbound.take(index, bytes(payload), len(payload), binary=True)
+        except StreamError as fault:
+            self._break(stream_id, fault)
+
+    def _check_known(self, stream_id: str | bytes) -> None:
+        """Refuse what belongs to no stream; what comes late to one that has ended is dropped."""
+        if stream_id not in self._past:
+            told = stream_id if isinstance(stream_id, str) else f"with the bytes {stream_id.hex()}"
+            raise InvalidRequest(f"There is no stream {told[:80]}: begin one with start")
+
+    # -- streams -----------------------------------------------------------------------------------------------------
+
+    def _start_stream(self, frame: StreamFrame) -> None:
+        meta, stream_id = frame.meta, frame.id
+        if meta is UNSET:
+            raise InvalidRequest("A start has meta")
+        if self._draining:
+            raise shutting_down()
+        streams = self._make_streams(stream_id, meta, meta.binary)
+        session, socket = self._legacy, self._socket
+        if session is None:
+            exchange = StreamExchange(socket, self._service.modern, streams, None)
+        else:
+            codec = self._service.revision_codecs[session.caller.version]
+            asker = SessionLineExchange(socket, codec, stream_id, session, self._limits, self.resume_if_room)
+            exchange = StreamExchange(socket, codec, streams, asker)
+        call = Call(
+            method=CALL,
+            caller=self._caller(session),
+            channel=exchange,
+            id=stream_id,
+            name=meta.method,
+            raw=meta.arguments,
+            stream=streams,
+        )
+        if not self._reaches_streams(call, unknown=True):
+            raise MethodNotFound("Tool does not support streaming: call it by tools/call", {"method": meta.method})
+        self._walk(call, exchange, streams)
+
+    def _make_streams(self, stream_id: str, meta: StreamMeta, binary: bool | None) -> CallStreams:
+        if stream_id in self.streams:
+            raise InvalidRequest(f"The stream {stream_id!r} is already open: use another id")
+        if len(self.streams) >= self._limits.calls_per_caller:
+            raise Busy(f"{self._limits.calls_per_caller} streams are already open on this socket", retry_after=1)
+        streams = CallStreams(
+            self._socket, self._turns, stream_id, meta, binary, self._limits, self._weigh, self._heard_since
+        )
+        holder = None if binary is False else self.streams.get(self._keys.get(streams.key, ""))
+        if holder is not None and holder[0].inbound.binary is not False:
+            raise InvalidRequest("Another stream of bytes is open whose id is no GUID either: give this one a GUID")
+        return streams
+
+    def _caller(self, session: Session | None) -> Caller:
+        return Caller(version=MODERN, transport=TRANSPORT) if session is None else session.caller
+
+    def _reaches_streams(self, call: Call, *, unknown: bool) -> bool:
+        """Whether a call is of a tool that has streams; `unknown` where nobody knows the tool."""
+        # The handler only chooses the way here, and says by which tool it leads: nothing is run.
+        self._handler(call).close()
+        tool = call.tool
+        return unknown if tool is None else tool.kind in _GENERATORS or ToolConnector in tool.injected.values()
+
+    def _walk(self, call: Call, exchange: StreamExchange | DirectExchange, streams: CallStreams) -> None:
+        stream_id = streams.id
+        self.streams[stream_id] = streams, exchange
+        if streams.inbound.binary is not False:
+            self._keys[streams.key] = stream_id
+        elif streams.key != stream_frames.NO_GUID:
+            # That bytes come for a stream of text is the fault of its sender, and said on that stream.
+            self._keys.setdefault(streams.key, stream_id)
+        self._past.pop(stream_id, None)
+        self._past.pop(streams.key, None)
+        streams.begin()
+        try:
+            task = self._run(exchange, run_call(self._handler, call, exchange))
+        except Refusal:
+            self._forget(streams)
+            raise
+        if task is None:
+            self._forget(streams)
+            return
+        self._tasks[stream_id] = task
+        task.add_done_callback(lambda _: self._forget(streams))
+
+    def _forget(self, streams: CallStreams) -> None:
+        if self.streams.get(streams.id, (None,))[0] is not streams:
+            return
+        del self.streams[streams.id]
+        self._tasks.pop(streams.id, None)
+        for past in (streams.id, streams.key):
+            self._past[past] = None
+        if self._keys.get(streams.key) == streams.id:
+            del self._keys[streams.key]
+        while len(self._past) > _REMEMBERED:
+            del self._past[next(iter(self._past))]
+        streams.forget()
+
+    def _break(self, stream_id: str, fault: StreamError) -> None:
+        """End a stream whose sender breaks the rules, and its call with it."""
+        found = self.streams.get(stream_id)
+        if found is None:
+            return
+        streams, exchange = found
+        exchange.refuse(fault)
+        task = self._tasks.get(stream_id)
+        self._forget(streams)
+        if task is not None:
+            task.cancel()
+
+    def _cancel(self, request_id: RequestId) -> None:
+        super()._cancel(request_id)
+        for stream_id, (streams, _) in tuple(self.streams.items()):
+            if request_id == stream_id or (isinstance(request_id, str) and streams.find(request_id)):
+                task = self._tasks.get(stream_id)
+                if task is not None:
+                    task.cancel()
+
+    def _grant(self, frame: StreamFrame) -> None:
+        for streams, _ in self.streams.values():
+            opened = streams.find(frame.id)
+            if opened is not None and frame.granted is not UNSET:
+                opened.grant(frame.granted)
+                return
+        # It may be of a stream that has ended meanwhile: who grants cannot know.
+
+    def _refuse_stream(self, stream_id: RequestId | None, refusal: Refusal, method: str = "") -> None:
+        about = stream_id if isinstance(stream_id, str) else None
+        self._socket.write(stream_frames.error(about, timestamp(), as_failure(refusal, method)))
+
+    # -- streams by JSON-RPC -----------------------------------------------------------------------------------------
+
+    def _make_call(self, message: Message, method: str, request_id: RequestId) -> tuple[Call, LineExchange] | None:
+        # A method that is a tool's own name begins a stream of bytes, as clients of the first version may do it.
+        started = None if method in METHODS else self._start_by_name(message, method, request_id)
+        if started is None:
+            return super()._make_call(message, method, request_id)
+        self._walk(*started)
+        return None
+
+    def _start_by_name(
+        self, message: Message, method: str, request_id: RequestId
+    ) -> tuple[Call, DirectExchange, CallStreams] | None:
+        session, raw = self._legacy, EMPTY_OBJECT if message.params is NOTHING else message.params
+        codec: RevisionCodec = (
+            self._service.modern if session is None else self._service.revision_codecs[session.caller.version]
+        )
+        meta = StreamMeta(method=method, binary=True, arguments=raw, correlation_id=request_id)
+        streams = self._make_streams(str(request_id), meta, None)
+        streams.about = request_id
+        exchange = DirectExchange(self._socket, codec, request_id, streams)
+        call = Call(
+            method=CALL,
+            caller=self._caller(session),
+            channel=exchange,
+            id=request_id,
+            name=method,
+            raw=raw,
+            stream=streams,
+        )
+        return (call, exchange, streams) if self._reaches_streams(call, unknown=False) else None

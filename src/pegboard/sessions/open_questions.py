@@ -1,0 +1,123 @@
+"""The questions put to one client of the older revisions that it has not answered yet."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from pegboard.call import Json, Question
+from pegboard.errors import LimitReached, QuestionFailed
+from pegboard.limits import Limits
+from pegboard.protocol.jsonrpc import NOTHING, Message, decode_json
+
+_QUOTED = 300
+
+
+class QuestionSender(Protocol):
+    """The way to the client that a call has: its stream, or the line that all share."""
+
+    async def send_question(self, request_id: str, question: Question) -> None:
+        """Send the request; AskFailed where there is no way."""
+
+    async def question_answered(self, request_id: str) -> None:
+        """It has been answered."""
+
+    async def cancel_question(self, request_id: str, reason: str) -> None:
+        """Nobody waits for the answer any more."""
+
+
+class _OpenQuestion(Struct, eq=False):
+    sender: QuestionSender
+    answer: asyncio.Future[Message]
+
+
+class OpenQuestions:
+    """Brings each answer to the call that waits for it; any other answer is dropped.
+
+    Where several processes serve one client, the id of a question names the `worker` that waits for the answer.
+    """
+
+    __slots__ = ("_open", "_prefix")
+
+    def __init__(self, worker: str = "") -> None:
+        self._prefix = f"{worker}." if worker else ""
+        self._open: dict[object, _OpenQuestion] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def calls(self) -> int:
+        """How many calls wait."""
+        return len({id(one.sender) for one in self._open.values()})
+
+    def receive_answer(self, message: Message) -> None:
+        """An answer came: to one of these questions, a second one to it, or to what nobody has asked."""
+        found = None if message.id is UNSET else self._open.pop(message.id, None)
+        if found is not None and not found.answer.done():
+            found.answer.set_result(message)
+
+    async def put(
+        self, questions: Mapping[str, Question], sender: QuestionSender, limits: Limits
+    ) -> Mapping[str, Json]:
+        """Ask all questions at once and wait for the result of each."""
+        waiting = sum(one.sender is sender for one in self._open.values())
+        if waiting + len(questions) > limits.questions:
+            text = f"A call may ask its caller {limits.questions} questions at a time; this one asks {waiting + len(questions)}"
+            raise LimitReached(text, "asks", limit=limits.questions)
+        loop = asyncio.get_running_loop()
+        # Nobody can guess an id, so nobody can answer what another client was asked.
+        opened = {key: (self._prefix + secrets.token_hex(8), loop.create_future()) for key in questions}
+        reason = "The call was cancelled"
+        try:
+            for key, (request_id, answer) in opened.items():
+                self._open[request_id] = _OpenQuestion(sender, answer)
+                await sender.send_question(request_id, questions[key])
+            results: dict[str, Json] = {}
+            pending = {answer: key for key, (_, answer) in opened.items()}
+            deadline = loop.time() + limits.ask_seconds
+            while pending:
+                left = deadline - loop.time()
+                done, _ = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                if not done:
+                    raise QuestionFailed(f"The client gave no answer within {limits.ask_seconds:g} seconds")
+                for answer in done:
+                    key = pending.pop(answer)
+                    await sender.question_answered(opened[key][0])
+                    results[key] = read_result(answer.result(), questions[key])
+        except QuestionFailed as failed:
+            reason = failed.message
+            raise
+        finally:
+            for request_id, _ in opened.values():
+                if self._open.pop(request_id, None) is not None:
+                    await sender.cancel_question(request_id, reason)
+        return {key: results[key] for key in questions}
+
+
+def worker_of_question(request_id: object) -> str:
+    """The process that waits for the answer to that question; empty where the id does not say."""
+    return request_id.rpartition(".")[0] if isinstance(request_id, str) else ""
+
+
+def read_result(message: Message, question: Question) -> Json:
+    """The result of an answer; AskFailed where the client says that it could not, or says nothing readable."""
+    if message.result is NOTHING:
+        raise QuestionFailed(f"The client could not answer {question.method}: {_reason(bytes(message.error))}")
+    result = decode_json(message.result)
+    if not isinstance(result, dict):
+        raise QuestionFailed(f"The client answered {question.method} with something that is no object")
+    return result
+
+
+def _reason(error: bytes) -> str:
+    try:
+        told = decode_json(error).get("message")
+    except (msgspec.MsgspecError, AttributeError):
+        told = None
+    return told[:_QUOTED] if isinstance(told, str) and told else "it gave no reason"

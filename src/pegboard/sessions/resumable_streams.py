@@ -1,0 +1,267 @@
+"""The streams of one session: each the log of a call that spoke before its answer, and the connection it is sent on.
+
+Theory of operation. An event is in the log before any byte of it is sent, so a client never holds an id that the log does
+not have. A connection is a cursor: whoever comes back with the id of the last event it has seen reads the log from there
+and goes on reading as it grows. Replay and live are one loop, so there is no moment between them in which something could
+be lost or sent twice. A stream is sent on one connection: the newest.
+
+Where several processes share the logs, a stream may be read in one and written in another. Who reads at the end of a log
+that is not ended, and finds its writer dead, appends the one answer that is missing. The number of an entry is taken once:
+of several who try one succeeds, and a writer that was only slow finds its number taken and gives up its call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.call import RequestId
+from pegboard.errors import InternalFailure
+from pegboard.protocol import jsonrpc, sse
+from pegboard.stores.cluster import Cluster
+from pegboard.stores.identifiers import digest
+from pegboard.stores.store import LogEntry, LogName, LogPage, Logs
+
+_log = logging.getLogger("pegboard.sessions")
+
+_PAGE: Final = 100
+_POLL_SECONDS: Final = 5.0
+_WRITER_POLL_SECONDS: Final = 0.5
+_EVENT_ID: Final = re.compile(r"([0-9a-f]{8})-([0-9]{1,15})", re.ASCII)
+
+
+class Cursor(Struct, frozen=True):
+    """A place in a stream: after the event of that number."""
+
+    stream: str
+    after: int
+
+
+def event_id(stream: str, seq: int) -> str:
+    return f"{stream}-{seq}"
+
+
+def read_event_id(text: str) -> Cursor | None:
+    """The place that an event id names; None where it is no id of ours."""
+    found = _EVENT_ID.fullmatch(text)
+    return None if found is None else Cursor(found[1], int(found[2]))
+
+
+STREAM_HANDOFF: Final = "part"
+"""How another process is told to let go of the connection of a stream."""
+
+
+class StreamHandoff(Struct, array_like=True):
+    session: str
+    stream: str
+    retry_ms: int | None
+
+
+Write: TypeAlias = Callable[[bytes, str], Awaitable[None]]
+"""Sends an event, whose id is told beside; waits while its reader is behind."""
+
+
+class StreamConnection(Protocol):
+    """The connection that a stream is sent on."""
+
+    def detach_connection(self, retry_ms: int | None) -> None:
+        """End the connection, not the stream: another one carries it, or the client is to come back after a while."""
+
+
+class SessionStream:
+    """One stream as its call writes it; one append at a time.
+
+    Who writes may be interrupted, and then does not know whether its entry is in the log: it looks before the next.
+    """
+
+    __slots__ = ("_last", "_log", "_logs", "_unsure", "id")
+
+    def __init__(self, logs: Logs, session: str, stream: str) -> None:
+        self._logs = logs
+        self._log: LogName = session, stream
+        self._last = 0
+        self._unsure = False
+        self.id = stream
+
+    async def append(self, data: bytes, *, keep: bool = False, end: bool = False) -> int:
+        """Put the next event into the log, its number; 0 where the log is over."""
+        looked, self._unsure = self._unsure, True
+        if looked:
+            await self._look()
+        stored = await self._logs.append(self._log, self._last + 1, data, keep=keep, end=end)
+        if looked and not stored:
+            # What was interrupted has come in only now.
+            await self._look()
+            stored = await self._logs.append(self._log, self._last + 1, data, keep=keep, end=end)
+        self._unsure = False
+        if not stored:
+            return 0
+        self._last += 1
+        return self._last
+
+    async def read(self, after: int) -> tuple[LogEntry, ...]:
+        """What is in the log behind that number."""
+        page = await self._logs.read(self._log, after, _PAGE)
+        return () if page is None else page.entries
+
+    async def _look(self) -> None:
+        page = await self._logs.read(self._log, self._last, 1)
+        if page is not None:
+            self._last = page.last
+
+    async def release(self, seq: int) -> None:
+        """An event that was to be kept may go."""
+        await self._logs.release(self._log, seq)
+
+
+class SessionStreams:
+    """The streams of one session that this process sends; where others share the logs, it is one of a crew."""
+
+    __slots__ = ("_cluster", "_holders", "_logs", "_session")
+
+    def __init__(self, logs: Logs, session: str, cluster: Cluster | None = None) -> None:
+        self._logs = logs
+        self._session = session
+        self._cluster = cluster
+        self._holders: dict[str, StreamConnection] = {}
+
+    @property
+    def held(self) -> bool:
+        """Whether any of them has a connection here."""
+        return bool(self._holders)
+
+    async def open(self, holder: StreamConnection, request: RequestId = "") -> SessionStream | None:
+        """A new stream, sent on the connection of the call that this request made; None where there are too many."""
+        stream = SessionStream(self._logs, self._session, secrets.token_hex(4))
+        about = _encode(_About("" if self._cluster is None else self._cluster.me, request))
+        if not await self._logs.open((self._session, stream.id), about):
+            return None
+        self._holders[stream.id] = holder
+        return stream
+
+    async def hand_off(self, stream: str, retry_ms: int) -> None:
+        """End the connection of a stream, wherever it is; its client is to come back."""
+        if not self.detach_connection(stream, retry_ms) and self._cluster is not None:
+            await self._cluster.ask_others(
+                STREAM_HANDOFF, _encode(StreamHandoff(digest(self._session), stream, retry_ms))
+            )
+
+    async def take_over(self, last: str) -> None:
+        """End the connection of the stream of that event, wherever it is, since another is about to send it."""
+        cursor = read_event_id(last)
+        if cursor is not None and not self.detach_connection(cursor.stream, None) and self._cluster is not None:
+            await self._cluster.ask_others(
+                STREAM_HANDOFF, _encode(StreamHandoff(digest(self._session), cursor.stream, None))
+            )
+
+    def detach_connection(self, stream: str, retry_ms: int | None) -> bool:
+        """End the connection of a stream if it is here; whether it was."""
+        holder = self._holders.pop(stream, None)
+        if holder is None:
+            return False
+        holder.detach_connection(retry_ms)
+        return True
+
+    def release(self, stream: str, holder: StreamConnection) -> None:
+        """A connection is over."""
+        if self._holders.get(stream) is holder:
+            del self._holders[stream]
+
+    async def follow(self, last: str, holder: StreamConnection, write: Write) -> None:
+        """Send what is after the event of that id, and what comes, until the stream has ended.
+
+        Its older connection is closed. Of a stream that we do not have, or have no more, nothing is sent.
+        """
+        cursor = read_event_id(last)
+        if cursor is None:
+            _log.info("a client came back with an event id that is none of ours: %r", last[:80])
+            return
+        log, after = (self._session, cursor.stream), cursor.after
+        wake = asyncio.Event()
+        end_watch = self._logs.watch(log, wake.set)
+        try:
+            page = await self._logs.read(log, after, _PAGE)
+            if page is None or after > page.last:
+                _log.info("a client came back for what follows event %s, which is not kept", last)
+                return
+            self.detach_connection(cursor.stream, None)
+            self._holders[cursor.stream] = holder
+            while page is not None:
+                after = await _send(page, cursor.stream, after, write)
+                if page.ended and not page.more:
+                    return
+                if not page.more and not await self._end_for_dead_writer(log, page):
+                    await _wait(wake, self._poll_seconds(page))
+                wake.clear()
+                page = await self._logs.read(log, after, _PAGE)
+        finally:
+            end_watch()
+            self.release(cursor.stream, holder)
+
+    def _poll_seconds(self, page: LogPage) -> float:
+        if self._cluster is None or _decode_about(page.about).writer == self._cluster.me:
+            return _POLL_SECONDS
+        return _WRITER_POLL_SECONDS
+
+    async def _end_for_dead_writer(self, log: LogName, page: LogPage) -> bool:
+        """Append the answer that a writer which is no more cannot; whether that was to be tried."""
+        if self._cluster is None:
+            return False
+        about = _decode_about(page.about)
+        if await self._cluster.is_alive(about.writer):
+            return False
+        lost = InternalFailure("The server process that ran this call has ended before it could answer")
+        ended = await self._logs.append(log, page.last + 1, jsonrpc.refusal(about.request, lost), end=True)
+        if ended:
+            _log.warning("the process that wrote stream %s is gone: its call was ended with an error", log[1])
+        return True
+
+
+class _About(Struct, array_like=True):
+    """What is said of a stream when it is opened: which process writes it, and the request that it answers."""
+
+    writer: str
+    request: RequestId
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_about = msgspec.msgpack.Decoder(_About).decode
+
+
+async def _send(page: LogPage, stream: str, after: int, write: Write) -> int:
+    """Write the entries of a page, and say what is missing between them; the new place."""
+    for entry in page.entries:
+        if entry.seq > after + 1:
+            await write(_lost(stream, after, entry.seq - 1), event_id(stream, entry.seq - 1))
+        after = entry.seq
+        if entry.data:
+            name = event_id(stream, after)
+            await write(sse.event(entry.data, name), name)
+    if not page.more and page.last > after:
+        await write(_lost(stream, after, page.last), event_id(stream, page.last))
+        after = page.last
+    return after
+
+
+def _lost(stream: str, after: int, last: int) -> bytes:
+    """What stands in for events that were trimmed; it is said whatever level of messages a client wants."""
+    count = last - after
+    text = f"{count} message{'s' if count > 1 else ''} of this stream came before you did, and could not be kept"
+    params = {"level": "warning", "logger": "pegboard", "data": text}
+    return sse.event(jsonrpc.notification("notifications/message", params), event_id(stream, last))
+
+
+async def _wait(wake: asyncio.Event, seconds: float) -> None:
+    # A hint may be lost.
+    try:
+        async with asyncio.timeout(seconds):
+            await wake.wait()
+    except TimeoutError:
+        pass

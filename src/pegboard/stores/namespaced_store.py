@@ -1,0 +1,61 @@
+"""A corner of a store: what several places of one process share with other processes, each under names of its own."""
+
+from __future__ import annotations
+
+from pegboard.stores.cluster import SharedStore
+from pegboard.stores.store import ChangeStore, Hints, Logs, Records, Store, StoredRecord, Workers
+
+
+class _NamespacedRecords:
+    def __init__(self, records: Records, prefix: str) -> None:
+        self._records = records
+        self._prefix = prefix
+
+    async def get(self, key: str) -> StoredRecord | None:
+        return await self._records.get(self._prefix + key)
+
+    async def put(
+        self, key: str, value: bytes, *, ttl: float | None = None, if_version: int | None = None
+    ) -> int | None:
+        return await self._records.put(self._prefix + key, value, ttl=ttl, if_version=if_version)
+
+    async def add(self, key: str, amount: int, *, ttl: float | None = None) -> int:
+        return await self._records.add(self._prefix + key, amount, ttl=ttl)
+
+    async def delete(self, key: str) -> bool:
+        return await self._records.delete(self._prefix + key)
+
+
+class _NamespacedStore:
+    """Logs are named by sessions, which are random: they need no other names."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        self._store = store
+        self.records: Records = _NamespacedRecords(store.records, prefix)
+
+    @property
+    def logs(self) -> Logs:
+        return self._store.logs
+
+    @property
+    def hints(self) -> Hints:
+        return self._store.hints
+
+    @property
+    def workers(self) -> Workers:
+        return self._store.workers
+
+    def changes(self, board: str) -> ChangeStore:
+        return self._store.changes(board)
+
+    async def start(self) -> None:
+        """It is started as a whole."""
+
+    async def close(self) -> None:
+        """It is closed as a whole."""
+
+
+def namespaced(shared: SharedStore, place: str) -> SharedStore:
+    """The same store and crew for one place; what it keeps and says reaches the same place in other processes only."""
+    prefix = f"{place}:"
+    return SharedStore(_NamespacedStore(shared.store, prefix), shared.cluster.within(prefix))

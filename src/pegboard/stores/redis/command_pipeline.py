@@ -1,0 +1,178 @@
+"""The commands of one process, carried to the server over one connection.
+
+Theory of operation. A round trip costs much more than a command. So there is one under way at a time, and whatever is
+asked for meanwhile travels together in the next. Where the connection breaks, nobody knows which commands the server had
+already carried out: they are sent again, marked as such, and each must be one that can be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from hashlib import sha1
+from typing import Final
+
+from msgspec import Struct
+
+from pegboard.errors import StoreDown
+from pegboard.stores.redis.redis_connection import Command, RedisServer, Reply
+
+_log = logging.getLogger("pegboard.stores")
+
+_MAX_BATCH: Final = 128
+_COMMAND_SECONDS: Final = 5.0
+AGAIN: Final = b"again"
+"""What stands in for an argument that is empty the first time a command is sent."""
+
+
+class Script:
+    """A program that the server runs as one step."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._name = sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+    def __call__(self, keys: Command, *arguments: str | bytes | int) -> Command:
+        return ("EVALSHA", self._name, len(keys), *keys, *arguments)
+
+
+class _QueuedCommand(Struct, eq=False):
+    command: Command
+    weight: int
+    until: float
+    future: asyncio.Future[Reply]
+    script: Script | None
+    sent: bool = False
+
+    def words(self) -> Command:
+        """The command as it is to be sent now: its last argument says whether it may have been carried out before."""
+        return (*self.command, AGAIN if self.sent else b"") if self.script is not None else self.command
+
+
+class CommandPipeline:
+    """Sends what is asked for, in the order it was."""
+
+    def __init__(self, server: RedisServer, limit: int) -> None:
+        self._server = server
+        self._limit = limit
+        self._line = server.line()
+        self._waiting: list[_QueuedCommand] = []
+        self._weight = 0
+        self._some = asyncio.Event()
+        self._room = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        await self._server.check(self._line)
+        self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def close(self) -> None:
+        """Wait for what is under way, and hang up."""
+        task, self._task = self._task, None
+        if task is not None:
+            under_way = [one.future for one in self._waiting if not one.future.done()]
+            if under_way:
+                await asyncio.wait(under_way, timeout=_COMMAND_SECONDS)
+            task.cancel()
+            await asyncio.wait([task])
+        await self._line.disconnect()
+
+    async def run(self, command: Command, script: Script | None = None, weight: int = 0) -> Reply:
+        """The answer to a command. One of a script is told by its last argument whether it was sent before."""
+        while self._weight and self._weight + weight > self._limit:
+            self._room.clear()
+            await self._room.wait()
+        return await self._put(command, script, weight)
+
+    def post(self, command: Command) -> None:
+        """Send a command whose answer nobody waits for; it may be lost."""
+        if self._task is not None:
+            self._put(command, None, 0).add_done_callback(_ignore_result)
+
+    def _put(self, command: Command, script: Script | None, weight: int) -> asyncio.Future[Reply]:
+        if self._task is None:
+            raise StoreDown("The store is not open")
+        loop = asyncio.get_running_loop()
+        waiting = _QueuedCommand(command, weight, loop.time() + _COMMAND_SECONDS, loop.create_future(), script)
+        self._weight += weight
+        self._waiting.append(waiting)
+        self._some.set()
+        return waiting.future
+
+    async def _work(self) -> None:
+        failed = 0
+        while True:
+            await self._some.wait()
+            trip = self._waiting[:_MAX_BATCH]
+            try:
+                answers = await self._line.exchange([one.words() for one in trip])
+            except self._server.failures as problem:
+                failed += 1
+                if failed == 1:
+                    _log.warning("store %s does not answer: %s", self._server.shown, problem)
+                await self._line.disconnect()
+                self._drop_expired(trip)
+                await asyncio.sleep(random.uniform(0.5, 1.0) * min(1.0, 0.02 * 2**failed))
+                continue
+            if failed:
+                _log.warning("store %s answers again", self._server.shown)
+                failed = 0
+            await self._resolve(trip, answers)
+
+    def _drop_expired(self, trip: list[_QueuedCommand]) -> None:
+        """Let go of those that have waited long enough; the others are sent again."""
+        now = asyncio.get_running_loop().time()
+        for one in trip:
+            one.sent = True
+        given_up = [one for one in self._waiting if one.until <= now or one.future.done()]
+        self._go_on([one for one in self._waiting if one.until > now and not one.future.done()])
+        for one in given_up:
+            self._end(one, StoreDown("The store does not answer; try again later", retry_after=5))
+
+    async def _resolve(self, trip: list[_QueuedCommand], answers: list[Reply]) -> None:
+        missing = [
+            one.script.text
+            for one, answer in zip(trip, answers, strict=True)
+            if one.script is not None and _is_unknown(answer)
+        ]
+        if missing:
+            try:
+                await self._line.exchange([("SCRIPT", "LOAD", text) for text in dict.fromkeys(missing)])
+            except self._server.failures:
+                # The next trip will find out.
+                pass
+        again = [one for one, answer in zip(trip, answers, strict=True) if _is_unknown(answer)]
+        self._go_on(again + self._waiting[len(trip) :])
+        for one, answer in zip(trip, answers, strict=True):
+            if not isinstance(answer, Exception):
+                self._end(one, answer)
+            elif not _is_unknown(answer):
+                _log.error("store %s refused a command: %s", self._server.shown, answer)
+                self._end(one, StoreDown("The store cannot be written; try again later", retry_after=5))
+
+    def _go_on(self, waiting: list[_QueuedCommand]) -> None:
+        self._waiting = waiting
+        if not waiting:
+            self._some.clear()
+
+    def _end(self, one: _QueuedCommand, answer: Reply) -> None:
+        self._weight -= one.weight
+        self._room.set()
+        if one.future.done():
+            return
+        if isinstance(answer, Exception):
+            one.future.set_exception(answer)
+        else:
+            one.future.set_result(answer)
+
+
+def _is_unknown(answer: Reply) -> bool:
+    """Whether the server does not have the script."""
+    # The library cuts the code off the message and puts it into the name of the class.
+    return type(answer).__name__ == "NoScriptError"
+
+
+def _ignore_result(future: asyncio.Future[Reply]) -> None:
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,200 @@
+"""The one thread that writes to a SQLite file.
+
+Theory of operation. A transaction costs more than what is in it, and two at a time there cannot be. So whatever waits
+when the thread comes for more is written in one transaction, and answered once that is committed: alone an append takes
+one commit, a hundred at a time share it. A job that fails would undo its neighbours; then each is done again by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any, Final, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from pegboard.errors import StoreDown
+from pegboard.stores.sqlite.database_file import LOCK_WAIT_SECONDS
+
+_log = logging.getLogger("pegboard.stores")
+
+T = TypeVar("T")
+Topic: TypeAlias = int
+
+_MAX_BATCH: Final = 512
+_HINTS_KEPT: Final = 10_000
+_LOCKED_SECONDS: Final = (0.0001, 0.0005)
+
+
+class Transaction:
+    """What a job writes with, and whom it wants told once that is safe."""
+
+    __slots__ = ("connection", "execute", "told")
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.execute = connection.execute
+        self.told: dict[Topic, bool] = {}
+
+    def notify(self, topic: Topic, *, here: bool = True) -> None:
+        """Hint at a topic in every process, or in every other."""
+        self.told[topic] = here or self.told.get(topic, False)
+
+
+Job: TypeAlias = Callable[[Transaction], T]
+
+
+class _QueuedJob(Struct, eq=False):
+    job: Job[Any]
+    weight: int
+    future: asyncio.Future[Any] | None
+    result: Any = None
+    problem: Exception | None = None
+
+
+class WriterThread:
+    """Does jobs in the order they came, and calls `tell` in the event loop with what they hinted at."""
+
+    def __init__(self, sender: str, limit: int, tell: Callable[[Topic], None]) -> None:
+        self._sender = sender
+        self._limit = limit
+        self._tell = tell
+        self._jobs: SimpleQueue[_QueuedJob | None] = SimpleQueue()
+        self._weight = 0
+        self._room = asyncio.Event()
+        self._hints_trimmed = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, connection: sqlite3.Connection) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._work, args=(connection,), name="pegboard-store", daemon=True)
+        self._thread.start()
+
+    async def close(self) -> None:
+        """Do what was asked for until now, and end."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._jobs.put(None)
+            await asyncio.to_thread(thread.join)
+
+    async def run(self, job: Job[T], weight: int = 0) -> T:
+        """Have a job done; its result once it is safe. Waits first while too many bytes wait to be written."""
+        while self._weight and self._weight + weight > self._limit:
+            self._room.clear()
+            await self._room.wait()
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._put(_QueuedJob(job, weight, future))
+        return await future
+
+    def post(self, job: Job[object]) -> None:
+        """Have a job done that nobody waits for; it may be lost."""
+        if self._thread is not None:
+            self._put(_QueuedJob(job, 0, None))
+
+    def _put(self, waiting: _QueuedJob) -> None:
+        if self._thread is None:
+            raise StoreDown("The store is not open")
+        self._weight += waiting.weight
+        self._jobs.put(waiting)
+
+    # -- in the event loop -------------------------------------------------------------------------------------------
+
+    def _resolve(self, done: list[_QueuedJob], told: dict[Topic, bool]) -> None:
+        for one in done:
+            self._weight -= one.weight
+            if one.future is None or one.future.done():
+                continue
+            if one.problem is None:
+                one.future.set_result(one.result)
+            else:
+                one.future.set_exception(one.problem)
+        self._room.set()
+        for topic, here in told.items():
+            if here:
+                self._tell(topic)
+
+    # -- in the thread -----------------------------------------------------------------------------------------------
+
+    def _work(self, connection: sqlite3.Connection) -> None:
+        # How long to wait for other processes is decided in `_begin`.
+        connection.execute("PRAGMA busy_timeout = 0")
+        ended = False
+        while not ended:
+            batch = [self._jobs.get()]
+            try:
+                while len(batch) < _MAX_BATCH and batch[-1] is not None:
+                    batch.append(self._jobs.get_nowait())
+            except Empty:
+                pass
+            ended = batch[-1] is None
+            jobs = [one for one in batch if one is not None]
+            if jobs:
+                self._do(connection, jobs)
+        connection.close()
+
+    def _do(self, connection: sqlite3.Connection, jobs: list[_QueuedJob]) -> None:
+        transaction = Transaction(connection)
+        try:
+            _begin(connection)
+            for one in jobs:
+                one.result = one.job(transaction)
+            self._write_hints(transaction)
+            connection.execute("COMMIT")
+        except Exception as problem:  # noqa: BLE001 — whatever a job raises is for whoever asked for it
+            _undo(connection)
+            transaction.told.clear()
+            if len(jobs) > 1:
+                for one in jobs:
+                    self._do(connection, [one])
+                return
+            jobs[0].problem = _explain(problem)
+        assert self._loop is not None  # noqa: S101 — start() sets it before there is a thread
+        try:
+            self._loop.call_soon_threadsafe(self._resolve, jobs, transaction.told)
+        except RuntimeError:
+            # The loop was closed first: nobody waits.
+            pass
+
+    def _write_hints(self, transaction: Transaction) -> None:
+        last = 0
+        for topic in transaction.told:
+            row = transaction.execute("INSERT INTO hints (topic, sender) VALUES (?, ?)", (topic, self._sender))
+            last = row.lastrowid or 0
+        if last > self._hints_trimmed + _HINTS_KEPT // 10:
+            self._hints_trimmed = last
+            transaction.execute("DELETE FROM hints WHERE id <= ?", (last - _HINTS_KEPT,))
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    """Wait until no other process writes; SQLite would do so itself, but looks again ever more seldom."""
+    deadline = time.monotonic() + LOCK_WAIT_SECONDS
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as problem:
+            if "locked" not in str(problem) or time.monotonic() > deadline:
+                raise
+            time.sleep(random.uniform(*_LOCKED_SECONDS))
+
+
+def _undo(connection: sqlite3.Connection) -> None:
+    try:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    except sqlite3.Error:
+        _log.exception("a transaction could not be undone")
+
+
+def _explain(problem: Exception) -> Exception:
+    if not isinstance(problem, sqlite3.Error):
+        return problem
+    _log.error("the store could not be written: %s", problem)
+    return StoreDown("The store cannot be written; try again later", retry_after=5)

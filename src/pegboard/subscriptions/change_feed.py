@@ -1,0 +1,139 @@
+"""The feed: brings the changes of a board into the log that processes share, and from there to who follows here.
+
+Theory of operation. Once it runs, the log in this process is a copy: a change that comes about here is first published in
+the shared log, which numbers it, and is read from there like those of all other processes. So all have the same changes
+under the same numbers, and who follows may go on elsewhere. Of changes that cannot be published yet, each kind and URI
+waits once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+import msgspec
+
+from pegboard.call import Change
+from pegboard.errors import StoreDown
+from pegboard.stores import store
+from pegboard.subscriptions.change_log import ChangeLog
+
+_log = logging.getLogger("pegboard")
+
+_PAGE: Final = 500
+_POLL_SECONDS: Final = 5.0
+_RETRY_SECONDS: Final = 1.0
+_BEGINNING: Final = b""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Change).decode
+
+
+class ChangeFeed:
+    """Between the log of this process and that of all; `keep` is how many changes may wait."""
+
+    def __init__(self, here: ChangeLog, everywhere: store.ChangeStore, keep: int) -> None:
+        self._local = here
+        self._shared = everywhere
+        self._keep = keep
+        self._waiting: dict[Change, None] = {}
+        self._some = asyncio.Event()
+        self._came = asyncio.Event()
+        self._reading = asyncio.Lock()
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
+
+    async def start(self) -> None:
+        """Make the log here the copy of that of all."""
+        loop = asyncio.get_running_loop()
+        end_watch = self._shared.watch(self._came.set)
+        try:
+            # Whatever was published before nobody can have followed.
+            self._local.restart(-1)
+            if await self._shared.last() == 0:
+                # Else the first change would look like the first after a loss.
+                await self._shared.publish(_BEGINNING)
+            await self._catch_up()
+        except BaseException:
+            end_watch()
+            raise
+        self._local.redirect_to(lambda change: loop.call_soon_threadsafe(self._put, change), self._poll)
+        self._tasks = loop.create_task(self._publish()), loop.create_task(self._follow())
+        self._tasks[1].add_done_callback(lambda _: end_watch())
+
+    async def stop(self) -> None:
+        """Publish what waits, and feed no more."""
+        if not self._tasks:
+            return
+        self._local.redirect_to(None)
+        try:
+            while self._waiting:
+                await self._publish_next()
+        except StoreDown as problem:
+            _log.warning("other processes were not told of %d changes: %s", len(self._waiting), problem)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+        self._tasks = ()
+
+    def _put(self, change: Change) -> None:
+        self._waiting.pop(change, None)
+        if len(self._waiting) >= self._keep:
+            # Of no one URI, so of each.
+            self._waiting = {one: None for one in self._waiting if one.kind != "updated"}
+            change = Change("updated")
+        self._waiting[change] = None
+        self._some.set()
+
+    async def _publish(self) -> None:
+        while True:
+            await self._some.wait()
+            try:
+                await self._publish_next()
+            except StoreDown as problem:
+                _log.warning("other processes cannot be told of changes: %s", problem)
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _publish_next(self) -> None:
+        change = next(iter(self._waiting))
+        # Before it is published: should it come about again meanwhile, it waits again.
+        del self._waiting[change]
+        try:
+            await self._shared.publish(_encode(change))
+        except BaseException:
+            self._waiting.setdefault(change)
+            raise
+        if not self._waiting:
+            self._some.clear()
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(_POLL_SECONDS):
+                    await self._came.wait()
+            except TimeoutError:
+                # A hint may be lost.
+                pass
+            self._came.clear()
+            await self._poll()
+
+    async def _poll(self) -> None:
+        try:
+            # One at a time: two would take the same changes twice.
+            async with self._reading:
+                await self._catch_up()
+        except StoreDown as problem:
+            _log.warning("changes of other processes cannot be read: %s", problem)
+
+    async def _catch_up(self) -> None:
+        more = True
+        while more:
+            page = await self._shared.read(self._local.last, _PAGE)
+            if page.lost:
+                self._local.restart(page.entries[0].seq - 1 if page.entries else page.last)
+            for entry in page.entries:
+                if entry.data == _BEGINNING:
+                    self._local.skip_number(entry.seq)
+                else:
+                    self._local.take(entry.seq, _decode(entry.data))
+            more = page.more

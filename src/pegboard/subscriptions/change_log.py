@@ -1,0 +1,268 @@
+"""What of a board changes while it is served: the log of its changes, and the request to hear of them.
+
+Theory of operation. A change says that something is not as it was, never what it was: whoever hears of it looks again.
+So of many changes to one thing only the newest matters, and the log holds one entry for each thing, in the order of the
+newest changes. A follower is a number, that of the last change it knows; what it has missed is the end of the log behind
+that number, already without repetitions, however slow it was. Entries fall off the other end; a follower whose number is
+older than the newest of these may have missed anything, and is told that everything may have changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from threading import get_ident
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.call import Call, Change, ChangeFilter, ChangeSource, Json, Reply, Subscribed
+from pegboard.errors import InvalidParams
+from pegboard.protocol.extensions import TASKS, has_extension, missing_extension
+from pegboard.protocol.jsonrpc import decode_json
+
+ANYTHING: Final = (Change("tools"), Change("prompts"), Change("resources"), Change("updated"))
+"""What a follower that may have missed anything is told; the last is of no one URI, so of each that it follows."""
+
+
+class ChangeLog:
+    """The changes of one board; they may come from any thread, watchers are called by the event loop they began on."""
+
+    def __init__(self, keep: int = 10_000) -> None:
+        self._keep = keep
+        self._last = 0
+        self._forgotten = 0
+        self._newest: OrderedDict[Change, int] = OrderedDict()
+        self._watches: tuple[_Watch, ...] = ()
+        self._redirected_to: Callable[[Change], object] | None = None
+        self._catch_up: Callable[[], Awaitable[object]] | None = None
+        self._lock = threading.Lock()
+        # Who brings changes of resources from elsewhere is told here that others are wanted.
+        self.on_uris_changed: Callable[[], object] | None = None
+
+    @property
+    def last(self) -> int:
+        """The number of the newest change; 0 before the first."""
+        return self._last
+
+    def publish(self, change: Change) -> int:
+        """Number a change and tell whoever follows; the newest number, where another log gives them."""
+        if self._redirected_to is not None:
+            self._redirected_to(change)
+            return self._last
+        return self._add(None, change)
+
+    def redirect_to(
+        self, diverted: Callable[[Change], object] | None, catch_up: Callable[[], Awaitable[object]] | None = None
+    ) -> None:
+        """Have what is published brought there from now on, from any thread; it comes back by `take`.
+
+        `catch_up` has all taken that others have published by now.
+        """
+        self._redirected_to, self._catch_up = diverted, catch_up
+
+    async def catch_up_to(self, number: int) -> None:
+        """Come up to that number, if there are so many: another process may have told of a change before we know it."""
+        if self._catch_up is not None and number > self._last:
+            await self._catch_up()
+
+    def restart(self, forgotten: int) -> None:
+        """Forget all changes, and go on after that number: who has not come so far may have missed anything."""
+        with self._lock:
+            self._newest.clear()
+            self._last = forgotten
+            self._forgotten = max(0, forgotten)
+            watches = self._watches
+        self._wake_watchers(watches)
+
+    def skip_number(self, number: int) -> None:
+        """What has that number is no change."""
+        self._last = number
+
+    def take(self, number: int, change: Change) -> None:
+        """Add a change that has its number, which is greater than all before."""
+        self._add(number, change)
+
+    def _add(self, given: int | None, change: Change) -> int:
+        newest = self._newest
+        with self._lock:
+            self._last = number = self._last + 1 if given is None else given
+            newest[change] = number
+            newest.move_to_end(change)
+            if len(newest) > self._keep:
+                self._forgotten = newest.popitem(last=False)[1]
+            watches = self._watches
+        self._wake_watchers(watches)
+        return number
+
+    def _wake_watchers(self, watches: tuple[_Watch, ...]) -> None:
+        for watch in watches:
+            if not watch.wake():
+                self._end(watch)
+
+    def read(self, after: int) -> Sequence[tuple[int, Change]]:
+        """The changes after that number, each kind and URI once, under the newest number it had.
+
+        Where what followed that number is not kept any more: one change of each list and one of no URI, and none is
+        missed. The same for a number that was not reached: it is another log's. But for the last of them these have the
+        number that was asked with, so that a reader who stops between them is told of all again.
+        """
+        found: list[tuple[int, Change]] = []
+        asked = after
+        with self._lock:
+            if after > self._last:
+                after = -1
+            for change, number in reversed(self._newest.items()):
+                if number <= after:
+                    break
+                found.append((number, change))
+            forgotten = self._forgotten
+        found.reverse()
+        if after >= forgotten:
+            return found
+        known = {change for _, change in found}
+        anything = [change for change in ANYTHING if change not in known]
+        last = [(forgotten, change) for change in anything[-1:]]
+        return [*((asked, change) for change in anything[:-1]), *last, *found]
+
+    def followed(self) -> frozenset[str]:
+        """The resources that anybody follows now."""
+        return frozenset(uri for watch in self._watches if watch.uris is not None for uri in watch.uris())
+
+    def uris_changed(self) -> None:
+        """Somebody who watches follows other resources than before."""
+        if self.on_uris_changed is not None:
+            self.on_uris_changed()
+
+    def watch(
+        self, watcher: Callable[[], object], uris: Callable[[], Iterable[str]] | None = None
+    ) -> Callable[[], None]:
+        """Be called soon after each change, from the event loop; returns what ends the watch.
+
+        `uris` tells, whenever it is asked, which resources are followed there.
+        """
+        watch = _Watch(watcher, asyncio.get_running_loop(), uris)
+        with self._lock:
+            self._watches += (watch,)
+
+        def end() -> None:
+            watch.ended = True
+            self._end(watch)
+
+        return end
+
+    def _end(self, watch: _Watch) -> None:
+        with self._lock:
+            self._watches = tuple(other for other in self._watches if other is not watch)
+
+
+class _Watch:
+    """One who watches, on its own loop; changes that come before it has looked are one call."""
+
+    __slots__ = ("_called", "_loop", "_thread", "_watcher", "ended", "uris")
+
+    def __init__(
+        self,
+        watcher: Callable[[], object],
+        loop: asyncio.AbstractEventLoop,
+        uris: Callable[[], Iterable[str]] | None = None,
+    ) -> None:
+        self.uris = uris
+        self._watcher = watcher
+        self._loop = loop
+        self._thread = get_ident()
+        self._called = False
+        self.ended = False
+
+    def wake(self) -> bool:
+        """Have the watcher called; False where its loop is no more."""
+        if self._called:
+            return True
+        self._called = True
+        try:
+            if get_ident() == self._thread:
+                self._loop.call_soon(self._look)
+            else:
+                self._loop.call_soon_threadsafe(self._look)
+        except RuntimeError:
+            return False
+        return True
+
+    def _look(self) -> None:
+        # Before it looks: a change that it may not see any more then calls it again.
+        self._called = False
+        if not self.ended:
+            self._watcher()
+
+
+class _Wanted(Struct, rename="camel"):
+    tools_list_changed: bool = False
+    prompts_list_changed: bool = False
+    resources_list_changed: bool = False
+    resource_subscriptions: list[str] = []
+    # Of the extension for tasks, whose changes we do not tell: they are asked after.
+    task_ids: Json = None
+
+
+class _Listen(Struct):
+    notifications: _Wanted
+
+
+class ListenMethod:
+    """The Handler of `subscriptions/listen`: who sends it follows what it asks for and the board has."""
+
+    def __init__(
+        self, changes: ChangeSource, offers: Callable[[], Mapping[str, Json]], uris: int, uri_bytes: int
+    ) -> None:
+        self._changes = changes
+        self._offers = offers
+        self._uris = uris
+        self._uri_bytes = uri_bytes
+
+    async def __call__(self, call: Call) -> Reply:
+        wanted = _read(bytes(call.params))
+        if wanted.task_ids and not has_extension(TASKS, call.caller.capabilities, call.caller.version):
+            # "the server MUST return a JSON-RPC error specifying the missing capabilities" (Task Status Notifications)
+            raise missing_extension("params.notifications.taskIds", TASKS)
+        offered = self._offers()
+        resources = "resources" in offered
+        return Subscribed(
+            self._changes,
+            ChangeFilter(
+                tools=wanted.tools_list_changed,
+                prompts=wanted.prompts_list_changed and "prompts" in offered,
+                resources=wanted.resources_list_changed and resources,
+                uris=self._bound(wanted.resource_subscriptions) if resources else frozenset(),
+            ),
+        )
+
+    def _bound(self, uris: Sequence[str]) -> frozenset[str]:
+        """As many as fit; the acknowledgement tells which."""
+        room, taken = self._uri_bytes, set[str]()
+        for uri in dict.fromkeys(uris):
+            room -= len(uri)
+            if room < 0 or len(taken) == self._uris:
+                break
+            taken.add(uri)
+        return frozenset(taken)
+
+
+def _read(params: bytes) -> _Wanted:
+    try:
+        return msgspec.json.decode(params or b"{}", type=_Listen).notifications
+    except msgspec.ValidationError:
+        raise _explain(params) from None
+
+
+def _explain(params: bytes) -> InvalidParams:
+    value = decode_json(params or b"{}")
+    wanted = value.get("notifications") if isinstance(value, dict) else None
+    if not isinstance(wanted, dict):
+        return InvalidParams('params.notifications must be an object, such as {"toolsListChanged": true}')
+    uris = wanted.get("resourceSubscriptions", [])
+    if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
+        return InvalidParams("params.notifications.resourceSubscriptions must be a list of URIs")
+    return InvalidParams("Each list in params.notifications (toolsListChanged, …) must be true or false")

@@ -1,0 +1,1 @@
+"""Calls that continue after their first answer: the tasks extension."""

@@ -1,0 +1,163 @@
+"""Tasks, the extension `io.modelcontextprotocol/tasks`: which calls become jobs, and the methods that ask after them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.call import Call, Done, Handler, Json, Reply
+from pegboard.catalog.tool_catalog import ToolCatalog
+from pegboard.errors import Busy, InternalFailure, InvalidParams, MethodNotFound
+from pegboard.limits import Limits
+from pegboard.protocol.extensions import TASKS, has_extension, missing_extension
+from pegboard.stores.cluster import Cluster, SharedStore
+from pegboard.tasks.task_run import TaskRun
+from pegboard.tasks.task_store import ENDED, TaskRecord, TaskStore, task_key
+from pegboard.tools.tool import Tool
+
+_CLEANUP_SECONDS: Final = 2.0
+_REPLY_SECONDS: Final = 2.0
+_TASK: Final = "task"
+
+
+class _TaskCommand(Struct, array_like=True):
+    """What is to be done to a task in the process that works on it: answers to bring, or without any to cancel it."""
+
+    key: str
+    answers: Json
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_TaskCommand).decode
+
+
+class TaskMethods:
+    """The jobs and tasks of one board."""
+
+    def __init__(self, catalog: ToolCatalog, store: TaskStore, limits: Limits) -> None:
+        self._catalog = catalog
+        self._store = store
+        self._limits = limits
+        # Until their work has ended; a record may say so before.
+        self._runs: dict[str, TaskRun] = {}
+        self._cluster: Cluster | None = None
+        self.methods: Mapping[str, Handler] = {
+            "tasks/get": self._get,
+            "tasks/update": self._update,
+            "tasks/cancel": self._cancel,
+        }
+
+    def share(self, shared: SharedStore) -> None:
+        """Keep tasks where other processes can be asked after them."""
+        self._cluster = shared.cluster
+        self._store.use_store(shared.store.records, shared.cluster.me)
+        shared.cluster.on_message(_TASK, self._receive_command)
+
+    def capabilities(self) -> Mapping[str, Json]:
+        """What there is to declare: nothing for a board whose tools all answer at once."""
+        return {"extensions": {TASKS: {}}} if self._offered() else {}
+
+    def handler(self, tool: Tool, chain: Handler) -> Handler:
+        """The chain of a tool, as a job where its author and its caller are ready for a task."""
+        if tool.task is None:
+            return chain
+        required = tool.task == "required"
+
+        async def start(call: Call) -> Reply:
+            if has_extension(TASKS, call.caller.capabilities, call.caller.version):
+                return await self._start(call, chain).answer()
+            if required:
+                # A server that can only answer with a task "MUST return an error with the code -32021" (Negotiation).
+                raise missing_extension(f"{call.name} runs as a task only", TASKS)
+            return await chain(call)
+
+        return start
+
+    async def close(self) -> None:
+        """End all work: tasks that have not ended are told to be interrupted."""
+        loop, current = asyncio.get_running_loop(), asyncio.current_task()
+        jobs = [job for job in self._runs.values() if job.task.get_loop() is loop and job.task is not current]
+        for job in jobs:
+            await job.interrupt()
+        if jobs:
+            await asyncio.wait({job.task for job in jobs}, timeout=_CLEANUP_SECONDS)
+
+    def _start(self, call: Call, chain: Handler) -> TaskRun:
+        job = TaskRun(call, chain, self._store, self._limits.questions)
+        self._runs[job.id] = job
+        job.task.add_done_callback(lambda _: self._runs.pop(job.id, None))
+        return job
+
+    # -- methods -----------------------------------------------------------------------------------------------------
+
+    async def _get(self, call: Call) -> Reply:
+        record, _ = await self._find(call)
+        return Done(record.full_task(call.name))
+
+    async def _update(self, call: Call) -> Reply:
+        record, job = await self._find(call)
+        answers = None if call.answers is None else msgspec.json.decode(call.answers)
+        if not isinstance(answers, dict):
+            raise InvalidParams("params.inputResponses must be an object: the answer to each question under its key")
+        if record.status not in ENDED:
+            await (job.receive_answers(answers) if job is not None else self._send_command(call.name, record, answers))
+        return Done({})
+
+    async def _cancel(self, call: Call) -> Reply:
+        record, job = await self._find(call)
+        if record.status not in ENDED:
+            await (job.cancel() if job is not None else self._send_command(call.name, record, None))
+        return Done({})
+
+    async def _find(self, call: Call) -> tuple[TaskRecord, TaskRun | None]:
+        """The task that a request is about, if it is its caller's; nobody learns of anybody else's."""
+        if not self._offered():
+            raise MethodNotFound(f"Method not found: {call.method!r}")
+        if not has_extension(TASKS, call.caller.capabilities, call.caller.version):
+            raise missing_extension(call.method, TASKS)
+        job = self._runs.get(call.name)
+        record = None if job is None else job.record
+        if record is None or record.status in ENDED:
+            # An end is one when it is written: another process may have written another.
+            record = await self._read(call.name)
+        if record is None or record.principal != call.caller.principal:
+            raise InvalidParams(
+                "Unknown task: there is none with this taskId, or it was forgotten when its time was over"
+            )
+        return record, job
+
+    def _offered(self) -> bool:
+        return len(self._store) > 0 or any(tool.task is not None for tool in self._catalog)
+
+    # -- tasks of other processes ------------------------------------------------------------------------------------
+
+    async def _read(self, task_id: str) -> TaskRecord | None:
+        """The record of a task as it is written; one that runs nowhere has failed."""
+        record = await self._store.read(task_id)
+        if record is None or record.status in ENDED or self._cluster is None:
+            return record
+        if task_id in self._runs or (record.owner != self._cluster.me and await self._cluster.is_alive(record.owner)):
+            return record
+        lost = InternalFailure("The server process that ran this task has ended before the task had")
+        return await self._store.fail_orphan(task_id, {"code": lost.code, "message": lost.message})
+
+    async def _send_command(self, task_id: str, record: TaskRecord, answers: Json) -> None:
+        if self._cluster is None:
+            raise InternalFailure("The server that ran this task is gone, or cannot be reached from here")
+        order = _encode(_TaskCommand(task_key(task_id), answers))
+        if await self._cluster.ask(record.owner, _TASK, order, _REPLY_SECONDS) is None:
+            raise Busy("The server process that runs this task does not answer; try again", retry_after=1)
+
+    def _receive_command(self, said: bytes) -> Awaitable[bytes] | None:
+        order = _decode(said)
+        job = next((job for task_id, job in self._runs.items() if task_key(task_id) == order.key), None)
+        # One that is not here any more has just ended.
+        return None if job is None else self._apply_command(job, order)
+
+    async def _apply_command(self, job: TaskRun, order: _TaskCommand) -> bytes:
+        await (job.cancel() if order.answers is None else job.receive_answers(order.answers))
+        return b""

@@ -1,0 +1,193 @@
+"""The records of tasks: what is known of each, for as long as it is kept, and how much may be kept for whom."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.call import Json
+from pegboard.errors import LimitReached
+from pegboard.limits import Limits
+from pegboard.stores.store import Records
+
+POLL_MS: Final = 1000
+
+Status: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
+ENDED: Final = frozenset({"completed", "failed", "cancelled"})
+
+_OUTCOMES: Final[Mapping[str, str]] = {"input_required": "inputRequests", "completed": "result", "failed": "error"}
+
+
+class TaskRecord(Struct, kw_only=True):
+    """What is known of one task; `outcome` is what goes with its status: open questions, a result or an error."""
+
+    principal: str
+    created: float
+    updated: float
+    seconds: float
+    # The process that works on it, where there are several.
+    owner: str = ""
+    status: Status = "working"
+    message: str | None = None
+    outcome: Json = None
+
+    def initial_task(self, task_id: str) -> dict[str, Json]:
+        """The task as it is told of when it begins."""
+        told: dict[str, Json] = {"taskId": task_id, "status": self.status}
+        if self.message is not None:
+            told["statusMessage"] = self.message
+        return {
+            **told,
+            "createdAt": _iso(self.created),
+            "lastUpdatedAt": _iso(self.updated),
+            "ttlMs": int(self.seconds * 1000),
+            "pollIntervalMs": POLL_MS,
+        }
+
+    def full_task(self, task_id: str) -> dict[str, Json]:
+        """The task as it is told of to whoever asks after it."""
+        told = self.initial_task(task_id)
+        if self.status in _OUTCOMES:
+            told[_OUTCOMES[self.status]] = self.outcome
+        return told
+
+
+class _TaskSlot(Struct):
+    """The room that a task takes."""
+
+    principal: str
+    until: float
+    size: int = 0
+    version: int = 0
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(TaskRecord).decode
+
+
+class TaskStore:
+    """Keeps the records of tasks, each for `limits.task_seconds` from its creation, within bounds for each principal.
+
+    The bounds are those of this process: it answers for the tasks that were created here.
+    """
+
+    def __init__(self, records: Records, limits: Limits, clock: Callable[[], float] = time.time) -> None:
+        self._records = records
+        self._limits = limits
+        self._owner = ""
+        self.clock = clock
+        # All are kept equally long, so the order of creation is the order of leaving.
+        self._places: dict[str, _TaskSlot] = {}
+        self._counts: Counter[str] = Counter()
+        self._sizes: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def use_store(self, records: Records, owner: str) -> None:
+        """Keep them there from now on, where other processes see them too; `owner` is this one."""
+        self._records = records
+        self._owner = owner
+
+    async def create(self, task_id: str, principal: str) -> TaskRecord:
+        """Begin the record of a task; LimitReached where there is no room for one more."""
+        now = self.clock()
+        self._sweep(now)
+        limits = self._limits
+        if (
+            len(self._places) >= limits.tasks
+            or self._counts[principal] >= limits.tasks_per_caller
+            or self._capacity(principal) <= 0
+        ):
+            raise LimitReached(
+                "There are too many tasks already, or their results are too large: wait until some are forgotten",
+                "tasks",
+                retry_after=next((max(1.0, place.until - now) for place in self._places.values()), None),
+            )
+        record = TaskRecord(
+            principal=principal, created=now, updated=now, seconds=limits.task_seconds, owner=self._owner
+        )
+        self._places[task_id] = _TaskSlot(principal, now + limits.task_seconds)
+        self._counts[principal] += 1
+        try:
+            await self.save(task_id, record)
+        except BaseException:
+            self._leave(task_id)
+            raise
+        return record
+
+    def has_capacity(self, principal: str, size: int) -> bool:
+        """Whether so many bytes more can be kept for a principal."""
+        return size <= self._capacity(principal)
+
+    async def save(self, task_id: str, record: TaskRecord) -> bool:
+        """Write the record as it is now; False where somebody else has, who took this process for dead."""
+        place = self._places.get(task_id)
+        left = record.created + record.seconds - self.clock()
+        if place is None or left <= 0:
+            return True
+        written = _encode(record)
+        self._sizes[place.principal] += len(written) - place.size
+        place.size = len(written)
+        version = await self._records.put(task_key(task_id), written, ttl=left, if_version=place.version)
+        if version is None:
+            return False
+        place.version = version
+        return True
+
+    async def read(self, task_id: str) -> TaskRecord | None:
+        """What is known of a task; None where it is unknown or forgotten."""
+        self._sweep(self.clock())
+        found = await self._records.get(task_key(task_id))
+        return None if found is None else _decode(found.value)
+
+    async def fail_orphan(self, task_id: str, error: Json) -> TaskRecord | None:
+        """End a task that nobody works on any more, unless it has come to an end; what is known of it then."""
+        found = await self._records.get(task_key(task_id))
+        if found is None:
+            return None
+        record = _decode(found.value)
+        if record.status in ENDED:
+            return record
+        now = self.clock()
+        record.status, record.message, record.outcome, record.updated = "failed", error["message"], error, now
+        left = record.created + record.seconds - now
+        if await self._records.put(task_key(task_id), _encode(record), ttl=max(1.0, left), if_version=found.version):
+            return record
+        return await self.read(task_id)
+
+    def _capacity(self, principal: str) -> int:
+        limits = self._limits
+        return min(limits.task_bytes - self._sizes.total(), limits.task_bytes_per_caller - self._sizes[principal])
+
+    def _sweep(self, now: float) -> None:
+        while self._places:
+            task_id, place = next(iter(self._places.items()))
+            if place.until > now:
+                return
+            self._leave(task_id)
+
+    def _leave(self, task_id: str) -> None:
+        place = self._places.pop(task_id)
+        principal = place.principal
+        self._counts[principal] -= 1
+        self._sizes[principal] -= place.size
+        if not self._counts[principal]:
+            del self._counts[principal], self._sizes[principal]
+
+
+def task_key(task_id: str) -> str:
+    """What stands for a task wherever it is kept or told of."""
+    # Whoever reads the store must not be able to take a task over.
+    return "task:" + hashlib.sha256(task_id.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def _iso(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

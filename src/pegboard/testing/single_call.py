@@ -1,0 +1,100 @@
+"""One middleware by itself, around a stub of a tool."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from pegboard.call import NULL_CHANNEL, Around, Call, Caller, Done, EncodedResult, Json
+from pegboard.hooks.middleware import Middleware, check_middleware
+from pegboard.hooks.pipeline import Attachment, compose
+from pegboard.protocol.revisions import MODERN
+from pegboard.tools.tool import tool_from_function
+from pegboard.tools.tool_result import ResultWriter
+
+
+class Run(Struct, frozen=True):
+    """What came of a call: its result or what was raised, and how often the stub ran."""
+
+    call: Call
+    result: Mapping[str, Json] | None
+    exception: BaseException | None
+    ran: int
+
+    @property
+    def text(self) -> str:
+        """The text blocks of the result, one after the other."""
+        blocks = () if self.result is None else self.result["content"]
+        return "\n".join(block["text"] for block in blocks if block["type"] == "text")
+
+
+def make_call(
+    name: str = "stub",
+    arguments: Mapping[str, Json] | None = None,
+    *,
+    category: str = "",
+    tags: Iterable[str] = (),
+    annotations: Mapping[str, Json] | None = None,
+    meta: Mapping[str, Json] | None = None,
+    principal: str = "",
+    session: str = "",
+    client: str = "test",
+    transport: str = "direct",
+    version: str = MODERN,
+) -> Call:
+    """A call of a tool that takes anything, by whomever you say, as hooks are given it."""
+
+    def stub() -> None: ...
+
+    tool = tool_from_function(stub, name, category=category, tags=tags, annotations=annotations or {})
+    return Call(
+        method="tools/call",
+        caller=Caller(
+            version=version,
+            transport=transport,
+            principal=principal,
+            session=session,
+            client={"name": client, "version": "0"},
+        ),
+        channel=NULL_CHANNEL,
+        id=1,
+        name=name,
+        raw=Raw(msgspec.json.encode(arguments or {})),
+        params=Raw(msgspec.json.encode({"name": name, "arguments": arguments or {}, "_meta": meta or {}})),
+        tool=tool,
+    )
+
+
+async def run_alone(
+    *middleware: Middleware | Around, call: Call | None = None, answer: Callable[[Call], Any] | Any = "done"
+) -> Run:
+    """Run one call through nothing but this middleware.
+
+    `answer` is what the stub returns, an exception that it raises, or a function of the call, sync or async, that does
+    either. What leaves the middleware is told as it is: nothing is turned into a result for the model, nothing raised.
+    """
+    call = make_call() if call is None else call
+    ran = 0
+
+    async def stub(inner: Call) -> Done:
+        nonlocal ran
+        ran += 1
+        value = answer(inner) if callable(answer) and not isinstance(answer, type) else answer
+        if inspect.isawaitable(value):
+            value = await value
+        if isinstance(value, BaseException):
+            raise value
+        return value if isinstance(value, Done) else ResultWriter().write(value)
+
+    for one in middleware:
+        check_middleware(one)
+    attached = [Attachment(one, "board", "", None, index) for index, one in enumerate(middleware)]
+    try:
+        reply = await compose(attached, call.tool, stub)(call)
+    except BaseException as exception:  # noqa: BLE001 — whatever it is, the test wants to see it
+        return Run(call, None, exception, ran)
+    return Run(call, reply.result.value if isinstance(reply.result, EncodedResult) else reply.result, None, ran)

@@ -1,0 +1,319 @@
+"""A tool's declaration, compiled: what reads its arguments and what calls its author's code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+
+from pegboard.binding.binder import NOT_JSON, Binder, decode_json
+from pegboard.binding.conversion import BindingProblem, describe_problems
+from pegboard.binding.exact_floats import ExactFloats
+from pegboard.call import Json
+from pegboard.errors import DeclarationError
+from pegboard.repair.repairer import Repairer
+from pegboard.schema.problems import ParseError, ParseWarning
+from pegboard.schema.schema_writer import write_parameters, write_schema
+from pegboard.schema.shape import Shape, walk
+from pegboard.schema.validator import Validator, check_schema
+from pegboard.tools.header_parameters import check_headers
+from pegboard.tools.message import JsonRpcMessage
+from pegboard.tools.naming import suggest
+from pegboard.tools.parameters import Parameter, fill_defaults, write_declared
+from pegboard.tools.signature import InferredFunction
+
+Mode: TypeAlias = Literal["lenient", "strict"]
+BindRaw: TypeAlias = Callable[[bytes | Raw], Any]
+Bind: TypeAlias = Callable[[Mapping[str, Json], ExactFloats | None], Any]
+View: TypeAlias = Callable[[Any], Mapping[str, Any]]
+Invoke: TypeAlias = Callable[[Any, Mapping[str, Any]], Any]
+
+UNREADABLE = "json_parse_error"
+
+
+class ParsedArguments(Struct, frozen=True):
+    """The arguments of one call, ready for `Tool.invoke`, and what had to be said about them."""
+
+    value: Any
+    warnings: tuple[ParseWarning, ...] = ()
+    errors: tuple[ParseError, ...] = ()
+    view: View | None = None
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments by name: JSON for explicit and declared tools, the function's own values for the others."""
+        if self.view is not None:
+            return self.view(self.value)
+        return self.value if isinstance(self.value, Mapping) else {}
+
+
+class BoundAndJson(Struct, frozen=True):
+    """The arguments of a tool with its own schema and plain parameters: bound for the function, and as JSON."""
+
+    bound: Any
+    json: Mapping[str, Json]
+
+
+class ArgumentParser:
+    """What reads the arguments of one tool: `bind_raw` what fits as sent, `parse_slowly` the rest."""
+
+    def __init__(
+        self,
+        schema: Mapping[str, Json],
+        bind_raw: BindRaw,
+        bind: Bind,
+        view: View | None = None,
+        *,
+        takes_decimals: bool = False,
+    ) -> None:
+        self.schema = schema
+        self.bind_raw = bind_raw
+        self.view = view
+        self._bind = bind
+        self._takes_decimals = takes_decimals
+
+    @cached_property
+    def repairer(self) -> Repairer:
+        """Compiled when the first call comes that does not fit as sent."""
+        return repairer_of(self.schema)
+
+    def prepare_value(self, value: Json) -> Json:
+        """The decoded arguments as the schema should see them."""
+        return value
+
+    def repair_and_parse(self, raw: bytes | Raw, mode: Mode) -> ParsedArguments:
+        """Read arguments that do not fit as sent: bind what is valid all the same, repair or report the rest."""
+        digits = ExactFloats() if self._takes_decimals else None
+        try:
+            value = decode_json(raw) if digits is None else digits.decode(raw)
+            # None at all are no arguments; who is lenient says so.
+            value = self.prepare_value({} if value is None and mode == "strict" else value)
+        except NOT_JSON as problem:
+            if mode == "strict":
+                return ParsedArguments(
+                    {}, (), (ParseError("", UNREADABLE, f"The arguments are not JSON: {problem}", None),)
+                )
+            # Text that may still hold JSON, in a fence or with a comma too many.
+            value = bytes(raw).decode("utf-8", "replace")
+        if mode == "strict":
+            if isinstance(value, dict) and self.repairer.fits(value):
+                return self._finish(value, (), digits)
+            errors = self.repairer.report(value)
+            # A value the report has nothing against is no object only in form: there is nothing left to refuse.
+            return ParsedArguments(value, (), errors) if errors else self._finish(value, (), digits)
+        repair = self.repairer.repair(value)
+        if repair.errors:
+            return ParsedArguments(repair.value, repair.warnings, repair.errors)
+        return self._finish(repair.value, repair.warnings, digits)
+
+    def _finish(
+        self, value: Mapping[str, Json], warnings: tuple[ParseWarning, ...], digits: ExactFloats | None
+    ) -> ParsedArguments:
+        try:
+            return ParsedArguments(self._bind(value, digits), warnings, (), self.view)
+        except BindingProblem as problem:
+            return ParsedArguments(value, warnings, describe_problems(problem, value))
+
+
+class BoundParser(ArgumentParser):
+    """Magic: schema and binder both come from the function's own signature."""
+
+    def __init__(self, inferred: InferredFunction) -> None:
+        self._inferred = inferred
+        self._binder = binder = Binder(inferred.fields, inferred.named, self._fits)
+        schema = write_parameters(inferred.fields, inferred.named)
+        if any(_may_be_wrong(field.shape) for field in inferred.fields):
+            check_schema(schema, inferred.source)
+            check_headers(schema, inferred.source)
+        decimals = binder.takes_decimals
+        super().__init__(schema, binder.bind_raw, binder.bind_value, binder.arguments, takes_decimals=decimals)
+
+    @cached_property
+    def repairer(self) -> Repairer:
+        return repairer_of(write_parameters(self._inferred.fields, self._inferred.named, private=True))
+
+    def prepare_value(self, value: Json) -> Json:
+        return self._binder.without_nulls(value)
+
+    def _fits(self, value: Json) -> bool:
+        return self.repairer.fits(value)
+
+
+class SchemaParser(ArgumentParser):
+    """The arguments are JSON that fits a schema, and stay that."""
+
+    def __init__(self, schema: Mapping[str, Json]) -> None:
+        super().__init__(schema, self._take, self._fill)
+
+    def _take(self, raw: bytes | Raw) -> Mapping[str, Json] | None:
+        try:
+            value = decode_json(raw)
+        except NOT_JSON:
+            return None
+        return self._fill(value) if isinstance(value, dict) and self.repairer.fits(value) else None
+
+    def _fill(self, value: Mapping[str, Json], _digits: ExactFloats | None = None) -> Mapping[str, Json]:
+        return value
+
+
+class OwnSchemaParser(SchemaParser):
+    """Explicit, hybrid and declared: the arguments are JSON that fits the author's schema, bound where a function asks."""
+
+    def __init__(
+        self, schema: Mapping[str, Json], inferred: InferredFunction, parameters: Sequence[Parameter] = ()
+    ) -> None:
+        self._parameters = parameters
+        if not inferred.fields:
+            super().__init__(schema)
+            return
+        binder = Binder(inferred.fields, inferred.named, self._fits, own_schema=True)
+
+        def bind_raw(raw: bytes | Raw) -> BoundAndJson | None:
+            bound = binder.bind_raw(raw)
+            return None if bound is None else BoundAndJson(bound, decode_json(raw))
+
+        def bind(value: Mapping[str, Json], digits: ExactFloats | None) -> Any:
+            return BoundAndJson(binder.bind_value(value, digits), value)
+
+        ArgumentParser.__init__(self, schema, bind_raw, bind, _json_of, takes_decimals=binder.takes_decimals)
+
+    def _fits(self, value: Json) -> bool:
+        return self.repairer.fits(value)
+
+    def _fill(self, value: Mapping[str, Json], _digits: ExactFloats | None = None) -> Mapping[str, Json]:
+        return fill_defaults(self._parameters, value)
+
+
+def parser_of_function(inferred: InferredFunction, input_schema: Mapping[str, Json] | None) -> ArgumentParser:
+    """Read arguments for a function, by its own signature or by the schema its author gave."""
+    takes_message = JsonRpcMessage in inferred.injected.values()
+    if input_schema is None:
+        if inferred.fields or not takes_message:
+            return BoundParser(inferred)
+        # A raw message and no schema: the author looks at the arguments alone.
+        return ArgumentParser({"type": "object"}, _take_any, lambda value, _digits: dict(value))
+    check_schema(input_schema, inferred.source)
+    check_headers(input_schema, inferred.source)
+    if inferred.fields:
+        _compare(inferred, input_schema, takes_message=takes_message)
+    return OwnSchemaParser(input_schema, inferred)
+
+
+def parser_of_parameters(
+    inferred: InferredFunction, parameters: Sequence[Parameter], input_schema: Mapping[str, Json] | None
+) -> ArgumentParser:
+    """Read arguments for a declared tool, by its parameters or by its own schema."""
+    if input_schema is None:
+        return DeclaredParser(inferred, parameters)
+    check_schema(input_schema, inferred.source)
+    check_headers(input_schema, inferred.source)
+    return OwnSchemaParser(input_schema, inferred)
+
+
+class DeclaredParser(OwnSchemaParser):
+    """Declared: the schema is written from the parameters."""
+
+    def __init__(self, inferred: InferredFunction, parameters: Sequence[Parameter]) -> None:
+        super().__init__(write_declared(parameters, inferred.source), inferred, parameters)
+        self._source = inferred.source
+
+    @cached_property
+    def repairer(self) -> Repairer:
+        return repairer_of(write_declared(self._parameters, self._source, private=True))
+
+
+def repairer_of(schema: Mapping[str, Json]) -> Repairer:
+    """Names the schema does not declare are refused where it forbids them, else passed on with a warning."""
+    return Repairer(schema, extras="refuse" if schema.get("additionalProperties") is False else "warn")
+
+
+def choose_output(inferred: InferredFunction, given: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
+    """The author's output schema, or that of the return annotation."""
+    schema, returns = given, inferred.returns
+    if schema is None:
+        if returns is None:
+            return None
+        schema = write_schema(returns)
+        if not _may_be_wrong(returns.shape):
+            return schema
+    try:
+        Validator(schema).compile()
+    except (ValueError, TypeError) as problem:
+        what = "the schema of what it returns" if given is None else "output_schema"
+        raise DeclarationError(f"{inferred.source}: {what} is no JSON Schema: {str(problem)[:200]}") from problem
+    return schema
+
+
+def compile_call(function: Callable[..., Any], inferred: InferredFunction, work: ArgumentParser) -> Invoke:
+    """The shortest way to call the function: by position as far as its signature allows."""
+    if not inferred.fields:
+        return lambda _value, injected: function(**injected)
+    call = _compile_bound_call(function, inferred)
+    return (lambda value, injected: call(value.bound, injected)) if isinstance(work, OwnSchemaParser) else call
+
+
+def _compile_bound_call(function: Callable[..., Any], inferred: InferredFunction) -> Invoke:
+    in_order = msgspec.structs.astuple
+    names = [field.attribute for field in inferred.fields]
+    by_position = [name for name in inferred.order if name not in inferred.keyword_only]
+    first = by_position.index(names[0]) if names[0] in by_position else 0
+    lead = by_position[:first]
+    if by_position[first : first + len(names)] != names:
+        return _call_by_name(function, names)
+    if not inferred.injected:
+        return lambda value, _injected: function(*in_order(value))
+    if not lead:
+        return lambda value, injected: function(*in_order(value), **injected)
+    rest = [name for name in inferred.injected if name not in lead]
+
+    def call(value: Any, injected: Mapping[str, Any]) -> Any:
+        before = [injected[name] for name in lead]
+        return function(*before, *in_order(value), **{name: injected[name] for name in rest})
+
+    return call
+
+
+def _call_by_name(function: Callable[..., Any], names: Sequence[str]) -> Invoke:
+    in_order = msgspec.structs.astuple
+
+    def call(value: Any, injected: Mapping[str, Any]) -> Any:
+        return function(**dict(zip(names, in_order(value), strict=True)), **injected)
+
+    return call
+
+
+def _take_any(raw: bytes | Raw) -> Mapping[str, Json] | None:
+    try:
+        value = decode_json(raw)
+    except NOT_JSON:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _json_of(both: BoundAndJson) -> Mapping[str, Json]:
+    return both.json
+
+
+def _may_be_wrong(shape: Shape) -> bool:
+    """Our own words make valid schemas; an author's patterns, extra keywords and header names may not be."""
+    return any(part.notes.pattern is not None or part.notes.extra or part.notes.header for part in walk(shape))
+
+
+def _compare(inferred: InferredFunction, schema: Mapping[str, Json], *, takes_message: bool) -> None:
+    """A schema and a signature that disagree are found here, and not by the first caller."""
+    properties = schema.get("properties", {})
+    names = [field.name for field in inferred.fields]
+    for name in names:
+        if name not in properties:
+            meant = suggest(name, properties)
+            hint = f"; did you mean {meant[0]!r}?" if meant else "; add it there, or register its type as a service"
+            raise DeclarationError(f"{inferred.source}: parameter {name!r} is not in input_schema{hint}")
+    lost = [name for name in properties if name not in names]
+    if lost and not takes_message:
+        raise DeclarationError(
+            f"{inferred.source}: input_schema declares {lost[0]!r}, which no parameter takes; "
+            f"add the parameter, or take the whole request as a JsonRpcMessage"
+        )

@@ -1,0 +1,74 @@
+"""The decorator for functions that know no board yet: it leaves a mark and changes nothing else."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, Unpack, overload
+
+from msgspec import Struct
+
+from pegboard.errors import DeclarationError
+from pegboard.tools.signature import source_of
+from pegboard.tools.tool import ToolOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ATTRIBUTE = "__pegboard_tool__"
+
+
+class ToolMark(Struct, frozen=True):
+    """What the decorator was told."""
+
+    name: str | None
+    options: ToolOptions
+
+
+@overload
+def tool(name: F, /) -> F: ...
+@overload
+def tool(name: str | None = None, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+def tool(name: Any = None, /, **options: Any) -> Any:
+    """Mark a function or method as a tool, for a board that discovers it later."""
+    if name is not None and not isinstance(name, str):
+        return tool()(name)
+    given = options.pop("name", name)
+
+    def leave_mark(function: F) -> F:
+        try:
+            setattr(function, _ATTRIBUTE, ToolMark(given, options))  # type: ignore[arg-type]  # checked when the tool is made
+        except (AttributeError, TypeError) as problem:
+            raise DeclarationError(
+                f"{source_of(function)}: {function!r} takes no mark; hand it to board.tool"
+            ) from problem
+        return function
+
+    return leave_mark
+
+
+def mark_of(function: Any) -> ToolMark | None:
+    """The mark on a function, or on the function of a bound method."""
+    mark = getattr(function, _ATTRIBUTE, None)
+    return mark if isinstance(mark, ToolMark) else None
+
+
+def find_marked(owner: Any) -> Iterator[tuple[Callable[..., Any], ToolMark]]:
+    """Every marked function of a module, or method of an object, in the order of definition."""
+    names = vars(owner) if inspect.ismodule(owner) else _names_of(owner)
+    for name in names:
+        # Only classes are looked into for names: reading a property could run an author's code.
+        if not inspect.ismodule(owner) and mark_of(inspect.getattr_static(owner, name, None)) is None:
+            continue
+        found = getattr(owner, name)
+        mark = mark_of(found)
+        if mark is not None and _is_at_home(found, owner):
+            yield found, mark
+
+
+def _names_of(owner: Any) -> list[str]:
+    return list(dict.fromkeys(name for cls in reversed(type(owner).__mro__) for name in vars(cls)))
+
+
+def _is_at_home(found: Any, owner: Any) -> bool:
+    """A marked function that a module only imported belongs to the other module."""
+    return not inspect.ismodule(owner) or getattr(found, "__module__", None) == owner.__name__

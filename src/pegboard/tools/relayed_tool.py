@@ -1,0 +1,100 @@
+"""Tools from the definitions of other servers: their arguments are read and repaired here, their calls go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from pegboard.call import Call, Json, Reply
+from pegboard.errors import DeclarationError
+from pegboard.schema.validator import Validator, check_schema
+from pegboard.tools.argument_parser import Mode, ParsedArguments, SchemaParser
+from pegboard.tools.naming import check_name
+from pegboard.tools.tool import Tool
+
+Relay: TypeAlias = Callable[[Call, ParsedArguments], Coroutine[Any, Any, Reply]]
+"""Brings a call, whose arguments fit the schema, to where it is answered."""
+
+
+class RelayedTool(Tool):
+    """A tool whose code is elsewhere; it is shown as its definition says, with all that nobody here knows of.
+
+    `flaw` is what had to be left out of the definition, for whoever runs this.
+    """
+
+    flaw: str = ""
+
+    def __init__(
+        self,
+        definition: Mapping[str, Json],
+        relay: Relay,
+        *,
+        source: str,
+        toolbox: str = "",
+        category: str = "",
+        tags: Iterable[str] = (),
+        middleware: Sequence[Any] = (),
+        timeout: float | None = None,
+        arguments: Mode | None = None,
+        promises: Mapping[str, Json] | None = None,
+    ) -> None:
+        """`promises` are the annotations that somebody here vouches for; what its server says is a hint for models."""
+        name, schema = definition.get("name"), definition.get("inputSchema")
+        if not isinstance(name, str):
+            raise DeclarationError(f"{source}: a tool without a name")
+        check_name(name, source)
+        if not isinstance(schema, Mapping) or schema.get("type") != "object":
+            raise DeclarationError(f"{source}: the tool {name!r} has no inputSchema of type object")
+        check_schema(schema, f"{source}: {name}")
+        self._shown = dict(definition)
+        self.name = name
+        self.title = _text(definition, "title")
+        self.description = _text(definition, "description")
+        self.input_schema = schema
+        self.output_schema = read_output(definition)
+        if self.output_schema is None and self._shown.pop("outputSchema", None) is not None:
+            self.flaw = f"{source}: the outputSchema of {name!r} is no JSON Schema; it is not passed on"
+        self.annotations = _object(definition, "annotations")
+        self.meta = _object(definition, "_meta")
+        self.icons = ()
+        self.source = source
+        self.kind = "async"
+        self.injected = {}
+        self.toolbox = toolbox
+        self.category = category
+        self.tags = frozenset(tags)
+        self.hooks = tuple(middleware)
+        self.timeout = timeout
+        self.arguments = arguments
+        self.relay = relay
+        self._promises = promises or {}
+        self._parser = SchemaParser(schema)
+
+    @property
+    def promises(self) -> Mapping[str, Json]:
+        return self._promises
+
+    def definition(self) -> dict[str, Json]:
+        return self._shown
+
+
+def _text(definition: Mapping[str, Json], member: str) -> str:
+    value = definition.get(member)
+    return value if isinstance(value, str) else ""
+
+
+def _object(definition: Mapping[str, Json], member: str) -> Mapping[str, Json] | None:
+    value = definition.get(member)
+    return value if isinstance(value, Mapping) else None
+
+
+def read_output(definition: Mapping[str, Json]) -> Mapping[str, Json] | None:
+    """The output schema; one that is no schema is neither shown nor checked, since clients stumble over it."""
+    schema = _object(definition, "outputSchema")
+    if schema is None:
+        return None
+    try:
+        Validator(schema).compile()
+    except (ValueError, TypeError):
+        return None
+    return schema

@@ -1,0 +1,304 @@
+"""Reads a function: its parameters, what is injected into it, what it returns and how it runs."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from pegboard.call import CallScoped, Json
+from pegboard.errors import DeclarationError
+from pegboard.schema.annotations import UNRESOLVED, hints_of
+from pegboard.schema.constraints import NO_NOTES, is_field, read_notes
+from pegboard.schema.docstrings import Docs, read_docs
+from pegboard.schema.schema_writer import write_parameters, write_schema
+from pegboard.schema.shape import AliasShape, FieldShape, NullableShape, RecordShape, ScalarShape, Shape, Shaped
+from pegboard.schema.shape_reader import ShapeReader, UnsupportedType, read_shape
+from pegboard.tools.message import JsonRpcMessage
+from pegboard.tools.parameters import ToolExecutionContext
+
+Kind: TypeAlias = Literal["sync", "async", "generator", "async_generator"]
+IsInjected: TypeAlias = Callable[[Any], bool]
+
+_TYPING = ("typing", "typing_extensions", "types")
+_STREAMS = {"Generator", "Iterator", "Iterable", "AsyncGenerator", "AsyncIterator", "AsyncIterable"}
+_WITHOUT_SHAPE = (UNRESOLVED, Any, object, None, type(None), str, bytes, JsonRpcMessage)
+_AWAITABLE = {"Awaitable", "Coroutine"}
+_REFUSED = {
+    inspect.Parameter.VAR_POSITIONAL: "*{name} has no names a caller could send; declare a list parameter instead",
+    inspect.Parameter.VAR_KEYWORD: "**{name} hides the names from the schema; declare each parameter, or one dict",
+    inspect.Parameter.POSITIONAL_ONLY: "{name} is positional-only, but arguments come by name; remove the `/`",
+}
+
+
+def schema_of(thing: Any, *, is_injected: IsInjected = lambda _: False) -> dict[str, Json]:
+    """The JSON Schema of a type, or of the arguments a function takes."""
+    if _is_type(thing):
+        return write_schema(read_shape(thing, str(thing)))
+    inferred = infer(thing, is_injected)
+    return write_parameters(inferred.fields, inferred.named)
+
+
+def _is_type(thing: Any) -> bool:
+    if inspect.isroutine(thing) or isinstance(thing, functools.partial):
+        return False
+    # Much of what `typing` makes can be called, and says so only when it is.
+    return isinstance(thing, type) or not callable(thing) or type(thing).__module__ in _TYPING
+
+
+class InferredFunction(Struct, frozen=True, kw_only=True):
+    """A function as a tool: `order` are all its parameters, in the signature's order, by their Python names."""
+
+    source: str
+    docs: Docs
+    kind: Kind
+    order: tuple[str, ...]
+    keyword_only: frozenset[str]
+    fields: tuple[FieldShape, ...]
+    named: Mapping[Hashable, RecordShape | AliasShape]
+    injected: Mapping[str, Any]
+    returns: Shaped | None
+
+
+def infer(
+    function: Callable[..., Any], is_injected: IsInjected, *, of_the_call: type | None = None
+) -> InferredFunction:
+    """Read a function, method, callable object or partial; its first parameter is an `of_the_call`, annotated or not."""
+    _refuse_uncallable(function)
+    inner = unwrap(function)
+    source = source_of(function)
+    hints = _hints_of_callable(function, inner)
+    docs = read_docs(_docstring_of(function, inner))
+    fixed = _fixed_by_partial(function)
+    reader = ShapeReader()
+    order: list[str] = []
+    keyword_only: list[str] = []
+    fields: list[FieldShape] = []
+    injected: dict[str, Any] = {}
+    for parameter in _signature_of(function, source).parameters.values():
+        if parameter.name in fixed:
+            continue
+        where = f"{source}: parameter {parameter.name!r}"
+        if parameter.kind in _REFUSED:
+            raise DeclarationError(f"{where}: {_REFUSED[parameter.kind].format(name=parameter.name)}")
+        order.append(parameter.name)
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            keyword_only.append(parameter.name)
+        annotation = hints.get(parameter.name, Any)
+        if annotation is UNRESOLVED:
+            text = parameter.annotation
+            raise DeclarationError(
+                f"{where}: its annotation {text!r} names nothing known at run time; import it outside `if TYPE_CHECKING`"
+            )
+        wanted = wanted_type(annotation, is_injected) if of_the_call is None or len(order) > 1 else of_the_call
+        if wanted is not None:
+            injected[parameter.name] = wanted
+            continue
+        reader.where = where
+        fields.append(_read_parameter(parameter, annotation, docs, reader))
+    _refuse_same_names(fields, source)
+    return InferredFunction(
+        source=source,
+        docs=docs,
+        kind=kind_of(function),
+        order=tuple(order),
+        keyword_only=frozenset(keyword_only),
+        fields=tuple(fields),
+        named=reader.named,
+        injected=injected,
+        returns=read_returned(hints.get("return", Any)),
+    )
+
+
+def unwrap(function: Callable[..., Any]) -> Any:
+    """The function an author wrote, under partials, callable objects and decorators that say what they wrap."""
+    found: Any = function
+    while True:
+        if isinstance(found, functools.partial):
+            found = found.func
+        elif inspect.isroutine(found):
+            following = inspect.unwrap(found)
+            if following is found:
+                return found
+            found = following
+        elif hasattr(type(found), "__call__") and not isinstance(found, type):  # noqa: B004 (the method itself is wanted)
+            found = type(found).__call__
+        else:
+            return found
+
+
+def source_of(function: Callable[..., Any]) -> str:
+    """Where the function stands, as file:line."""
+    code = getattr(unwrap(function), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)
+
+
+def kind_of(function: Callable[..., Any]) -> Kind:
+    """How the function runs. A plain wrapper around a coroutine function hands out its coroutine."""
+    found: Any = function
+    while isinstance(found, functools.partial):
+        found = found.func
+    if not inspect.isroutine(found) and not isinstance(found, type):
+        found = found.__call__
+    while True:
+        if inspect.iscoroutinefunction(found):
+            return "async"
+        if inspect.isasyncgenfunction(found):
+            return "async_generator"
+        if inspect.isgeneratorfunction(found):
+            return "generator"
+        if not hasattr(found, "__wrapped__"):
+            return "sync"
+        found = found.__wrapped__
+
+
+def wanted_type(annotation: Any, is_injected: IsInjected) -> Any:
+    """The type to inject for an annotation, or None when the caller sends the value."""
+    bare = annotation.__origin__ if hasattr(annotation, "__metadata__") else annotation
+    options = [option for option in get_args(bare) if option is not type(None)]
+    if _is_union(bare) and len(options) == 1:
+        bare = options[0]
+    return bare if _is_of_the_call(bare) or (bare is not Any and is_injected(bare)) else None
+
+
+def _is_of_the_call(annotation: Any) -> bool:
+    """Whether it comes with the call itself, whatever services there are."""
+    if not isinstance(annotation, type):
+        return False
+    # An author's subclass of one of these is none of them: nobody could make its instances.
+    return annotation in {JsonRpcMessage, ToolExecutionContext} or CallScoped in annotation.__bases__
+
+
+def read_returned(annotation: Any) -> Shaped | None:
+    """The shape of the structured result; None where text says all, or where only the result itself can tell."""
+    origin = get_origin(annotation)
+    name = getattr(origin, "__name__", "")
+    arguments = get_args(annotation)
+    if name in _AWAITABLE and arguments:
+        return read_returned(arguments[-1])
+    if name in _STREAMS and arguments:
+        return None if arguments[0] is JsonRpcMessage else read_returned(list.__class_getitem__(arguments[0]))
+    if annotation in _WITHOUT_SHAPE:
+        return None
+    reader = ShapeReader()
+    try:
+        shape = reader.read(annotation)
+    except UnsupportedType:
+        return None
+    return None if _is_untyped(shape) else Shaped(shape, reader.named)
+
+
+def _is_untyped(shape: Shape) -> bool:
+    inner = shape.inner if isinstance(shape, NullableShape) else shape
+    return isinstance(inner, ScalarShape) and inner.type in {str, bytes, type(None)} and inner.notes is NO_NOTES
+
+
+def _is_union(annotation: Any) -> bool:
+    return get_origin(annotation) is Union or type(annotation).__name__ == "UnionType"
+
+
+def _refuse_uncallable(function: Any) -> None:
+    if isinstance(function, type):
+        raise DeclarationError(
+            f"{function.__module__}.{function.__qualname__} is a class; hand over an instance or a method"
+        )
+    if not callable(function):
+        raise DeclarationError(f"{function!r:.80} cannot be called; a tool is a function or an object with __call__")
+    holder = getattr(function, "__qualname__", "").rpartition(".")[0]
+    if inspect.isfunction(function) and holder and not holder.endswith("<locals>"):
+        name, first = function.__name__, function.__code__.co_varnames[:1]
+        if first == ("self",):
+            where = source_of(function)
+            raise DeclarationError(f"{where}: {name} is a method without its object; hand over instance.{name}")
+
+
+def _read_parameter(parameter: inspect.Parameter, annotation: Any, docs: Docs, reader: ShapeReader) -> FieldShape:
+    described = docs.parameters.get(parameter.name)
+    under = read_notes([described]) if described else NO_NOTES
+    default = UNSET if parameter.default is inspect.Parameter.empty else parameter.default
+    if is_field(default):
+        # pydantic's habit: `x: int = Field(1, gt=0)`.
+        field: Any = default
+        own = read_notes([field], under)
+        default = own.default if field.default_factory is None else field.default_factory()
+        under = msgspec.structs.replace(own, default=UNSET)
+    shape = reader.read(annotation, NO_NOTES)
+    notes = read_notes([shape.notes], under)
+    if default is UNSET and notes.default is not UNSET:
+        default = notes.default
+    if notes != shape.notes:
+        shape = _with_notes(shape, notes)
+    if default is None and not isinstance(shape, NullableShape):
+        shape = NullableShape(notes=shape.notes, inner=shape)
+    optional = isinstance(shape, NullableShape)
+    return FieldShape(
+        name=notes.alias or parameter.name,
+        attribute=parameter.name,
+        shape=shape,
+        required=default is UNSET and not optional,
+        default=default,
+    )
+
+
+def _with_notes(shape: Shape, notes: Any) -> Shape:
+    if isinstance(shape, NullableShape):
+        shape = msgspec.structs.replace(shape, inner=_with_notes(shape.inner, notes))
+    return msgspec.structs.replace(shape, notes=notes)
+
+
+def _refuse_same_names(fields: list[FieldShape], source: str) -> None:
+    seen: dict[str, str] = {}
+    for field in fields:
+        if field.name in seen:
+            raise DeclarationError(
+                f"{source}: parameters {seen[field.name]!r} and {field.attribute!r} are both called {field.name!r} in JSON"
+            )
+        seen[field.name] = field.attribute
+
+
+def _signature_of(function: Callable[..., Any], source: str) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except (ValueError, TypeError) as problem:
+        raise DeclarationError(
+            f"{source}: {function!r} tells no signature; wrap it in a function of your own"
+        ) from problem
+
+
+def _hints_of_callable(function: Callable[..., Any], inner: Any) -> Mapping[str, Any]:
+    given = getattr(function, "__signature__", None)
+    if given is not None:
+        # Made by a decorator: its annotations are what the wrapper takes.
+        return {
+            **{
+                name: parameter.annotation
+                for name, parameter in given.parameters.items()
+                if parameter.annotation is not parameter.empty
+            },
+            "return": given.return_annotation if given.return_annotation is not given.empty else Any,
+        }
+    return hints_of(inner)
+
+
+def _docstring_of(function: Any, inner: Any) -> str | None:
+    own = getattr(function, "__doc__", None)
+    # A partial, or an object with __call__, shows the docstring of its class.
+    if own and own != type(function).__doc__:
+        return str(own)
+    text: str | None = getattr(inner, "__doc__", None)
+    if not text and not inspect.isroutine(function):
+        text = type(function).__doc__ if not isinstance(function, functools.partial) else None
+    return text
+
+
+def _fixed_by_partial(function: Any) -> set[str]:
+    """What a partial fixes is the author's choice: a caller neither sees nor sends it."""
+    fixed: set[str] = set()
+    while isinstance(function, functools.partial):
+        fixed |= set(function.keywords)
+        function = function.func
+    return fixed

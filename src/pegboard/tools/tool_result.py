@@ -1,0 +1,398 @@
+"""How whatever a tool returned becomes the result of its call, in the form of revision 2026-07-28.
+
+Theory of operation. A `Teller` is compiled once per tool. Where the type of a value alone proves that it fits the
+output schema (a finite float for {"type": "number"}), it is told at once. Every other value is encoded once, by
+msgspec; the text block is that JSON (a lone string stays plain), and structured content is that JSON decoded again:
+a copy nobody else holds, exactly what will be sent, and what the schema is checked against.
+
+`structuredContent` is sent where the tool declares an output schema, or where the author gave it in a `ToolResult`;
+never by guess. A value that cannot be sent as JSON, or does not fit the schema, raises `ResultProblem`: it is the
+author's to read, and the model never sees any part of the value.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from pegboard.call import Done, EncodedResult, Json, RequestId
+from pegboard.errors import (
+    InternalFailure,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    ParseFailure,
+    Refusal,
+)
+from pegboard.limits import Limits
+from pegboard.media import Content
+from pegboard.protocol.content import Block, text_block
+from pegboard.schema.constraints import REMARKS
+from pegboard.schema.formats import LENIENT
+from pegboard.schema.plain_json import (
+    UNWRITABLE,
+    ContentInside,
+    ResultProblem,
+    as_plain,
+    check_numbers,
+    decode,
+    encode,
+    find_problem,
+)
+from pegboard.schema.problems import describe_problems_of as explain_problems
+from pegboard.schema.validator import Validator
+from pegboard.tools.message import JsonRpcMessage
+
+PARSE_ERRORS = "dev.pegboard/parseErrors"
+PARSE_WARNINGS = "dev.pegboard/parseWarnings"
+
+RESULT_BYTES = Limits().result_bytes
+
+# A timedelta may be negative or have a fraction, which ISO 8601 writes and the format "duration" does not know.
+_FORMATS = LENIENT - {"duration"}
+# A tool returns few types, but one that makes classes as it runs must not fill our memory.
+_TYPES_KEPT = 64
+_log = logging.getLogger("pegboard.tools")
+_WORDS = {True: "true", False: "false", None: "null"}
+
+# Beyond this not every whole number has a float of its own.
+_EXACT = 2**53
+
+
+class ToolResult:
+    """A result in its author's words: content, structured content, metadata, or a failure the model may read.
+
+    `content` is text, a `Content` object, any JSON value, or a list of these. `meta` travels to the client as
+    `_meta`; `metadata` stays here, in the execution record.
+    """
+
+    __slots__ = ("content", "is_error", "meta", "metadata", "structured")
+
+    def __init__(
+        self,
+        content: Any = None,
+        *,
+        structured: Any = UNSET,
+        is_error: bool = False,
+        meta: Mapping[str, Json] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.content = content
+        self.structured = structured
+        self.is_error = is_error
+        self.meta = meta
+        self.metadata = metadata or {}
+
+    def __repr__(self) -> str:
+        return f"ToolResult({self.content!r}, is_error={self.is_error})"
+
+
+def is_wrapped(output_schema: Mapping[str, Json]) -> bool:
+    """Whether revisions before 2026-07-28, whose output schemas are objects, need this one in {"result": …}."""
+    return output_schema.get("type") != "object"
+
+
+class ResultWriter:
+    """Turns what one tool returns into a Done."""
+
+    __slots__ = ("_limit", "_name", "_schema", "_validator", "_wrapped", "_writers")
+
+    def __init__(
+        self,
+        output_schema: Mapping[str, Json] | None = None,
+        name: str = "the tool",
+        *,
+        limit: int = RESULT_BYTES,
+    ) -> None:
+        self._name = name
+        self._limit = limit
+        self._schema = output_schema
+        self._validator = None if output_schema is None else Validator(output_schema, formats=_FORMATS)
+        self._wrapped = output_schema is not None and is_wrapped(output_schema)
+        self._writers = _writers(self, output_schema)
+
+    def write(self, value: Any, id: RequestId | None = None) -> Done:  # noqa: A002  # the protocol's own word
+        """The result of a call that returned `value`; `id` is the one its message, if any, has to carry."""
+        way = self._writers.get(type(value))
+        if way is not None:
+            return way(value)
+        if isinstance(value, Content):
+            return self._write_content([value])
+        if isinstance(value, ToolResult):
+            return self._write_result(value)
+        if isinstance(value, JsonRpcMessage):
+            return self._write_message(value, id)
+        if len(self._writers) < _TYPES_KEPT:
+            self._writers[type(value)] = self._write_json
+        return self._write_json(value)
+
+    def pass_on(self, result: dict[str, Json]) -> Done:
+        """A result that the tool's own server wrote, with all it has, if its structured content is what was declared."""
+        structured = result.get("structuredContent", UNSET)
+        wrapped = self._wrapped
+        if self._validator is None:
+            wrapped = structured is not UNSET and not isinstance(structured, dict)
+        elif not result.get("isError"):
+            if structured is UNSET:
+                raise ResultProblem("structuredContent", f"{self._name} declares an output schema, and sent none")
+            if not self._validator.is_valid(structured):
+                raise self._misfit(structured)
+        return Done(result, wrapped)
+
+    def _write_nothing(self, _value: None) -> Done:
+        return Done({"content": []})
+
+    def _write_text(self, value: str) -> Done:
+        self._check_text(value)
+        return Done({"content": [{"type": "text", "text": value}]})
+
+    def _write_number(self, value: float) -> Done:
+        return Done({"content": [{"type": "text", "text": _written(value)}]})
+
+    def _write_exact_text(self, value: str) -> Done:
+        self._check_text(value)
+        return self._declared(value, value)
+
+    def _write_exact_number(self, value: float) -> Done:
+        return self._declared(_written(value), value)
+
+    def _write_exact_word(self, value: bool | None) -> Done:
+        return self._declared(_WORDS[value], value)
+
+    def _declared(self, text: str, structured: Json) -> Done:
+        # The spec: such a tool "SHOULD also return the serialized JSON in a TextContent block".
+        content = [{"type": "text", "text": text}]
+        return Done({"content": content, "structuredContent": structured}, self._wrapped)
+
+    def _write_json(self, value: Any) -> Done:
+        try:
+            data = encode(value)
+        except ContentInside:
+            if isinstance(value, list | tuple):
+                return self._write_content(value)
+            raise _unwritable(value) from None
+        except UNWRITABLE as problem:
+            raise _unwritable(value) from problem
+        self._check_size(len(data))
+        text = data.decode("utf-8")
+        validator = self._validator
+        if validator is None:
+            check_numbers(value, text)
+            told = decode(data) if text[0] == '"' else text
+            return Done({"content": [{"type": "text", "text": told}]})
+        plain = decode(data)
+        check_numbers(value, text, plain)
+        if not validator.is_valid(plain):
+            raise self._misfit(plain)
+        return self._declared(plain if type(plain) is str else text, plain)
+
+    def _write_content(self, value: Any, structured: Any = UNSET) -> Done:
+        return self._assemble({"content": self._blocks(value)}, structured)
+
+    def _write_result(self, value: ToolResult) -> Done:
+        structured = value.structured
+        content = value.content
+        if content is None and structured is not UNSET:
+            content = structured
+        result: dict[str, Json] = {"content": self._blocks(content)}
+        if value.is_error:
+            result["isError"] = True
+        if value.meta:
+            result["_meta"] = as_plain(dict(value.meta))
+        done = self._assemble(result, structured)
+        return Done(done.result, done.wrapped, value.metadata) if value.metadata else done
+
+    def _write_message(self, message: JsonRpcMessage, id: RequestId | None) -> Done:  # noqa: A002  # as in tell
+        # A declared tool knows the id of its call as text, whatever it was.
+        if id is not None and message.id not in (id, str(id)):
+            raise ResultProblem("id", f"the message answers request {message.id!r}, but the call was {id!r}")
+        if message.error is not UNSET and message.error is not None:
+            raise refusal_of(as_plain(message.error))
+        answer = message.result
+        if answer is UNSET:
+            raise ResultProblem("", "the message has neither a result nor an error; answer with ToolResponse.success")
+        if not (isinstance(answer, Mapping) and _is_content(answer.get("content"))):
+            return self.write(answer)
+        plain = as_plain(answer)
+        structured = plain.pop("structuredContent", UNSET)
+        return self._assemble(plain, structured)
+
+    def _assemble(self, result: dict[str, Json], structured: Any) -> Done:
+        wrapped = self._wrapped
+        if structured is not UNSET:
+            plain = as_plain(structured)
+            result["structuredContent"] = plain
+            if self._validator is None:
+                wrapped = not isinstance(plain, dict)
+            elif not result.get("isError") and not self._validator.is_valid(plain):
+                raise self._misfit(plain)
+        elif self._validator is not None and not result.get("isError"):
+            raise ResultProblem(
+                "structuredContent",
+                f"{self._name} declares an output schema, so its result must carry structured content; "
+                "return the value itself or ToolResult(…, structured=…)",
+            )
+        self._check_size(len(encode(result)))
+        return Done(result, wrapped)
+
+    def _blocks(self, content: Any) -> list[Block]:
+        if content is None:
+            return []
+        if isinstance(content, list | tuple) and _is_mixed(content):
+            return [_block_at(place, item) for place, item in enumerate(content)]
+        return [_block(content)]
+
+    def _check_text(self, text: str) -> None:
+        if text.isascii():
+            self._check_size(len(text))
+            return
+        try:
+            self._check_size(len(text.encode("utf-8")))
+        except UnicodeEncodeError as problem:
+            raise _unwritable(text) from problem
+
+    def _check_size(self, size: int) -> None:
+        if size > self._limit:
+            raise ResultProblem(
+                "", f"{size} bytes of result are over the limit of {self._limit}; return a Link or less"
+            )
+
+    def _misfit(self, plain: Json) -> ResultProblem:
+        problems = list(self._validator.problems(plain)) if self._validator is not None else []
+        errors = explain_problems(problems, self._schema or {})
+        if not errors:
+            return ResultProblem("", f"does not fit the output schema of {self._name}")
+        first, *others = errors
+        said = first.message.removeprefix(f"{first.path or 'arguments'}: ")
+        more = f" (and {len(others)} more)" if others else ""
+        return ResultProblem(first.path, f"does not fit the output schema of {self._name}: {said}{more}")
+
+
+def _written(number: float) -> str:
+    try:
+        if number - number == 0:  # true of every number but NaN and the infinities
+            # JSON has one kind of number: a whole one is read more easily without its ".0".
+            whole = number == (near := int(number)) and -_EXACT < near < _EXACT
+            return str(near) if whole else encode(number).decode("ascii")
+    except ValueError as problem:
+        raise _unwritable(number) from problem
+    raise _unwritable(number)
+
+
+def _is_mixed(items: Sequence[Any]) -> bool:
+    return any(isinstance(item, Content) for item in items)
+
+
+def _is_content(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(item, Mapping) and "type" in item for item in value)
+
+
+def _block(item: Any) -> Block:
+    if isinstance(item, Content):
+        block: Block = as_plain(item.to_block())
+        return block
+    plain = as_plain(item)
+    return text_block(plain if isinstance(plain, str) else encode(plain).decode("utf-8"))
+
+
+def _block_at(place: int, item: Any) -> Block:
+    try:
+        return _block(item)
+    except ResultProblem as problem:
+        joint = "." if problem.path and problem.path[0] != "[" else ""
+        raise ResultProblem(f"[{place}]{joint}{problem.path}", problem.message) from problem
+
+
+def _unwritable(value: Any) -> ResultProblem:
+    return find_problem(value) or ResultProblem("", f"a {type(value).__name__} cannot be written as JSON")
+
+
+def _writers(writer: ResultWriter, schema: Mapping[str, Json] | None) -> dict[type, Callable[[Any], Done]]:
+    """How to tell the values whose type alone decides it."""
+    ways: dict[type, Callable[[Any], Done]] = dict.fromkeys(
+        (dict, list, tuple, str, int, float, bool), writer._write_json
+    )
+    if schema is None:
+        ways[type(None)] = writer._write_nothing
+        ways[str] = writer._write_text
+        ways[int] = ways[float] = writer._write_number
+    elif set(schema) <= REMARKS | {"type"}:
+        kinds = schema.get("type", ["number", "boolean", "string", "null"])
+        sure: dict[str, dict[type, Callable[[Any], Done]]] = {
+            "number": {float: writer._write_exact_number, int: writer._write_exact_number},
+            "integer": {int: writer._write_exact_number},
+            "boolean": {bool: writer._write_exact_word},
+            "string": {str: writer._write_exact_text},
+            "null": {type(None): writer._write_exact_word},
+        }
+        for kind in [kinds] if isinstance(kinds, str) else kinds:
+            ways.update(sure.get(kind, {}))
+    return ways
+
+
+def error_result(text: str, meta: Mapping[str, Json] | None = None) -> Done:
+    """A failure the model may read. It cannot fail itself: text without an encoding is mended, such meta is left out."""
+    readable = str(text)
+    if not readable.isascii():
+        readable = readable.encode("utf-8", "replace").decode("utf-8")
+    content = [{"type": "text", "text": readable}]
+    result: dict[str, Json] = {"content": content, "isError": True}
+    if meta:
+        try:
+            result["_meta"] = as_plain(dict(meta))
+        except ResultProblem as problem:
+            _log.warning("the meta of an error result is left out: %s", problem)
+    return Done(result)
+
+
+def parse_error_result(text: str, errors: Iterable[Any]) -> Done:
+    """The refusal of arguments: sentences for the model, the same problems for programs in `_meta`."""
+    return error_result(text, {PARSE_ERRORS: _listed(errors)})
+
+
+def with_warnings(done: Done, warnings: Iterable[Any]) -> Done:
+    """The same result, telling which arguments were repaired."""
+    listed = _listed(warnings)
+    if not listed:
+        return done
+    result = done.result.value if isinstance(done.result, EncodedResult) else done.result
+    meta = result.get("_meta") or {}
+    # Whoever passed the call on may have had something to say of its arguments, too.
+    told = meta.get(PARSE_WARNINGS)
+    meta = {**meta, PARSE_WARNINGS: [*listed, *told] if isinstance(told, list) else listed}
+    return Done({**result, "_meta": meta}, done.wrapped, done.metadata)
+
+
+def _listed(notes: Iterable[Any]) -> list[Json]:
+    listed: list[Json] = msgspec.to_builtins(list(notes))
+    return listed
+
+
+def refusal_of(error: Json) -> Refusal:
+    """The JSON-RPC error an author returned in a message, to be raised."""
+    code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
+    if type(code) is not int or not isinstance(message, str):
+        raise ResultProblem("error", "an error has a code, which is an integer, and a message, which is text")
+    if code in _RESERVED:
+        raise ResultProblem(
+            "error.code", f"{code} is for the specification to give out; take one outside -32768 to -32000"
+        )
+    return _refusal_class(code)(message, error.get("data"))
+
+
+# "Implementations MUST NOT emit any code from this sub-range that is not defined", nor -32002 (Error Codes).
+_RESERVED = frozenset({-32002, *range(-32099, -32022)})
+
+
+@lru_cache(maxsize=256)
+def _refusal_class(code: int) -> type[Refusal]:
+    known = (ParseFailure, InvalidRequest, MethodNotFound, InvalidParams, InternalFailure)
+    for refusal in known:
+        if refusal.code == code:
+            return refusal
+    return type("AuthoredRefusal", (Refusal,), {"code": code})

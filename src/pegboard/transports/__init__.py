@@ -1,1 +1,0 @@
-"""The doors by which requests come in, and the endpoint behind them."""

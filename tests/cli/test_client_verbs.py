@@ -1,0 +1,128 @@
+"""`read`, `prompt` and `inspect`, and the targets they share with `list` and `call`: a file, URLs of both kinds, a command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.server_processes import PEGBOARD, HttpChild
+from tests.waiting import SOON
+
+pytestmark = pytest.mark.process
+
+BATTERY = Path(__file__).parent.parent / "client" / "battery_board.py"
+COMMAND = ["--", *PEGBOARD, "run", str(BATTERY), "--stdio"]
+
+
+def run(*words: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [*PEGBOARD, *words], capture_output=True, text=True, timeout=SOON, check=False, stdin=subprocess.DEVNULL
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module", params=["file", "url", "websocket", "command"])
+def target(request: pytest.FixtureRequest) -> Iterator[tuple[list[str], list[str]]]:
+    """The words before and after the rest of a command line."""
+    match request.param:
+        case "file":
+            yield [str(BATTERY)], []
+        case "command":
+            yield [], COMMAND
+        case _:
+            with HttpChild(target=BATTERY) as child:
+                scheme = "http" if request.param == "url" else "ws"
+                yield [f"{scheme}://127.0.0.1:{child.port}"], []
+
+
+Target = tuple[list[str], list[str]]
+
+
+def test_tools_are_listed_and_called(target: Target) -> None:
+    before, after = target
+    code, out, _ = run("list", *before, *after)
+    assert code == 0
+    assert any(line.startswith("add(a, b)") for line in out.splitlines())
+    assert run("call", *before, "add", "a=2", "b=3", *after)[:2] == (0, "5\n")
+    code, out, err = run("call", *before, "ad", *after)
+    assert (code, out) == (2, "")
+    assert "did you mean 'add'?" in err
+
+
+def test_a_resource_is_read(target: Target) -> None:
+    before, after = target
+    assert run("read", *before, "memo://today", *after)[:2] == (0, "sunny\n")
+    code, out, _ = run("read", *before, "memo://today", "--json", *after)
+    assert code == 0
+    assert json.loads(out)[0]["uri"] == "memo://today"
+    code, out, err = run("read", *before, "memo://nowhere", *after)
+    assert (code, out) == (2, "")
+    assert "memo://nowhere" in err
+
+
+def test_a_prompt_is_filled_in(target: Target) -> None:
+    before, after = target
+    assert run("prompt", *before, "review", "code=x = 1", *after)[:2] == (0, "user:\nReview x = 1\n")
+    code, _, err = run("prompt", *before, "reviw", *after)
+    assert code == 2
+    assert "did you mean review?" in err
+
+
+def test_a_server_is_inspected(target: Target) -> None:
+    before, after = target
+    code, out, _ = run("inspect", *before, *after)
+    assert code == 0
+    assert out.startswith("battery 1.2.3\nprotocol 2026-07-28\n")
+    assert "Try everything." in out
+    assert "  add(a, b)" in out
+    assert "  memo://days/{day}" in out
+    code, out, _ = run("inspect", *before, "--json", *after)
+    told = json.loads(out)
+    assert code == 0
+    assert told["server"]["name"] == "battery"
+    assert [prompt["name"] for prompt in told["prompts"]] == ["review"]
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2024-11-05"])
+def test_a_revision_can_be_asked_for(target: Target, revision: str) -> None:
+    before, after = target
+    if before and before[0].endswith(".py"):
+        return
+    code, out, _ = run("inspect", *before, "--protocol", revision, *after)
+    assert code == 0
+    assert f"protocol {revision}" in out
+
+
+def test_bytes_go_to_stdout_as_they_are(tmp_path: Path) -> None:
+    file = tmp_path / "blob.py"
+    file.write_text(
+        "from pegboard import Board\nboard = Board('blob')\n"
+        "@board.resource('memo://raw')\ndef raw() -> bytes:\n    return bytes(range(256))\n"
+    )
+    done = subprocess.run([*PEGBOARD, "read", file, "memo://raw"], capture_output=True, timeout=SOON, check=False)
+    assert (done.returncode, done.stdout) == (0, bytes(range(256)))
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["list", "--", "nowhere-at-all"], 3, "no program 'nowhere-at-all'"),
+        (["list", "--", sys.executable, "-c", "raise SystemExit('no config')"], 3, "saying: no config"),
+        (["list", "--"], 2, "comes the command"),
+        (["list"], 2, "TARGET"),
+        (["list", "localhost:7332/mcp"], 2, "begins with http://"),
+        (["call", "http://127.0.0.1:1/", "x", "--header", "nocolon"], 2, "is not NAME:VALUE"),
+        (["call", "http://127.0.0.1:1/", "x", "--header", "a: b\nc: d"], 2, "line break"),
+        (["list", "http://127.0.0.1:1/", "--protocol", "1999"], 2, "--protocol"),
+    ],
+)
+def test_what_goes_wrong_is_said_on_stderr_with_its_exit_code(words: list[str], code: int, told: str) -> None:
+    got, out, err = run(*words)
+    assert (got, out) == (code, ""), err
+    assert told in err
+    assert "Traceback" not in err

@@ -1,0 +1,240 @@
+"""Token budgets: who has which, and what happens to a result that is over it."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pegboard import Board, Client, File, Image, ToolResult
+from pegboard.call import Done
+from pegboard.client.client import CallResult
+from pegboard.errors import REFUSED, DeclarationError
+from pegboard.middleware import Budget, KeptResults, TokenBudget, TokenCount, count_tokens, estimate_tokens
+from pegboard.middleware.limits.token_budget import TRUNCATED
+from pegboard.middleware.limits.truncation import SMALLEST, truncate
+from pegboard.testing import FakeClock, Recorder, make_call, run_alone
+
+LONG = " ".join(f"line {number} of the report" for number in range(2000))
+
+
+async def call(budget: TokenBudget, answer: object = LONG, *, category: str = "", name: str = "report") -> CallResult:
+    board = Board()
+    board.use(budget)
+
+    async def tool() -> object:
+        return answer
+
+    board.add(tool, name=name, category=category)
+    async with Client(board) as client:
+        return await client.call(name)
+
+
+async def test_a_result_within_its_budget_is_not_touched() -> None:
+    whole = await call(TokenBudget(None))
+    assert whole.text == LONG
+    assert await call(TokenBudget(count_tokens(LONG))) == whole
+
+
+async def test_a_cut_keeps_the_first_and_last_part_and_says_its_size_in_numbers() -> None:
+    total = count_tokens(LONG)
+    result = await call(TokenBudget(500))
+    head, note, tail = result.text.split("\n")
+    assert LONG.startswith(head)
+    assert LONG.endswith(tail)
+    assert min(len(head), len(tail)) > 500
+    numbers = re.fullmatch(r"\[… ([\d,]+) of ([\d,]+) tokens \(([\d,]+) characters\) left out …\]", note)
+    assert numbers is not None
+    left_out, of, characters = (int(number.replace(",", "")) for number in numbers.groups())
+    assert of == total
+    assert left_out == total - count_tokens(head) - count_tokens(tail)
+    assert characters == len(LONG) - len(head) - len(tail)
+    assert 400 < count_tokens(result.text) <= 500
+    assert result.meta[TRUNCATED] == {"tokens": total, "limit": 500}
+    assert not result.is_error
+
+
+async def test_every_text_of_a_result_is_cut_and_the_rest_is_left() -> None:
+    image = Image(b"\x89PNG\r\n\x1a\nxxxx")
+    result = await call(TokenBudget(1000), ToolResult([LONG, "short", image, File(LONG.encode(), name="a.txt"), LONG]))
+    first, short, picture, file, last = result.content
+    assert short == {"type": "text", "text": "short"}
+    assert picture["type"] == "image"
+    assert picture["data"]
+    texts = [first["text"], file["resource"]["text"], last["text"]]
+    for text in texts:
+        assert text.startswith("line 0 ")
+        assert text.endswith("report")
+        assert "left out" in text
+    assert 800 < sum(count_tokens(text) for text in texts) <= 1000
+
+
+async def test_so_many_texts_that_each_would_be_a_note_lose_their_middle() -> None:
+    many = Done({"content": [{"type": "text", "text": f"text number {number}"} for number in range(1000)]})
+    run = await run_alone(TokenBudget(200), answer=many)
+    assert run.result is not None
+    texts = [block["text"] for block in run.result["content"]]
+    assert texts[0] == "text number 0"
+    assert texts[-1] == "text number 999"
+    [note] = [text for text in texts if "left out" in text]
+    assert note.startswith(f"[… {1000 - len(texts) + 1} of 1,000 texts with ")
+    assert sum(map(count_tokens, texts)) <= 200
+
+
+async def test_a_refused_result_says_that_the_tool_was_run() -> None:
+    total = count_tokens(LONG)
+    result = await call(TokenBudget(100, action="refuse"))
+    assert result.is_error
+    assert result.text == (
+        f"report was run, but its answer of {total:,} tokens is over the budget of 100 and was not sent. Ask for less."
+    )
+    assert result.meta[REFUSED] == {"reason": "token_budget", "limit": 100, "tokens": total}
+
+
+async def test_a_warning_is_logged_and_the_result_stands(caplog: pytest.LogCaptureFixture) -> None:
+    budget = TokenBudget(100, action="warn")
+    result = await call(budget)
+    assert result.text == LONG
+    assert f"report answered with {count_tokens(LONG)} tokens, its budget is 100" in caplog.text
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert budget.exceeded == 1
+
+
+@pytest.mark.parametrize(
+    ("budget", "outcome"),
+    [
+        (TokenBudget(100, categories={"data": 1_000_000}, tools={"report": Budget(200, "refuse")}), "budget of 200"),
+        (TokenBudget(100, categories={"data": Budget(300, "refuse")}, tools={"other": 1_000_000}), "budget of 300"),
+        (TokenBudget(Budget(400, "refuse"), categories={"other": None}, tools={"other": None}), "budget of 400"),
+        (TokenBudget(100, tools={"report": None}), "line 1999 of the report"),
+    ],
+)
+async def test_the_budget_of_a_tool_goes_before_its_category_before_the_default(
+    budget: TokenBudget, outcome: str
+) -> None:
+    assert outcome in (await call(budget, category="data")).text
+
+
+async def test_structured_content_stays_where_it_is_declared_and_goes_where_it_is_not() -> None:
+    board = Board()
+    board.use(TokenBudget(100))
+
+    @board.tool
+    async def declared() -> dict[str, list[int]]:
+        return {"numbers": list(range(1000))}
+
+    @board.tool
+    async def extra() -> ToolResult:
+        return ToolResult(LONG, structured={"numbers": list(range(1000))})
+
+    async with Client(board) as client:
+        kept, dropped = await client.call("declared"), await client.call("extra")
+    assert kept.structured == {"numbers": list(range(1000))}
+    assert dropped.structured is None
+    assert "left out" in kept.text
+    assert "left out" in dropped.text
+
+
+async def test_an_error_result_is_cut_and_stays_an_error() -> None:
+    result = await call(TokenBudget(100), ToolResult(LONG, is_error=True))
+    assert result.is_error
+    assert count_tokens(result.text) <= 100
+
+
+async def test_what_is_counted_is_what_is_sent() -> None:
+    one_call, recorder = make_call(), Recorder(order=1)
+    run = await run_alone(recorder, TokenCount(), TokenBudget(200), call=one_call, answer=LONG)
+    assert one_call.state["tokens_out"] == count_tokens(run.text) <= 200
+
+
+async def test_a_short_result_is_not_even_counted() -> None:
+    def counter(_text: str) -> int:
+        raise AssertionError("counted")
+
+    budget = TokenBudget(100)
+    budget._count = counter
+    assert (await run_alone(budget, answer="x" * 100)).text == "x" * 100
+    assert isinstance((await run_alone(budget, answer="ü" * 51)).exception, AssertionError)
+
+
+@given(
+    st.lists(st.text(max_size=2000) | st.text("ab \n", max_size=3000), min_size=1, max_size=12),
+    st.integers(SMALLEST, 600),
+    st.sampled_from([count_tokens, estimate_tokens]),
+)
+def test_whatever_the_texts_the_cut_fits_its_limit(texts: list[str], limit: int, count: object) -> None:
+    sizes = [count(text) for text in texts]  # type: ignore[operator]
+    cut = truncate(texts, sizes, limit, count)  # type: ignore[arg-type]
+    assert len(cut) == len(texts)
+    assert sum(count(text) for text in cut if text is not None) <= limit  # type: ignore[operator]
+    if sum(sizes) <= limit:
+        assert cut == texts
+
+
+def test_a_text_whose_ends_are_denser_than_its_middle_still_fits() -> None:
+    text = "9F8a7Z" * 200 + "the same word again and again " * 3000 + "x0Y1z2" * 200
+    [cut] = truncate([text], [count_tokens(text)], 300, count_tokens)
+    assert cut is not None
+    assert 150 < count_tokens(cut) <= 300
+
+
+# -- the whole result, for a while -------------------------------------------------------------------------------------
+
+
+async def test_the_whole_result_is_kept_for_its_principal_and_for_a_while() -> None:
+    clock = FakeClock()
+    kept = KeptResults(seconds=60, clock=clock)
+    one_call = make_call("report", principal="ann")
+    run = await run_alone(TokenBudget(100, kept=kept), call=one_call, answer=LONG)
+    assert [block["type"] for block in (run.result or {})["content"]] == ["text"], "no link that nobody could follow"
+    name = one_call.state["kept_result"]
+    whole = kept.read(name, "ann")
+    assert whole is not None
+    assert whole["content"][0]["text"] == LONG
+    assert kept.read(name, "bob") is None
+    assert kept.read("guessed", "ann") is None
+    clock.advance(60)
+    assert kept.read(name, "ann") is None
+
+
+async def test_a_link_is_sent_where_the_author_says_that_it_can_be_read() -> None:
+    kept = KeptResults()
+    run = await run_alone(TokenBudget(100, kept=kept, link=True), call=make_call("report"), answer=LONG)
+    assert run.result is not None
+    text, link = run.result["content"]
+    assert "left out" in text["text"]
+    assert link["type"] == "resource_link"
+    assert link["uri"].startswith("pegboard://results/")
+    assert run.result["_meta"][TRUNCATED]["uri"] == link["uri"]
+    assert kept.read(link["uri"]) is not None
+
+
+def test_kept_results_have_a_bound_and_the_oldest_leave_first() -> None:
+    clock = FakeClock()
+    kept = KeptResults(max_bytes=1000, clock=clock)
+    names = [kept.keep({"content": "x" * 300}) for _ in range(5)]
+    assert [name is not None and kept.read(name) is not None for name in names] == [False, False, True, True, True]
+    assert kept.keep({"content": "x" * 2000}) is None
+    assert len(kept._kept) == 3
+    clock.advance(10_000)
+    kept.keep({"content": ""})
+    assert len(kept._kept) == 1
+    assert kept._bytes == len('{"content":""}')
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"default": 10},
+        {"default": 0, "action": "refuse"},
+        {"default": 100, "action": "shout"},
+        {"default": 100, "tools": {"a": Budget(5)}},
+        {"default": 100, "link": True},
+    ],
+)
+def test_a_budget_that_makes_no_sense_is_refused_when_it_is_made(wrong: dict[str, object]) -> None:
+    with pytest.raises(DeclarationError):
+        TokenBudget(**wrong)  # type: ignore[arg-type]

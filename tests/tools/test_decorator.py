@@ -1,0 +1,66 @@
+"""Functions marked as tools before there is a board."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+
+from pegboard.errors import DeclarationError
+from pegboard.tools.decorator import find_marked, mark_of, tool
+
+
+@tool
+def plain(a: int) -> int:
+    return a
+
+
+@tool("other_name", title="Other")
+def named(a: int) -> int:
+    return a
+
+
+def unmarked() -> None: ...
+
+
+class Kit:
+    @tool
+    def first(self, a: int) -> int:
+        return a + 1
+
+    @tool(category="x")
+    async def second(self) -> None: ...
+
+    @property
+    def dangerous(self) -> None:
+        raise AssertionError("a property must not be read")
+
+
+def test_a_marked_function_is_still_the_function() -> None:
+    assert plain(3) == 3
+    assert isinstance(plain, types.FunctionType)
+    mark = mark_of(plain)
+    assert mark is not None
+    assert (mark.name, mark.options) == (None, {})
+    mark = mark_of(named)
+    assert mark is not None
+    assert (mark.name, mark.options) == ("other_name", {"title": "Other"})
+    assert mark_of(unmarked) is None
+
+
+def test_the_marked_functions_of_a_module_are_found_where_they_are_defined() -> None:
+    module = types.ModuleType("somewhere")
+    exec("from pegboard.tools.decorator import tool\n@tool\ndef mine(): ...", module.__dict__)
+    module.borrowed = plain  # type: ignore[attr-defined]
+    assert [function.__name__ for function, _ in find_marked(module)] == ["mine"]
+
+
+def test_the_marked_methods_of_an_object_are_found_bound() -> None:
+    found = dict(find_marked(Kit()))
+    assert [method.__name__ for method in found] == ["first", "second"]
+    assert next(iter(found))(1) == 2
+
+
+def test_what_takes_no_mark_says_so() -> None:
+    with pytest.raises(DeclarationError, match=r"takes no mark; hand it to board\.tool"):
+        tool(Kit().first)
