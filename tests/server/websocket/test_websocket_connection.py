@@ -297,6 +297,8 @@ async def test_a_peer_that_does_not_read_is_cut() -> None:
         time.now += 6
         house.server.connections.sweep()
         await until(lambda: not house.server.connections.live)
+        # It would wait for a goodbye that it does not read.
+        client.socket.transport.abort()
 
 
 async def test_one_who_answers_no_goodbye_is_not_waited_for() -> None:

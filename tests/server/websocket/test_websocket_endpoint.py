@@ -620,6 +620,8 @@ async def test_a_reader_that_is_slow_slows_the_tool() -> None:
         for _ in range(400):
             await client.on_message()
         await until(lambda: len(one.read) > before)
+        # It would wait for a goodbye that it does not read.
+        client.socket.transport.abort()
 
 
 async def test_a_server_that_ends_says_so_to_streams() -> None:
