@@ -7,7 +7,6 @@ import json
 import os
 import random
 import signal
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import h11
 import pytest
 
-from tests.cluster.servers import LEASE, Guest, folder, guest, serve
+from tests.cluster.servers import Guest, folder, guest, serve
 from tests.server.http_clients import Response
 from tests.server_processes import HttpChild
 from tests.waiting import until
@@ -32,7 +31,6 @@ class Story:
         self.number = number
         self.ids: list[str] = []
         self.messages: list[Any] = []
-        self.heard = 0.0
         self.cuts = 0
         self._client = client
         self._dice = random.Random(seed)
@@ -82,7 +80,6 @@ class Story:
                     self.ids.append(event.id)
                 if event.data:
                     self.messages.append(json.loads(event.data))
-                    self.heard = time.monotonic()
             if len(response.events) >= cut_after:
                 self.cuts += 1
                 response.line.hang_up()
@@ -99,16 +96,13 @@ def _replaced(server: HttpChild, victim: int) -> bool:
     return victim not in there and len(there) == 2
 
 
-async def kill_workers(server: HttpChild, times: int, after: float, dice: random.Random) -> list[float]:
+async def kill_workers(server: HttpChild, times: int, after: float, dice: random.Random) -> None:
     """Kill one worker after the other, each once the last has been replaced."""
-    killed = []
     for _ in range(times):
         await asyncio.sleep(after)
         victim = dice.choice(workers_of(server))
         os.kill(victim, signal.SIGKILL)
-        killed.append(time.monotonic())
         await until(partial(_replaced, server, victim))
-    return killed
 
 
 async def cause_chaos(store: str, sessions: int, events: int, pause: float, kills: int) -> None:
@@ -123,7 +117,7 @@ async def cause_chaos(store: str, sessions: int, events: int, pause: float, kill
             async with asyncio.TaskGroup() as tasks:
                 for story in stories:
                     tasks.create_task(story.live(events, pause))
-                killing = tasks.create_task(kill_workers(server, kills, events * pause / (kills + 1), dice))
+                tasks.create_task(kill_workers(server, kills, events * pause / (kills + 1), dice))
             lost = 0
             for story in stories:
                 about = f"seed {seed}, story {story.number}, {story.cuts} cuts"
@@ -137,8 +131,6 @@ async def cause_chaos(store: str, sessions: int, events: int, pause: float, kill
                 if "error" in story.end:
                     lost += 1
                     assert story.end["error"]["code"] == -32603, about
-                    last_kill = max(one for one in killing.result() if one < story.heard)
-                    assert story.heard - last_kill < 2 * LEASE + 1, about
                 else:
                     assert len(steps) == events, about
             assert lost > 0, f"seed {seed}: no call died with its worker"
