@@ -27,7 +27,6 @@ LINUX = sys.platform == "linux"
 
 _thread_origins: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()
 _child_origins: dict[int, str] = {}
-_foreign: set[str] = set()
 
 
 class Resource(NamedTuple):
@@ -61,16 +60,14 @@ def _threads() -> Iterator[Resource]:
 def _children() -> Iterator[Resource]:
     if not LINUX or not _has_children():
         return
-    pids = {entry for entry in os.listdir("/proc") if entry.isdigit()}
-    # A process never becomes our child later, so each is looked at once.
-    _foreign.intersection_update(pids)
-    own = str(os.getpid())
-    for pid in pids - _foreign:
-        parent = _parent(pid)
-        if parent == own:
+    for thread in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{thread}/children") as file:
+                pids = file.read().split()
+        except OSError:
+            continue  # the thread has ended, and another one has its children
+        for pid in pids:
             yield Resource("child process", int(pid))
-        elif parent is not None:
-            _foreign.add(pid)
 
 
 def _has_children() -> bool:
@@ -79,16 +76,6 @@ def _has_children() -> bool:
     except ChildProcessError:
         return False
     return True
-
-
-def _parent(pid: str) -> str | None:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            status = file.read()
-    except OSError:
-        return None
-    # The second field is the name of the program in parentheses, which may contain blanks and parentheses.
-    return status.rpartition(b")")[2].split()[1].decode()
 
 
 def _command(pid: int) -> str:

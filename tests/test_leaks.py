@@ -18,8 +18,13 @@ import pytest
 from hypothesis import given, settings, strategies
 from tests import leaks
 
-leaks.GRACE = 0.05
 kept = []
+
+@pytest.fixture(scope="module", autouse=True)
+def little_grace():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leaks, "GRACE", 0.05)
+        yield
 
 def keep(thing):
     kept.append(thing)
@@ -146,13 +151,13 @@ def test_garbage_that_closes_itself():
 '''
 
 
-def run(folder: Path, source: str, *options: str) -> str:
-    """What pytest reports for these tests with the plugins of all our tests."""
-    file = folder / "test_sample.py"
-    file.write_text(source)
+def run(folder: Path, *options: str, **sources: str) -> str:
+    """What pytest reports for these files with the plugins of all our tests."""
+    for name, source in sources.items():
+        (folder / f"test_{name}.py").write_text(source)
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", ROOT / "pyproject.toml"]
     ended = subprocess.run(
-        [*command, "--rootdir", folder, "-p", "no:cacheprovider", *options, file],
+        [*command, "--rootdir", folder, "-p", "no:cacheprovider", *options, folder],
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     return ended.stdout + ended.stderr
@@ -160,40 +165,35 @@ def run(folder: Path, source: str, *options: str) -> str:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return run(tmp_path_factory.mktemp("leaking"), LEAKING)
+    return run(tmp_path_factory.mktemp("leaking"), clean=CLEAN, leaking=LEAKING)
 
 
-@pytest.mark.parametrize(
-    ("test", "left"),
-    [
-        ("thread", r"this test left behind:\nthe thread 'lingering', started at .*test_sample\.py:\d+"),
-        ("task", r"this test left behind:\nthe task 'lingering' of <coroutine object Event\.wait"),
-        (
-            "child_process",
-            r"this test left behind:\nthe child process \d+ \(.*lingering\), started at .*test_sample\.py:\d+",
-        ),
-        ("dead_child_process", r"this test left behind:\nthe child process \d+ \(ended, and nothing waited for it\)"),
-        ("socket", r"this test left behind:\nthe socket \d+ socket:"),
-        ("file_descriptor", r"this test left behind:\nthe file descriptor \d+ .*test_sample\.py"),
-        ("temporary_folder", r"this test left behind:\nthe temporary file or folder .*/lingering-"),
-        ("task_of_a_property", r"this test left behind:\nthe task 'lingering'"),
-        ("fixture", r"this test left behind:\nthe socket \d+ socket:"),
-        ("module_fixture", r"the module fixture 'unclosed' left behind:\nthe socket \d+ socket:"),
-    ],
-)
-def test_a_test_that_leaves_something_behind_is_an_error_that_says_what(report: str, test: str, left: str) -> None:
+LEAKS = {
+    "thread": r"the thread 'lingering', started at .*test_leaking\.py:\d+",
+    "task": r"the task 'lingering' of <coroutine object Event\.wait",
+    "child_process": r"the child process \d+ \(.*lingering\), started at .*test_leaking\.py:\d+",
+    "dead_child_process": r"the child process \d+ \(ended, and nothing waited for it\)",
+    "socket": r"the socket \d+ socket:",
+    "file_descriptor": r"the file descriptor \d+ .*test_leaking\.py",
+    "temporary_folder": r"the temporary file or folder .*/lingering-",
+    "task_of_a_property": r"the task 'lingering'",
+    "fixture": r"the socket \d+ socket:",
+    "module_fixture": r"the socket \d+ socket:",
+}
+
+
+@pytest.mark.parametrize("test", LEAKS)
+def test_a_test_that_leaves_something_behind_is_an_error_that_says_what(report: str, test: str) -> None:
     parts = re.split(r"^_+ ERROR at teardown of test_(\w+) _+$", report, flags=re.MULTILINE)
     errors = dict(zip(parts[1::2], parts[2::2], strict=True))
-    assert re.search(left, errors[test]), report
+    owner = "the module fixture 'unclosed'" if test == "module_fixture" else "this test"
+    assert re.search(f"{owner} left behind:\n{LEAKS[test]}", errors[test]), report
 
 
-def test_each_leak_is_counted_once_and_for_no_other_test(report: str) -> None:
-    assert "10 passed, 10 errors" in report
+def test_each_leak_is_reported_once_and_what_fixtures_share_or_close_is_not(report: str) -> None:
+    assert "16 passed, 10 errors" in report
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["in one process", "in two"])
-def test_what_fixtures_share_or_close_and_what_is_about_to_end_is_not_reported(
-    tmp_path: Path, options: tuple[str, ...]
-) -> None:
-    report = run(tmp_path, CLEAN, *options)
+def test_nothing_of_pytest_xdist_is_taken_for_a_leak(tmp_path: Path) -> None:
+    report = run(tmp_path, "-n", "2", clean=CLEAN)
     assert re.search(r"\b6 passed in ", report), report
