@@ -1,4 +1,4 @@
-"""Services: registered by type on the board, injected into tools, never shown to callers."""
+"""Services: registered by type on the board, injected into tools, hidden from callers."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Connection:
 async def connect(settings: Settings) -> AsyncIterator[Connection]:
     connection = Connection()
     yield connection
-    # What is after the yield cleans up, when the call ends (lifetime="call") or the application does ("app").
+    # Cleanup: runs when the call ends (lifetime="call") or the application stops (lifetime="app").
 
 
 board.services.value(Settings, Settings())
