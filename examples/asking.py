@@ -1,4 +1,4 @@
-"""Tools that ask before they act: the user, the client's model, the folders it works in.
+"""Tools that ask the user, the client's model or for roots before they act.
 
 pegboard run examples/asking.py
 """
@@ -25,7 +25,7 @@ async def delete_note(name: str, ctx: Context) -> str:
 
 @dataclass
 class Trip:
-    """What the user fills in."""
+    """The form that the user fills in."""
 
     where: str
     days: int = 3
@@ -45,30 +45,30 @@ async def book(ctx: Context) -> str:
 @board.tool(requires=["sampling"])
 async def shorten(name: str, ctx: Context) -> str:
     """Shortens a note with the client's own model."""
-    told = await ctx.sample(f"Say this in three words: {notes[name]}", max_tokens=20)
-    notes[name] = told.text
-    return told.text
+    reply = await ctx.sample(f"Say this in three words: {notes[name]}", max_tokens=20)
+    notes[name] = reply.text
+    return reply.text
 
 
 @board.tool
 async def set_up(ctx: Context) -> str:
-    """Asks two things in one round."""
-    told = await ctx.ask(colour=Elicit("Which colour?", Literal["red", "blue"]), where=Roots())
-    colour = told["colour"].content or "no colour"
-    return f"{colour}, in {told['where'][0].uri}"
+    """Asks two questions in one round."""
+    answers = await ctx.ask(colour=Elicit("Which colour?", Literal["red", "blue"]), where=Roots())
+    colour = answers["colour"].content or "no colour"
+    return f"{colour}, in {answers['where'][0].uri}"
 
 
 @board.tool(once=True)
 async def draw_lots(first: str, second: str, ctx: Context) -> str:
-    """Draws one of two names, and lets the user see it before it counts."""
+    """Draws one of two names and asks the user to confirm it."""
     winner = await ctx.keep("winner", lambda: secrets.choice([first, second]))
     answer = await ctx.elicit(f"{winner} wins. Is that all right?", bool, key="all_right")
-    return f"{winner} wins." if answer.content else "Nobody wins."
+    return f"{winner} wins." if answer.content else "There is no winner."
 
 
 @board.tool
 def rename_note(name: str, ctx: Context) -> str:
-    """Asks from a plain function, which waits in its thread."""
+    """Asks from a plain function, which blocks its thread."""
     answer = ctx.wait(ctx.elicit(f"A new name for {name}?", str))
     if answer.content:
         notes[answer.content] = notes.pop(name)
