@@ -1,4 +1,4 @@
-"""Tools that take longer than anybody waits: they go on as tasks, which the client asks after.
+"""Long-running tools that continue as tasks, which the client polls.
 
 pegboard run examples/tasks.py
 """
@@ -12,7 +12,7 @@ board = Board("tasks", version="1.0.0")
 
 @board.tool(task="optional")
 async def index(folder: str, ctx: Context, files: int = 3) -> str:
-    """Indexes a folder; what it reports is the status of the task."""
+    """Indexes a folder; its progress becomes the status of the task."""
     for number in range(files):
         await ctx.progress(number, files, f"{number} of {files} files")
         await asyncio.sleep(0.01)
@@ -21,14 +21,14 @@ async def index(folder: str, ctx: Context, files: int = 3) -> str:
 
 @board.tool(task="required")
 async def clean_up(folder: str, ctx: Context) -> str:
-    """Asks while it runs: the task waits for the answer, and so does the function."""
-    answer = await ctx.elicit(f"Remove what is old from {folder}?", bool, key="remove")
+    """Asks while it runs as a task: the function waits for the answer."""
+    answer = await ctx.elicit(f"Remove old files from {folder}?", bool, key="remove")
     return "Removed." if isinstance(answer, Accepted) and answer.content else "Kept."
 
 
 @board.tool(task="required", detach="manual")
 async def deploy(version: str, ctx: Context) -> str:
-    """Asks first, as any tool does, and goes on as a task once it knows enough."""
+    """Asks first, like any other tool, and continues as a task after the answer."""
     answer = await ctx.elicit(f"Deploy {version}?", bool, key="deploy")
     if not isinstance(answer, Accepted) or not answer.content:
         return "Nothing is deployed."
