@@ -1,4 +1,4 @@
-"""Resources and prompts beside tools: a small notebook."""
+"""Resources, prompts and a tool: a small notebook."""
 
 from typing import Literal
 
@@ -16,13 +16,13 @@ def all_notes() -> list[str]:
 
 @board.resource("notes://{name}", mime_type="text/plain")
 def note(name: str) -> str | None:
-    """One note; there is no resource where there is no note."""
+    """Returns a note, or None if there is no such note."""
     return notes.get(name)
 
 
 @board.complete("notes://{name}", "name")
 def names(typed: str) -> list[str]:
-    """The notes there are, while somebody types."""
+    """Completes the name of a note."""
     return list(notes)
 
 
