@@ -1,4 +1,4 @@
-"""Tools in an agent loop of your own: definitions out, tool calls in, records back. No server runs."""
+"""Tools in your own agent loop: export definitions, parse calls, run them. No server is needed."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ executor = ToolExecutor(tools, environment={"user": "Ada"})
 
 
 def ask_model(definitions: list[dict[str, Any]]) -> dict[str, Any]:
-    """What a model answers that was given the definitions; here, one sloppy call."""
+    """Stands in for a model: returns one call with a number sent as a string."""
     call = {"type": "tool_use", "id": "call-1", "name": definitions[0]["name"], "input": {"a": "2", "b": 3}}
     return {"role": "assistant", "content": [call]}
 
