@@ -1,4 +1,4 @@
-"""Using servers that want to know who asks: as a person, or as a program of its own."""
+"""Use servers that require a login: as a user, or as a program."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ FOLDER = Path.home() / ".local" / "state" / "pegboard-example" / "logins"
 
 
 def as_a_person(login: Login | None = None) -> OAuth:
-    """A browser is opened when a server asks for it; whoever is logged in stays so."""
+    """Opens a browser when a server requires a login; the token is stored and reused."""
     return OAuth(login=login, storage=FileStorage(FOLDER, os.environ.get("LOGIN_SECRET")), client_name="My agent")
 
 

@@ -1,4 +1,4 @@
-"""One client for every server: a board, a command, a URL, or an entry of a configuration.
+"""One client for every server: a board, a command, a URL or a configuration entry.
 
 python examples/using_servers.py
 """
@@ -41,17 +41,17 @@ async def pack(boxes: int, ctx: Context) -> str:
 TARGETS: dict[str, Target] = {
     "a board in this process": board,
     "a command": [sys.executable, "-m", "pegboard", "run", str(Path(__file__)), "--stdio"],
-    "an entry of a configuration": {
+    "a configuration entry": {
         "command": sys.executable,
         "args": ["-m", "pegboard", "run", str(Path(__file__)), "--stdio"],
         "env": {"SHOP": "corner"},
     },
-    # A URL is a target like any other: "https://example.com/mcp", or {"url": …, "headers": …}.
+    # A URL works the same way: "https://example.com/mcp", or {"url": …, "headers": …}.
 }
 
 
 def fill_in(asked: Elicitation) -> dict[str, Any]:
-    """Answers the form; what is left out gets the default that the form proposes."""
+    """Answers the form; omitted fields get the form's defaults."""
     return {"item": "apples"}
 
 
@@ -73,7 +73,7 @@ async def shop_carefully(target: Target) -> str:
     except ResponseTimeout as late:
         return f"too slow: {late}"
     except ServerFault as fault:
-        return f"not there, lost or garbled: {fault}"
+        return f"the server failed: {fault}"
 
 
 async def main() -> None:
