@@ -1,4 +1,4 @@
-"""A board in a FastAPI application, with sessions that survive its restarts: uvicorn examples.mounted:app."""
+"""A board in a FastAPI application whose sessions survive restarts: uvicorn examples.mounted:app."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 app = FastAPI(lifespan=lifespan)
-app.routes.append(mounted)  # type: ignore[arg-type]  # a route by what it does, not by its class
+app.routes.append(mounted)  # type: ignore[arg-type]  # a route by duck typing
