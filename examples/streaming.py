@@ -1,4 +1,4 @@
-"""Tools that stream: bytes in, bytes out, both at once, and text. Serve it with `pegboard run examples/streaming.py --http`."""
+"""Streaming tools: bytes in, bytes out, both at once, and text. Serve it with `pegboard run examples/streaming.py --http`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ board = Board("streaming", version="1.0.0")
 
 @board.tool
 async def checksum(connector: ToolConnector) -> str:
-    """Sums up whatever is sent."""
+    """Returns the SHA-256 of the data sent."""
     digest = hashlib.sha256()
     async for chunk in connector:
         digest.update(chunk)
@@ -21,7 +21,7 @@ async def checksum(connector: ToolConnector) -> str:
 
 @board.tool
 async def zeros(size: int, connector: ToolConnector) -> str:
-    """Sends so many bytes."""
+    """Sends the given number of zero bytes."""
     async with connector.open(name="zeros.bin", mime="application/octet-stream", total_size=size) as stream:
         left = size
         while left:
@@ -34,14 +34,14 @@ async def zeros(size: int, connector: ToolConnector) -> str:
 
 @board.tool
 async def echo(connector: ToolConnector) -> None:
-    """Sends back what comes, while it comes."""
+    """Sends each chunk back as it arrives."""
     async for chunk in connector:
         await connector.write(chunk)
 
 
 @board.tool
 async def count(upto: int) -> AsyncIterator[int]:
-    """Counts: each number is a chunk on a stream, and a progress notice everywhere else."""
+    """Counts: each number is a chunk on a stream, and a progress notification elsewhere."""
     for number in range(1, upto + 1):
         yield number
 

@@ -1,4 +1,4 @@
-"""Sends a file to a tool by a stream and prints what it answers: `streaming_client.py ws://127.0.0.1:7332/ws FILE`."""
+"""Streams a file to a tool and prints the result: `streaming_client.py ws://127.0.0.1:7332/ws FILE`."""
 
 from __future__ import annotations
 
