@@ -1,4 +1,4 @@
-"""Token budgets: long answers are cut, and the whole of them can be read for a while."""
+"""Token budgets: long results are truncated and stay readable in full for a while."""
 
 from collections.abc import Mapping
 
@@ -23,7 +23,7 @@ board.use(
 
 @board.resource("pegboard://results/{name}", mime_type="application/json")
 async def whole_result(name: str, ctx: Context) -> Mapping[str, object] | None:
-    """The whole of an answer that was cut, for whoever got it."""
+    """Returns a truncated result in full, to the principal that received it."""
     return kept.read(name, ctx.caller.principal)
 
 

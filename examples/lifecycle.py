@@ -1,4 +1,4 @@
-"""The whole life of a call: logging, token counting, a timing of one's own, validation, errors, and their order."""
+"""The lifecycle of a call: logging, token counting, custom timing, validation, errors, and their order."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ Grade = Literal["fast", "normal", "slow", "failed"]
 
 
 class GradedTiming(Middleware):
-    """Sorts calls by how long they took, and says so when one was slow."""
+    """Grades calls by duration and logs slow ones."""
 
     order = 20  # between logging (10) and token counting (100)
 
@@ -50,7 +50,7 @@ class GradedTiming(Middleware):
 
 
 class OpeningHours(Middleware):
-    """Ends calls before anything of them runs; the text is for the model."""
+    """Rejects calls before they run; the message is for the model."""
 
     order = 5  # infrastructure comes first
 
@@ -63,7 +63,7 @@ class OpeningHours(Middleware):
 
 
 async def trimmed(call: Call, proceed: Handler) -> Reply:
-    """Hands on other arguments than were sent: texts without the spaces around them."""
+    """Strips whitespace around string arguments."""
     arguments = {name: value.strip() if isinstance(value, str) else value for name, value in call.arguments.items()}
     return await proceed(call.with_arguments(arguments))
 

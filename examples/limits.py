@@ -1,4 +1,4 @@
-"""Limits: how often, how many at once, how long."""
+"""Limits: rate, concurrency and duration of calls."""
 
 import asyncio
 
@@ -7,13 +7,13 @@ from pegboard.middleware import ConcurrencyLimit, RateLimit, Timeout
 
 board = Board("limits")
 
-# 100 calls a minute for each tool and principal, no more than 10 of them in one go.
+# 100 calls per minute for each tool and principal, at most 10 of them at once.
 board.use(RateLimit(100, "minute", by=("tool", "principal"), burst=10))
 
-# Reports are heavy: two at once, others wait up to five seconds for a seat.
+# Reports are expensive: two run at once, others wait up to five seconds.
 board.use(ConcurrencyLimit(2, by="category", wait=5), category="reports")
 
-# Nothing takes longer than 30 seconds, searches no longer than 2, and a backup as long as it likes.
+# Calls may take 30 seconds, searches 2 seconds; backups have no limit.
 board.use(Timeout(30, categories={"search": 2}, tools={"back_up": None}))
 
 

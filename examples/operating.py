@@ -1,4 +1,4 @@
-"""Operating a board: an audit file, metrics, a cache, and another try for what fails now and then."""
+"""Operating a board: an audit log, metrics, a cache and retries."""
 
 import tempfile
 from pathlib import Path
@@ -10,13 +10,13 @@ board = Board("operating")
 folder = Path(tempfile.gettempdir())
 metrics = Metrics()
 
-# Every call, refused ones too, is in the file before its answer leaves.
+# Every call, including rejected ones, is on disk before its response is sent.
 audit = Audit(folder / "pegboard-audit.jsonl", arguments="full")
 board.use(metrics, audit)
 
-# A forecast stays true for five minutes and is the same for everybody.
+# A forecast is valid for five minutes and the same for all callers.
 cache = Cache(300, tools=["forecast"], shared=True)
-# What its author calls idempotent may be tried three times.
+# Tools marked as idempotent may run up to three times.
 board.use(cache, Retry(3, on=ConnectionError))
 
 

@@ -1,4 +1,4 @@
-"""One rate limit for several processes: its accounts are in Redis or Valkey."""
+"""A rate limit that several processes share, stored in Redis or Valkey."""
 
 import os
 
@@ -8,7 +8,7 @@ from pegboard.middleware import RateLimit, RedisRates
 board = Board("shared limits")
 store = RedisRates(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0"), timeout=0.25, pause=1)
 
-# Without the store nobody can tell how many calls there were: refuse them, or let them through with fail="open".
+# If Redis is down, reject calls; fail="open" would allow them.
 board.use(RateLimit(1000, "hour", by="principal", store=store, fail="closed"))
 
 

@@ -1,4 +1,4 @@
-"""Testing a middleware: alone around a stub, and on a board."""
+"""Testing a middleware: around a stub, and on a board."""
 
 import asyncio
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from pegboard.testing import Recorder, make_call, run_alone
 
 
 class Owners(Middleware):
-    """Lets owners delete, and counts who tried."""
+    """Allows only owners to delete, and counts deletions."""
 
     def __init__(self, *owners: str) -> None:
         self.owners = frozenset(owners)

@@ -1,4 +1,4 @@
-"""Watching: a line for each call, times, and tokens."""
+"""Logging, timing and token counting."""
 
 import logging
 
