@@ -1,4 +1,4 @@
-"""A gateway from Python: the servers of workshop.json, with middleware around those of one toolbox."""
+"""A gateway in Python: the servers of workshop.json, with middleware for one toolbox."""
 
 from __future__ import annotations
 
