@@ -1,10 +1,16 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`. Neither needs root.
 
-# The first Python that can run the scripts; they look for the newest one themselves.
+# `make test PYTHON=python3.12` uses that interpreter alone. Otherwise this is the first Python that can run the scripts,
+# and they find the newest and the oldest one themselves.
+ifneq ($(origin PYTHON),undefined)
+export ONLY_THIS_PYTHON := yes
+endif
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 $(HOME)/.pyenv/versions/3.1[1-9]*/bin/python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 # Compiling the package at the start of every child process would double the time the tests take.
 unexport PYTHONDONTWRITEBYTECODE
+# Where the programs of an environment are.
+BIN := $(if $(filter Windows_NT,$(OS)),.venv/Scripts,.venv/bin)
 # Half of the time tests wait for processes and clocks: three keep two cores busy.
 AT_ONCE := 3
 # What stays within one process: for people at work, and for the oldest Python (whole processes behave alike on every one).
@@ -23,36 +29,36 @@ demo: ## install the core alone and play with a running board
 	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it with `make PYTHON=…`)) scripts/demo.py
 
 check: setup ## ruff, mypy strict, import layers
-	@.venv/bin/python scripts/check.py
+	@$(BIN)/python scripts/check.py
 
 test: check ## everything that must be green: checks, tests, the oldest Python, the built wheel (a part: ARGS=tests/gateway)
-	.venv/bin/python -m pytest -n $(AT_ONCE) --dist worksteal -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m "not slow" $(ARGS)
 ifndef ARGS
 	@if [ -x .venv-oldest/bin/python ]; then set -x; .venv-oldest/bin/python -m pytest -n $(AT_ONCE) -m "$(QUICK)"; fi
-	@.venv/bin/python scripts/try_wheel.py
+	@$(BIN)/python scripts/try_wheel.py
 endif
 
 test-quick: setup ## the tests that stay within one process, in about a minute
-	.venv/bin/python -m pytest -n $(AT_ONCE) -q -m "$(QUICK)" $(ARGS)
+	$(BIN)/python -m pytest -n $(AT_ONCE) -q -m "$(QUICK)" $(ARGS)
 
 coverage: setup ## run the tests with branch coverage and print what they leave out
-	.venv/bin/coverage erase
-	.venv/bin/coverage run -m pytest -n $(AT_ONCE) -q -m "not slow" $(ARGS)
-	.venv/bin/coverage combine --quiet
-	.venv/bin/coverage report
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n $(AT_ONCE) -q -m "not slow" $(ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 test-long: setup ## the tests that take minutes, and new cases for the property tests
-	.venv/bin/python -m pytest -n 2 -m slow
-	PEGBOARD_EXPLORE=1 .venv/bin/python -m pytest -n 2 tests/tools tests/schema tests/binding tests/repair tests/protocol tests/execution tests/hooks tests/asking tests/tasks tests/stores
+	$(BIN)/python -m pytest -n 2 -m slow
+	PEGBOARD_EXPLORE=1 $(BIN)/python -m pytest -n 2 tests/tools tests/schema tests/binding tests/repair tests/protocol tests/execution tests/hooks tests/asking tests/tasks tests/stores
 
 bench: setup ## measure against the peers (a minute of it: make bench ARGS=--quick)
-	.venv/bin/python bench/run.py $(ARGS)
+	$(BIN)/python bench/run.py $(ARGS)
 
 fuzz: ## look for inputs that break a reader, for 10 s each (longer, one: make fuzz ARGS="--seconds 60 sse")
 	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it with `make PYTHON=…`)) scripts/run_fuzz.py $(ARGS)
 
 fix: setup ## format, and repair what ruff can
-	.venv/bin/ruff check --fix --quiet .; .venv/bin/ruff format .
+	$(BIN)/ruff check --fix --quiet .; $(BIN)/ruff format .
 
 audit: ## look the pins up among the known vulnerabilities (needs the network)
 	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it with `make PYTHON=…`)) scripts/audit.py

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from environments import CONSTRAINTS, PINS, build, is_current, one_at_a_time, recipe
+from environments import CONSTRAINTS, PINS, build, is_current, one_at_a_time, program, recipe
 from interpreters import ROOT, newest_and_oldest
 
 FOLDER = ROOT / ".venv-demo"
@@ -18,7 +18,7 @@ def main() -> None:
             newest, _ = newest_and_oldest()
             build(FOLDER, newest, stamp, [*PINS, "--editable", "."])
     # The demo takes this process's place, so that Ctrl+C and signals reach it and nobody else.
-    command = FOLDER / "bin" / "pegboard"
+    command = program(FOLDER, "pegboard")
     os.execv(command, [str(command), "demo", *sys.argv[1:]])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import shutil
 import subprocess
@@ -13,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from interpreters import ROOT, Interpreter, candidates
+
+if sys.platform != "win32":
+    import fcntl
 
 Words = list[str | Path]
 
@@ -37,14 +39,20 @@ def run(command: Sequence[str | Path], *, fix: str, cwd: Path = ROOT, env: dict[
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Two people (or two terminals) may set up the same checkout; the second waits and then finds it done."""
+    """Wait until no other process sets up this checkout. Windows has no `flock`: there, run one set-up at a time."""
     with (ROOT / ".setup.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("another set-up is running here; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        if sys.platform != "win32":
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say("another set-up of this checkout is running; waiting for it")
+                fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def program(folder: Path, name: str) -> Path:
+    """The path of a program in an environment."""
+    return folder / "Scripts" / f"{name}.exe" if sys.platform == "win32" else folder / "bin" / name
 
 
 def digest(*parts: Path | str) -> str:
@@ -57,9 +65,9 @@ def digest(*parts: Path | str) -> str:
 
 
 def recipe(*parts: Path | str) -> str:
-    """The fingerprint of an environment: what goes in, how it is built, and which interpreters could carry it."""
-    scripts = [Path(__file__), ROOT / "scripts" / "interpreters.py"]
-    return digest(*parts, *scripts, *map(str, candidates()))
+    """The fingerprint of an environment: its contents, Pegboard's version, the scripts that build it, and the interpreters found."""
+    sources = [ROOT / "src" / "pegboard" / "__init__.py", Path(__file__), ROOT / "scripts" / "interpreters.py"]
+    return digest(*parts, *sources, *map(str, candidates()))
 
 
 def is_current(folder: Path, stamp: str) -> bool:
@@ -77,7 +85,7 @@ def uv(python: Interpreter) -> Path:
     """The installer: the system's `uv` when there is one, else one from the package index in a folder of its own."""
     if (found := shutil.which("uv")) and subprocess.run([found, "--version"], capture_output=True).returncode == 0:
         return Path(found)
-    own = ROOT / ".uv" / "bin" / "uv"
+    own = program(ROOT / ".uv", "uv")
     if not own.exists():
         say("installing uv")
         run([python.path, "-m", "venv", ROOT / ".uv"], fix="install the `venv` module of this Python")
@@ -93,7 +101,7 @@ def build(folder: Path, python: Interpreter, stamp: str, packages: Sequence[str 
     # A folder that already has this interpreter is brought up to date in place: someone may be running from it.
     if not _is_made_of(folder, python):
         run([installer, "venv", "--quiet", "--clear", "--python", python.path, folder], fix=f"delete {folder.name}")
-    into: Words = ["--quiet", "--exact", "--python", folder / "bin" / "python"]
+    into: Words = ["--quiet", "--exact", "--python", program(folder, "python")]
     fix = f"check the network and the package index settings (UV_DEFAULT_INDEX), or delete {folder.name}"
     run([installer, "pip", "install", *into, *packages], fix=fix)
     mark_current(folder, stamp)
@@ -105,4 +113,4 @@ def _is_made_of(folder: Path, python: Interpreter) -> bool:
     except OSError:
         return False
     home = Path(python.path).resolve().parent
-    return f"home = {home}\n" in settings and (folder / "bin" / "python").exists()
+    return f"home = {home}\n" in settings and program(folder, "python").exists()

@@ -13,6 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST = (3, 11)
 MINORS = (14, 13, 12, 11)
+# Set by `make PYTHON=…`: the interpreter that runs the script is the only one used.
+ONLY = "ONLY_THIS_PYTHON"
 
 # A name on PATH proves nothing: version-manager shims exist for interpreters that are not selected, and distributions
 # split `venv` off. So a candidate is asked, and has to import what an environment needs.
@@ -33,6 +35,8 @@ class Interpreter:
 
 def candidates() -> list[Path]:
     """Every path that may be a supported interpreter, none of them tried yet."""
+    if os.environ.get(ONLY):
+        return [Path(sys.executable)]
     found = [Path(path) for minor in MINORS if (path := shutil.which(f"python3.{minor}"))]
     managers = [Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"]
     for minor in MINORS:

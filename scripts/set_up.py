@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import sys
 
 import node
-from environments import CONSTRAINTS, PINS, Words, build, is_current, mark_current, one_at_a_time, recipe, say
+from environments import CONSTRAINTS, PINS, Words, build, is_current, mark_current, one_at_a_time, program, recipe, say
 from interpreters import ROOT, newest_and_oldest
 
 PROJECT = ROOT / "pyproject.toml"
@@ -30,6 +31,11 @@ def main() -> None:
         mcp1_stamp = recipe(MCP1, *MCP1_PACKAGES)
 
         is_main_ready = is_current(MAIN_FOLDER, main_stamp)
+        if sys.platform == "win32":
+            # The other environments are for tests that need POSIX processes and signals.
+            if not is_main_ready:
+                build(MAIN_FOLDER, newest_and_oldest()[0], main_stamp, [*PEGBOARD, *groups])
+            return
         is_oldest_ready = is_current(OLDEST_FOLDER, oldest_stamp)
         is_mcp1_ready = is_current(MCP1_FOLDER, mcp1_stamp)
         if is_main_ready and is_oldest_ready and is_mcp1_ready and node.is_ready():
@@ -48,7 +54,7 @@ def main() -> None:
         if not is_mcp1_ready:
             build(MCP1_FOLDER, newest, mcp1_stamp, ["--constraints", MCP1, *MCP1_PACKAGES])
         if not node.is_ready():
-            node.install(system or node.wheel_node(MAIN_FOLDER / "bin" / "python"))
+            node.install(system or node.wheel_node(program(MAIN_FOLDER, "python")))
         say("ready")
 
 

@@ -9,7 +9,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from environments import CONSTRAINTS, Words, run, say, uv
+from environments import CONSTRAINTS, Words, program, run, say, uv
 from interpreters import ROOT, Interpreter
 
 FIX = "the wheel lacks what the checkout has: look at [tool.hatch.build] and the core dependencies in pyproject.toml"
@@ -52,16 +52,16 @@ def main() -> None:
         same_files(wheel)
 
         say("wheel: installing into a clean environment")
-        clean = folder / "clean" / "bin"
-        run([installer, "venv", "--quiet", "--python", python.path, clean.parent], fix=FIX)
-        into: Words = ["--python", clean / "python", "--constraints", CONSTRAINTS]
+        clean = folder / "clean"
+        run([installer, "venv", "--quiet", "--python", python.path, clean], fix=FIX)
+        into: Words = ["--python", program(clean, "python"), "--constraints", CONSTRAINTS]
         run([installer, "pip", "install", "--quiet", *into, wheel], fix=FIX)
 
         say("wheel: trying it")
         (folder / "hello.py").write_text(HELLO)
-        run([clean / "pegboard", "--help"], cwd=folder, fix=FIX)
-        run([clean / "python", "-W", "error", "-c", "from pegboard import Board, Client"], cwd=folder, fix=FIX)
-        call_over_stdio([clean / "pegboard", "run", "hello.py", "--stdio"], folder)
+        same_version(wheel, program(clean, "pegboard"))
+        run([program(clean, "python"), "-W", "error", "-c", "from pegboard import Board, Client"], cwd=folder, fix=FIX)
+        call_over_stdio([program(clean, "pegboard"), "run", "hello.py", "--stdio"], folder)
         say("wheel: ok")
 
 
@@ -73,6 +73,13 @@ def same_files(wheel: Path) -> None:
         sys.exit(f"The wheel lacks {', '.join(sorted(missing))}\nFix: {FIX}")
     if "pegboard/py.typed" not in kept:
         sys.exit("src/pegboard/py.typed is missing\nFix: add it, so that users' type checkers read our annotations")
+
+
+def same_version(wheel: Path, command: Path) -> None:
+    """The installed command reports the version that the wheel is named for."""
+    reported = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=30).stdout.strip()
+    if reported != f"pegboard {wheel.name.split('-')[1]}":
+        sys.exit(f"{wheel.name} reports the version {reported!r}\nFix: look at [tool.hatch.version] in pyproject.toml")
 
 
 def call_over_stdio(command: Words, cwd: Path) -> None:
