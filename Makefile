@@ -17,7 +17,7 @@ AT_ONCE := 3
 QUICK := not process and not peer and not browser and not slow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check fix test test-quick test-long coverage bench fuzz audit sbom pin clean
+.PHONY: help setup demo check fix test test-quick test-long coverage bench fuzz dist audit sbom pin clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ fuzz: ## look for inputs that break a reader, for 10 s each (longer, one: make f
 
 fix: setup ## format, and repair what ruff can
 	$(BIN)/ruff check --fix --quiet .; $(BIN)/ruff format .
+
+dist: setup ## build the sdist and the wheel into dist/
+	$(BIN)/python -m hatchling build
 
 audit: ## look the pins up among the known vulnerabilities (needs the network)
 	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it with `make PYTHON=…`)) scripts/audit.py
