@@ -19,9 +19,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
-import uvloop
 
 from tests.resources import Resource, note_origins, snapshot
+
+try:
+    import uvloop
+except ImportError:  # uvloop does not exist on every platform
+    uvloop = None
 
 GRACE = 5.0
 """How long something that is about to end may take; only a leak waits for all of it."""
@@ -106,7 +110,8 @@ def _fail_for(owner: str, left: Iterable[object]) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     # The first loop of libuv opens a pipe that stays for as long as the process lives.
-    uvloop.new_event_loop().close()
+    if uvloop is not None:
+        uvloop.new_event_loop().close()
     patch = pytest.MonkeyPatch()
     config.add_cleanup(patch.undo)
     note_origins(patch, _inherit)
