@@ -39,6 +39,7 @@ CHILDREN: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("way", SHOWN)
 def test_each_transport_is_shown_its_own_tools_and_told_of_the_others(way: str, tmp_path: Path) -> None:
     place = tmp_path / "ways.py"
