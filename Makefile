@@ -1,4 +1,4 @@
-# Two commands do everything on a fresh machine: `make demo` and `make test`. Neither needs root.
+# On a fresh machine, `make demo` and `make test` are all you need. Neither needs root.
 
 # `make test PYTHON=python3.12` uses that interpreter alone. Otherwise this is the first Python that can run the scripts,
 # and they find the newest and the oldest one themselves.
@@ -11,9 +11,9 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 unexport PYTHONDONTWRITEBYTECODE
 # Where the programs of an environment are.
 BIN := $(if $(filter Windows_NT,$(OS)),.venv/Scripts,.venv/bin)
-# Half of the time tests wait for processes and clocks: three keep two cores busy.
+# Tests spend half of their time waiting for processes and clocks: three at once keep two cores busy.
 AT_ONCE := 3
-# What stays within one process: for people at work, and for the oldest Python (whole processes behave alike on every one).
+# The tests that stay within one process: for use during development, and for the oldest Python (separate processes behave the same on every version).
 QUICK := not process and not peer and not browser and not slow
 
 .DEFAULT_GOAL := help
@@ -22,54 +22,54 @@ QUICK := not process and not peer and not browser and not slow
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## build .venv and the environments of the foreign peers (under a second when nothing changed)
-	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it with `make PYTHON=…`)) scripts/set_up.py
+setup: ## build .venv and the environments of the peers (under a second if nothing changed)
+	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it: `make PYTHON=…`)) scripts/set_up.py
 
-demo: ## install the core alone and play with a running board
-	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it with `make PYTHON=…`)) scripts/demo.py
+demo: ## install only the core and start a demo board
+	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it: `make PYTHON=…`)) scripts/demo.py
 
-check: setup ## ruff, mypy strict, import layers
+check: setup ## run ruff, mypy and the import layers
 	@$(BIN)/python scripts/check.py
 
-test: check ## everything that must be green: checks, tests, the oldest Python, the built wheel (a part: ARGS=tests/gateway)
+test: check ## run everything that must pass: checks, tests, the oldest Python, the built wheel (one part: ARGS=tests/gateway)
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m "not slow" $(ARGS)
 ifndef ARGS
 	@if [ -x .venv-oldest/bin/python ]; then set -x; .venv-oldest/bin/python -m pytest -n $(AT_ONCE) -m "$(QUICK)"; fi
 	@$(BIN)/python scripts/try_wheel.py
 endif
 
-test-quick: setup ## the tests that stay within one process, in about a minute
+test-quick: setup ## run the tests that stay within one process, in about a minute
 	$(BIN)/python -m pytest -n $(AT_ONCE) -q -m "$(QUICK)" $(ARGS)
 
-coverage: setup ## run the tests with branch coverage and print what they leave out
+coverage: setup ## run the tests with branch coverage and print what they do not reach
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -n $(AT_ONCE) -q -m "not slow" $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-test-long: setup ## the tests that take minutes, and new cases for the property tests
+test-long: setup ## run the tests that take minutes, and new cases for the property tests
 	$(BIN)/python -m pytest -n 2 -m slow
 	PEGBOARD_EXPLORE=1 $(BIN)/python -m pytest -n 2 tests/tools tests/schema tests/binding tests/repair tests/protocol tests/execution tests/hooks tests/asking tests/tasks tests/stores
 
-bench: setup ## measure against the peers (a minute of it: make bench ARGS=--quick)
+bench: setup ## measure Pegboard and its peers (in one minute: make bench ARGS=--quick)
 	$(BIN)/python bench/run.py $(ARGS)
 
-fuzz: ## look for inputs that break a reader, for 10 s each (longer, one: make fuzz ARGS="--seconds 60 sse")
-	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it with `make PYTHON=…`)) scripts/run_fuzz.py $(ARGS)
+fuzz: ## fuzz every reader of foreign input for 10 s (one, for longer: make fuzz ARGS="--seconds 60 sse")
+	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it: `make PYTHON=…`)) scripts/run_fuzz.py $(ARGS)
 
-fix: setup ## format, and repair what ruff can
+fix: setup ## format the code and apply the fixes of ruff
 	$(BIN)/ruff check --fix --quiet .; $(BIN)/ruff format .
 
 dist: setup ## build the sdist and the wheel into dist/
 	$(BIN)/python -m hatchling build
 
-audit: ## look the pins up among the known vulnerabilities (needs the network)
-	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it with `make PYTHON=…`)) scripts/audit.py
+audit: ## look up the pins in the database of known vulnerabilities (needs the network)
+	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it: `make PYTHON=…`)) scripts/audit.py
 
-sbom: ## write dist/pegboard-….cdx.json: what is needed at run time, as CycloneDX
-	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it with `make PYTHON=…`)) scripts/sbom.py
+sbom: ## write dist/pegboard-….cdx.json, the CycloneDX bill of materials of the run-time dependencies
+	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it: `make PYTHON=…`)) scripts/sbom.py
 
-pin: ## choose the newest versions anew (constraints.txt, tests/peers/mcp1.txt, scripts/uv.txt)
+pin: ## update the pins to the newest versions (constraints.txt, tests/peers/mcp1.txt, scripts/uv.txt)
 	@$(PYTHON) scripts/pin.py
 
 clean: ## remove every environment and cache

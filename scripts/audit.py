@@ -1,4 +1,4 @@
-"""Looks every pin up among the known vulnerabilities; says so where the service that knows them cannot be reached."""
+"""Looks up every pin in the database of known vulnerabilities, and reports when the service cannot be reached."""
 
 from __future__ import annotations
 
@@ -28,27 +28,25 @@ def main() -> None:
 
 
 def ask(pins: Path) -> tuple[list[dict[str, Any]], str]:
-    """What is known of each package of a list of pins, and the last line that the auditor said."""
+    """Run the auditor on a list of pins. Return its findings for each package and the last line of its output."""
     with tempfile.TemporaryDirectory(prefix="pegboard-audit-") as folder:
         report = Path(folder) / "report.json"
         read: Words = ["--requirement", pins, "--disable-pip", "--require-hashes"]
         told: Words = ["--timeout", "10", "--progress-spinner", "off", "--format", "json", "--output", report]
         command: Words = [FOLDER / "bin" / "pip-audit", *read, *told]
         done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        lines = done.stdout.strip().splitlines() or ["it said nothing"]
-        # It ends with 1 both for what it found and for what it could not do; only the first leaves a report.
+        lines = done.stdout.strip().splitlines() or ["it printed nothing"]
+        # It exits with 1 both for findings and for its own failures; only findings leave a report.
         written = report.read_text() if report.exists() else ""
     return (json.loads(written)["dependencies"] if written else []), lines[-1][:300]
 
 
 def judge(pins: Path, found: list[dict[str, Any]], last: str) -> int:
-    """Say what was found. A package that could not be looked up is not a package without vulnerabilities."""
+    """Report the findings. A package that could not be looked up does not count as safe."""
     known = [one for one in found if "skip_reason" not in one]
     affected = [one for one in known if one["vulns"]]
     if not known:
-        say(
-            f"{pins}: NOT AUDITED, nothing is known of any package. The vulnerability service cannot be reached from here"
-        )
+        say(f"{pins}: NOT AUDITED: no package could be looked up. The vulnerability service cannot be reached")
         say(f"  ({found[0]['skip_reason'] if found else last})")
         return UNKNOWN
     say(f"{pins}: {len(known)} packages, {len(affected)} with known vulnerabilities")

@@ -13,8 +13,8 @@ BIN = Path(sys.executable).parent
 CHECKS: tuple[tuple[str, Words, str], ...] = (
     ("ruff check", [BIN / "ruff", "check", "--quiet", "."], "make fix"),
     ("ruff format", [BIN / "ruff", "format", "--check", "--quiet", "."], "make fix"),
-    ("mypy", [BIN / "mypy"], "annotate, or ignore one code on one line with its reason"),
-    ("import layers", [BIN / "lint-imports", "--no-cache"], "import only downwards: the order is in pyproject.toml"),
+    ("mypy", [BIN / "mypy"], "annotate, or ignore one error code on one line and give the reason"),
+    ("import layers", [BIN / "lint-imports", "--no-cache"], "import only from lower layers; pyproject.toml lists them"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Installs Pegboard with its core dependencies alone and runs its demo."""
+"""Installs Pegboard with only its core dependencies and runs the demo."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def main() -> None:
         if not is_current(FOLDER, stamp):
             newest, _ = newest_and_oldest()
             build(FOLDER, newest, stamp, [*PINS, "--editable", "."])
-    # The demo takes this process's place, so that Ctrl+C and signals reach it and nobody else.
+    # The demo replaces this process, so that it alone receives Ctrl+C and other signals.
     command = program(FOLDER, "pegboard")
     os.execv(command, [str(command), "demo", *sys.argv[1:]])
 

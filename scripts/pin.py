@@ -1,4 +1,4 @@
-"""Chooses the newest versions that the requirements allow and writes them down: names, versions and digests, no addresses."""
+"""Pins the newest versions that the requirements allow: names, versions and digests, no addresses."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ GROUPS = ("dev", "node", "fuzz", "audit")
 
 
 def pin(installer: Path, target: Path, what: list[str], requirements: str | None = None) -> None:
-    # Universal and for the oldest Python: one list holds for every interpreter and platform.
+    # Universal and for the oldest Python, so that one list is valid for every interpreter and platform.
     style = ["--universal", "--python-version", "3.11", "--upgrade", "--quiet"]
-    # With the digests of all files of a version: whichever of them a machine takes, it must be one of these.
+    # With the digests of all files of a version, because machines choose different files.
     plain = ["--no-annotate", "--no-header", "--no-emit-index-url", "--generate-hashes"]
     command: Words = [installer, "pip", "compile", *style, *plain, *what]
     done = subprocess.run(command, cwd=ROOT, input=requirements, stdout=subprocess.PIPE, text=True, check=True)
-    # A constraint binds only what is installed anyway, so the markers say nothing more.
+    # Constraints apply only to packages that are installed anyway, so they need no markers.
     target.write_text(re.sub(r" ; [^\\\n]*(?= \\$)", "", done.stdout, flags=re.MULTILINE))
     say(f"{target.relative_to(ROOT)}: {done.stdout.count('==')} pins")
 

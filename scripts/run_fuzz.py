@@ -1,4 +1,4 @@
-"""Builds the environment for fuzzing and fuzzes: `fuzz/run.py` says how."""
+"""Builds the environment for fuzzing and runs `fuzz/run.py` in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FOLDER = ROOT / ".venv-fuzz"
 def main() -> None:
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
         sys.exit(
-            "The fuzzer (atheris) comes as a wheel for Linux on x86-64 alone. The tests replay its corpus everywhere."
+            "The fuzzer (atheris) is only available for Linux on x86-64. The tests replay its corpus on every platform."
         )
     with one_at_a_time():
         stamp = recipe(ROOT / "pyproject.toml", CONSTRAINTS)

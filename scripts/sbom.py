@@ -1,4 +1,4 @@
-"""Writes the software bill of materials: Pegboard and all that it needs at run time, as CycloneDX JSON."""
+"""Writes the software bill of materials, Pegboard and its run-time dependencies, as CycloneDX JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def main() -> None:
         stamp = recipe(ROOT / "pyproject.toml", CONSTRAINTS)
         if not is_current(FOLDER, stamp):
             newest, _ = newest_and_oldest()
-            # Nothing but what is needed at run time: then what is installed is what has to be listed.
+            # Only run-time dependencies, so that the bill lists exactly what is installed.
             build(FOLDER, newest, stamp, [*PINS, "--editable", ".[all]"])
     words: Words = [FOLDER / "bin" / "python", __file__, "--inside"]
     written = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def make_bom(name: str, extra: str) -> dict[str, Any]:
-    """The bill of a distribution that is installed here, with what its extra needs."""
+    """The bill of an installed distribution and of the dependencies of one of its extras."""
     edges: dict[str, set[str]] = {}
     required = {one for one, _ in _reach((name, frozenset()), edges)}
     reached = {one for one, _ in _reach((name, frozenset({extra})), edges)}
@@ -57,7 +57,7 @@ def make_bom(name: str, extra: str) -> dict[str, Any]:
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
-        # The same bill has the same number.
+        # The same bill always gets the same serial number.
         "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, _purl(root) + listed)}",
         "version": 1,
         "metadata": {"component": {**_component(root, "required"), "type": "application"}},
@@ -67,7 +67,7 @@ def make_bom(name: str, extra: str) -> dict[str, Any]:
 
 
 def _reach(first: Wanted, edges: dict[str, set[str]]) -> set[Wanted]:
-    """All that is installed and needed, directly or not; `edges` becomes who needs whom."""
+    """All installed direct and indirect dependencies. Adds the dependencies of each one to `edges`."""
     seen: set[Wanted] = set()
     left = [first]
     while left:
@@ -89,13 +89,13 @@ def _needs(name: str, extras: frozenset[str]) -> Iterator[Wanted]:
         if of is not None and normalize(of[1]) not in extras:
             continue
         other = normalize(found[1])
-        # What a marker leaves out here is not installed here.
+        # A dependency that its marker excludes on this machine is not installed.
         if _is_installed(other):
             yield other, frozenset(normalize(one) for one in (found[2] or "").split(",") if one.strip())
 
 
 def normalize(name: str) -> str:
-    """A name as the package index compares it."""
+    """Normalize a name the way package indexes compare names."""
     return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 

@@ -1,4 +1,4 @@
-"""Builds everything that running and testing this repository needs; the second time it only looks."""
+"""Builds everything that is needed to run and test this repository, unless it is up to date."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MCP1 = ROOT / "tests" / "peers" / "mcp1.txt"
 MAIN_FOLDER = ROOT / ".venv"
 OLDEST_FOLDER = ROOT / ".venv-oldest"
 MCP1_FOLDER = ROOT / ".peers" / "mcp1"
-# The official SDK before its second edition, and what is built on it: servers to stand behind the gateway, and a proxy.
+# The official SDK 1.x and packages that need it: servers to put behind the gateway, and a proxy.
 MCP1_PACKAGES = ("mcp", "mcp-proxy", "mcp-server-git", "mcp-server-time")
 
 # Pegboard itself, editable, with every extra.
@@ -47,7 +47,7 @@ def main() -> None:
         if not is_oldest_ready and oldest.version[:2] != newest.version[:2]:
             build(OLDEST_FOLDER, oldest, oldest_stamp, [*PEGBOARD, "--group", "test"])
         elif not is_oldest_ready:
-            # Nothing older to test on: a folder with a stamp and no interpreter says so.
+            # There is no older interpreter to test with: record that as a folder with a stamp and no interpreter.
             shutil.rmtree(OLDEST_FOLDER, ignore_errors=True)
             OLDEST_FOLDER.mkdir()
             mark_current(OLDEST_FOLDER, oldest_stamp)

@@ -1,4 +1,4 @@
-"""Builds the wheel and tries it in a clean environment, as someone who installs it would."""
+"""Builds the wheel and tests it in a clean environment, as a user would install it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from environments import CONSTRAINTS, Words, program, run, say, uv
 from interpreters import ROOT, Interpreter
 
-FIX = "the wheel lacks what the checkout has: look at [tool.hatch.build] and the core dependencies in pyproject.toml"
+FIX = "the wheel lacks something that the checkout has: check [tool.hatch.build] and the core dependencies in pyproject.toml"
 HELLO = '''
 from pegboard import Board
 
@@ -57,7 +57,7 @@ def main() -> None:
         into: Words = ["--python", program(clean, "python"), "--constraints", CONSTRAINTS]
         run([installer, "pip", "install", "--quiet", *into, wheel], fix=FIX)
 
-        say("wheel: trying it")
+        say("wheel: testing it")
         (folder / "hello.py").write_text(HELLO)
         same_version(wheel, program(clean, "pegboard"))
         run([program(clean, "python"), "-W", "error", "-c", "from pegboard import Board, Client"], cwd=folder, fix=FIX)
@@ -66,24 +66,24 @@ def main() -> None:
 
 
 def same_files(wheel: Path) -> None:
-    """Everything git keeps under the package is in the wheel: modules, py.typed, static files."""
+    """Check that every tracked file of the package is in the wheel: modules, py.typed, static files."""
     listed = subprocess.run(["git", "ls-files", "src/pegboard"], cwd=ROOT, capture_output=True, text=True, check=True)
     kept = {line.removeprefix("src/") for line in listed.stdout.splitlines() if (ROOT / line).exists()}
     if missing := kept - set(zipfile.ZipFile(wheel).namelist()):
         sys.exit(f"The wheel lacks {', '.join(sorted(missing))}\nFix: {FIX}")
     if "pegboard/py.typed" not in kept:
-        sys.exit("src/pegboard/py.typed is missing\nFix: add it, so that users' type checkers read our annotations")
+        sys.exit("src/pegboard/py.typed is missing\nFix: add it, so that type checkers of users read our annotations")
 
 
 def same_version(wheel: Path, command: Path) -> None:
-    """The installed command reports the version that the wheel is named for."""
+    """Check that the installed command reports the version in the name of the wheel."""
     reported = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=30).stdout.strip()
     if reported != f"pegboard {wheel.name.split('-')[1]}":
         sys.exit(f"{wheel.name} reports the version {reported!r}\nFix: look at [tool.hatch.version] in pyproject.toml")
 
 
 def call_over_stdio(command: Words, cwd: Path) -> None:
-    """One modern call; the end of input is the end of the session."""
+    """Call a tool in the newest revision over stdio. The end of the input ends the session."""
     sent = json.dumps(CALL) + "\n"
     done = subprocess.run(command, cwd=cwd, input=sent, capture_output=True, text=True, timeout=30)
     try:
@@ -91,7 +91,7 @@ def call_over_stdio(command: Words, cwd: Path) -> None:
         assert answer["id"] == 1
         assert answer["result"]["content"][0]["text"] == "5"
     except (ValueError, KeyError, IndexError, AssertionError):
-        sys.exit(f"2 + 3 over stdio was answered with\n{done.stdout}\n{done.stderr}\nFix: {FIX}")
+        sys.exit(f"2 + 3 over stdio gave the wrong output:\n{done.stdout}\n{done.stderr}\nFix: {FIX}")
 
 
 if __name__ == "__main__":

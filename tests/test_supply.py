@@ -68,8 +68,8 @@ SKIPPED = {"name": "c", "skip_reason": "not found"}
         ([SAFE], 0, "1 packages, 0 with"),
         ([SAFE, AFFECTED, SKIPPED], 1, "PYSEC-1, fixed in 2"),
         ([SAFE, SKIPPED], 2, "c: NOT AUDITED"),
-        ([SKIPPED], 2, "NOT AUDITED, nothing is known"),
-        ([], 2, "NOT AUDITED, nothing is known"),
+        ([SKIPPED], 2, "NOT AUDITED: no package could be looked up"),
+        ([], 2, "NOT AUDITED: no package could be looked up"),
     ],
 )
 def test_a_package_that_could_not_be_looked_up_is_not_called_safe(
