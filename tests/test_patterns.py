@@ -21,10 +21,10 @@ WAYS = {"search", "match", "fullmatch", "sub", "subn", "split", "findall", "find
 
 # Patterns that the judge cannot clear by their form alone, and what bounds their work.
 BOUNDED = {
-    "pegboard.gateway.folders:_OURS": "a file name: at most 255 bytes",
-    "pegboard.gateway.lock.hidden:_PADDING": "an attempt spans twenty lines, so a character is looked at twenty times",
+    "pegboard.gateway.state_folder:_STORE_NAME": "a file name: at most 255 bytes",
+    "pegboard.gateway.lock.hidden_characters:_PADDING": "an attempt spans twenty lines, so a character is looked at twenty times",
     "pegboard.middleware.masking:_WORDS": "the first 200 characters of a key",
-    "pegboard.tools.literals:_COMMENT": "a comment always ends: at the end of the text if not before",
+    "pegboard.schema.literals:_COMMENT": "a comment always ends: at the end of the text if not before",
 }
 
 

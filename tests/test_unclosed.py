@@ -112,7 +112,7 @@ def test_the_threads_of_a_gateway_that_is_dropped_end_and_a_warning_names_it(unc
         config = GatewayConfig(path="", name="front", lock="off", toolboxes={"dev": toolbox})
         gateway = Gateway(config, boards={"mine": used.board()})
         await gateway.start()
-        await gateway.settle(10)
+        await gateway.wait_connected(10)
         executor = ToolExecutor(gateway)
         assert (await executor.execute(ToolCallRequest(tool_name="work"))).result == "done"
 
