@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard.errors import DeclarationError
 from pegboard.tools.naming import check_name, counted, find_misspelt, fold_case, humanise, snake_case, suggest
+from tests.work import count_calls
 
 
 @pytest.mark.parametrize(
@@ -89,6 +92,14 @@ def test_a_slip_is_a_letter_or_two_and_no_other_word() -> None:
         "toolFilters",
     ]
     assert [find_misspelt(name, names) for name in ("dev", "environment", "initTimeout", "")] == [None] * 4
+
+
+def test_to_find_what_was_meant_among_thousands_of_long_names_costs_little() -> None:
+    names = [f"{'read_the_file_of_a_project_' * 4}{number}" for number in range(4_000)]
+    meant = names[17].replace("read", "raed", 1)
+    assert suggest(meant, names)[0] == names[17]
+    for choose in (suggest, find_misspelt):
+        assert count_calls(partial(choose, meant, names)) < 100_000
 
 
 def test_one_thing_is_not_several() -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 
 from pegboard.errors import DeclarationError
+from pegboard.schema.name_similarity import find_near
 
 MAX_NAME_LENGTH = 128
+# Of more names than these the first are looked at.
+SCANNED = 4_000
 
 _RULE = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 _ACRONYM_END = re.compile(r"([A-Z])([A-Z][a-z])")
@@ -55,15 +59,15 @@ def suggest(name: str, names: Iterable[str], most: int = 3) -> list[str]:
     """The names probably meant: those spelt nearly alike first, then those that contain the other."""
     folded = fold_case(name[:MAX_NAME_LENGTH])
     reach = max(1, min(3, len(folded) // 3))
-    ranked = []
-    for place, other in enumerate(names):
-        candidate = fold_case(other)
-        if not folded or not candidate:
-            continue
-        distance = _distance(folded, candidate, reach)
-        contained = min(len(folded), len(candidate)) >= 3 and (folded in candidate or candidate in folded)
-        if distance <= reach or contained:
-            ranked.append((distance, abs(len(folded) - len(candidate)), place, other))
+    known = _folded(names)
+    ranked = [
+        (distance, abs(len(folded) - len(known[other])), place, other)
+        for distance, place, other in find_near(folded, known, reach)
+    ]
+    for place, (other, candidate) in enumerate(known.items()):
+        apart = abs(len(folded) - len(candidate))
+        if apart > reach and min(len(folded), len(candidate)) >= 3 and (folded in candidate or candidate in folded):
+            ranked.append((reach + 1, apart, place, other))
     return [other for *_, other in sorted(ranked)[:most]]
 
 
@@ -75,34 +79,15 @@ def counted(number: int, noun: str) -> str:
 def find_misspelt(name: str, names: Iterable[str]) -> str | None:
     """The name that another is a slip of: one or two letters away, or the same but for case and separators."""
     folded = fold_case(name[:MAX_NAME_LENGTH])
-    reach = 1 if len(folded) < 6 else 2
-    ranked = [(_distance(folded, fold_case(other), reach), place, other) for place, other in enumerate(names)]
-    near = [each for each in ranked if folded and each[0] <= reach]
+    near = find_near(folded, _folded(names), 1 if len(folded) < 6 else 2)
     return min(near)[2] if near else None
+
+
+def _folded(names: Iterable[str]) -> dict[str, str]:
+    folded = ((name, fold_case(name[:MAX_NAME_LENGTH])) for name in islice(names, SCANNED))
+    return {name: spelt for name, spelt in folded if spelt}
 
 
 def _split(name: str) -> list[str]:
     spaced = _CAMEL_CASE.sub(r"\1_\2", _ACRONYM_END.sub(r"\1_\2", name))
     return [word for word in _BETWEEN_WORDS.split(spaced) if word]
-
-
-def _distance(one: str, other: str, reach: int) -> int:
-    """Edits (swapped neighbours count once) between two words, or more than `reach` when there are more."""
-    beyond = reach + 1
-    if one == other:
-        return 0
-    if abs(len(one) - len(other)) > reach:
-        return beyond
-    before_last: list[int] = []
-    last = list(range(len(other) + 1))
-    for row, letter in enumerate(one, 1):
-        current = [row]
-        for column, opposite in enumerate(other, 1):
-            cost = min(last[column] + 1, current[-1] + 1, last[column - 1] + (letter != opposite))
-            if row > 1 and column > 1 and letter == other[column - 2] and one[row - 2] == opposite:
-                cost = min(cost, before_last[column - 2] + 1)
-            current.append(cost)
-        if min(current) > reach:
-            return beyond
-        before_last, last = last, current
-    return min(last[-1], beyond)

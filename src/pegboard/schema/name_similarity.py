@@ -1,0 +1,59 @@
+"""Which names are spelt alike, found without comparing every name letter by letter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from heapq import nsmallest
+
+# The names whose edits are counted: those that share the most pairs of letters.
+MEASURED = 32
+
+
+def likeliest(name: str, names: Iterable[str], most: int) -> list[str]:
+    """The names that have the most pairs of letters in common with another, in no order of likeness that would do alone."""
+    wanted = _pairs(name)
+    return nsmallest(most, names, key=lambda other: len(wanted ^ _pairs(other)))
+
+
+def find_near(folded: str, known: Mapping[str, str], reach: int) -> list[tuple[int, int, str]]:
+    """The names at most so many edits away, with their distance and place; only the likeliest are measured."""
+    wanted = _pairs(folded)
+    likely = []
+    for place, (other, candidate) in enumerate(known.items()):
+        if folded and abs(len(folded) - len(candidate)) <= reach:
+            # One edit takes at most three pairs away: two letters that change places.
+            lost = len(wanted - _pairs(candidate))
+            if lost <= 3 * reach:
+                likely.append((lost, place, other))
+    measured = (
+        (_distance(folded, known[other], reach), place, other) for _, place, other in nsmallest(MEASURED, likely)
+    )
+    return [found for found in measured if found[0] <= reach]
+
+
+def _pairs(word: str) -> set[tuple[str, str]]:
+    """The neighbouring letters of a word, its ends counting as letters."""
+    return set(zip(f" {word}", f"{word} ", strict=True))
+
+
+def _distance(one: str, other: str, reach: int) -> int:
+    """Edits (swapped neighbours count once) between two words, or more than `reach` when there are more."""
+    beyond = reach + 1
+    if one == other:
+        return 0
+    before_last: list[int] = []
+    last = [min(column, beyond) for column in range(len(other) + 1)]
+    for row, letter in enumerate(one, 1):
+        current = [beyond] * (len(other) + 1)
+        current[0] = min(row, beyond)
+        # Further from the diagonal than `reach` nothing is nearer than that.
+        for column in range(max(1, row - reach), min(len(other), row + reach) + 1):
+            opposite = other[column - 1]
+            cost = min(last[column] + 1, current[column - 1] + 1, last[column - 1] + (letter != opposite))
+            if row > 1 and column > 1 and letter == other[column - 2] and one[row - 2] == opposite:
+                cost = min(cost, before_last[column - 2] + 1)
+            current[column] = cost
+        if min(current) > reach:
+            return beyond
+        before_last, last = last, current
+    return min(last[-1], beyond)
