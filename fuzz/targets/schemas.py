@@ -6,7 +6,7 @@ import msgspec
 
 from pegboard.errors import DeclarationError
 from pegboard.repair.repairer import Repairer
-from pegboard.schema.validator import check_schema
+from pegboard.schema.schema_check import check_schema
 
 VALUES: tuple[dict[str, object], ...] = ({}, {"a": 1}, {"a": {"a": {"a": []}}}, {"a": "true", "b": None, "": [{}]})
 

@@ -126,7 +126,7 @@ class Board(ToolRegistry, Hosted):
         call_resources = CallResources(
             tickets=Seal("requestState", keys, audience=name, secret=True), changes=self.changes
         )
-        self._runner = Runner(self.services, self._threads, arguments, self.limits.result_bytes, call_resources)
+        self._runner = Runner(self.services, self._threads, arguments, self.limits, call_resources)
         cursors = Seal("cursor", keys, audience=name)
         # With a key that is ours alone, until there is a store to have one in common with others.
         self._sealed_alone = () if secret else (call_resources.tickets, cursors)

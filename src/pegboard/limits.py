@@ -25,6 +25,10 @@ class Limits(Struct, frozen=True, kw_only=True):
     json_depth: int = 128
     integer_digits: int = 400
     batch: int = 100
+    # Units of about twenty microseconds that the repair of one call's arguments may take.
+    repair_work: int = 10_000
+    # The characters of a text that is read as something else, JSON in a string for instance.
+    repair_text: int = 64 * 1024
 
     calls: int = 4096
     calls_per_caller: int = 256

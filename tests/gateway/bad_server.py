@@ -146,9 +146,19 @@ LIES: list[Any] = [
 
 # Definitions that look well and are not.
 NUMBERS = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+# Each definition applies the next one twice: what looks small costs 2^28 steps a value.
+DOUBLING: dict[str, Any] = {
+    "properties": {"a": {"$ref": "#/$defs/D0"}},
+    "$defs": {
+        **{f"D{at}": {"allOf": [{"$ref": f"#/$defs/D{at + 1}"}] * 2} for at in range(28)},
+        "D28": {"type": "string"},
+    },
+}
 CROOKED: list[Any] = [
     {**tool("no_such_type"), "inputSchema": {"type": "object", "properties": {"a": {"type": "text"}}}},
     {**tool("no_such_pattern"), "inputSchema": {"type": "object", "properties": {"a": {"pattern": "("}}}},
+    {**tool("doubling"), "inputSchema": {**DOUBLING, "type": "object"}},
+    {**tool("doubled"), "outputSchema": DOUBLING},
     {**tool("promise"), "outputSchema": NUMBERS},
     {**tool("vague"), "outputSchema": {"type": "no such type"}},
     tool("untyped"),
@@ -162,6 +172,8 @@ def promise(call: Any, _: dict[str, Any]) -> None:
 TOOLS.update(
     {
         "promise": promise,
+        "doubling": lambda call, _: text(call, "never called"),
+        "doubled": lambda call, _: say({"id": call, "result": {"content": [], "structuredContent": {"a": "x"}}}),
         "vague": lambda call, _: say({"id": call, "result": {"content": [], "structuredContent": {"any": 1}}}),
         "untyped": lambda call, _: say({"id": call, "result": {"content": "no list", "isError": "perhaps"}}),
     }
@@ -184,7 +196,7 @@ def list_tools(params: dict[str, Any]) -> dict[str, Any]:
         return {"tools": [tool(f"t{page}_{n}") for n in range(1000)], "nextCursor": str(page + 1)}
     if BAD == "crooked":
         return {"tools": [tool("echo"), *CROOKED]}
-    plain = [name for name in TOOLS if name not in ("promise", "vague", "untyped")]
+    plain = [name for name in TOOLS if name not in ("promise", "vague", "untyped", "doubling", "doubled")]
     return {"tools": [*map(tool, [*plain, *grown]), *(LIES if BAD == "lies" else ())]}
 
 

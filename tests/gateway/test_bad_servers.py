@@ -136,6 +136,21 @@ async def test_schemas_that_are_none_are_told_and_promises_are_held_to(caplog: p
         await is_well(client)
 
 
+async def test_a_schema_whose_references_multiply_is_left_out_and_its_siblings_stay(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with beside("crooked") as (_, client):
+        tools = {tool["name"]: tool for tool in await client.list_tools()}
+        assert "dev__bad__doubling" not in tools
+        assert "outputSchema" not in tools["dev__bad__doubled"]
+        assert (await client.call("dev__bad__doubled", {})).structured == {"a": "x"}
+        await is_well(client)
+    assert (
+        "dev/bad: dev__bad__doubling: schema at its root: to check one value takes up to 1,073,741,823" in caplog.text
+    )
+    assert "the outputSchema of 'dev__bad__doubled' cannot be used" in caplog.text
+
+
 @ERAS
 @pytest.mark.parametrize("how", ["dies", "silent", "never_lists"])
 async def test_a_server_that_does_not_begin_delays_nobody_and_is_shown(how: str, version: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import gc
 import json
-import time
 import weakref
 from typing import Any
 
@@ -13,12 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pegboard.repair import repair_messages, repairer, walk
+from pegboard.limits import Limits
+from pegboard.repair import repair_messages, repairer
 from pegboard.repair.repairer import Repairer
-from pegboard.repair.schema_graph import SchemaGraph
-from pegboard.schema.validator import Validator, check_schema
+from pegboard.schema.schema_check import check_schema
+from pegboard.schema.validator import Validator
 from tests.repair.schemas import TEXTS, cases, parts, values
 from tests.repair.sloppy import CALLS, FITTING, REFUSED, TOOLS, Sloppy
+from tests.work import count_calls
 
 # Warnings about what is kept as it is: they come back as long as it is sent.
 KEPT = {"uri_not_absolute", "timestamp_without_offset", "unknown_parameter"}
@@ -373,22 +374,11 @@ def nested(levels: int, leaf: Any) -> Any:
     ],
     ids=["wide union", "deep union", "union of large lists", "large list", "optional large list", "brackets", "escapes", "digits", "comments", "names"],
 )  # fmt: skip
-def test_adversarial_arguments_cost_a_bounded_walk(
-    schema: dict[str, Any], value: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    walks: list[walk.RepairWalk] = []
-
-    class Counted(walk.RepairWalk):
-        def __init__(self, graph: SchemaGraph, value: Any) -> None:
-            super().__init__(graph, value)
-            walks.append(self)
-
-    monkeypatch.setattr(repairer, "RepairWalk", Counted)
-    began = time.process_time()
-    Repairer(schema, extras="refuse").repair(value)
-    assert all(one._visits <= walk.VISITS + one._price for one in walks)
-    # Generous: what is unbounded here takes minutes.
-    assert time.process_time() - began < 5
+def test_adversarial_arguments_cost_a_bounded_walk(schema: dict[str, Any], value: Any) -> None:
+    repairer = Repairer(schema, extras="refuse")
+    assert repairer.repair(value).errors
+    # A unit of the budget is less than a hundred calls; what is unbounded here takes billions.
+    assert count_calls(lambda: repairer.repair(value)) < 100 * Limits().repair_work
 
 
 def test_a_text_no_json_can_carry_is_refused_without_a_crash() -> None:
@@ -433,3 +423,47 @@ def test_a_choice_that_a_soft_rule_stopped_is_not_read_as_itself() -> None:
     repair = Repairer(schema, extras="refuse").repair({"a": "red"})
     assert (repair.value, repair.errors) == ({"a": "red"}, ())
     assert [warning.code for warning in repair.warnings] == ["uri_not_absolute"]
+
+
+def test_what_takes_too_much_to_repair_is_refused_in_words_for_the_model() -> None:
+    repairer = tool({"a": {"type": "array", "items": {"type": "integer"}}})
+    limits = Limits(repair_work=100)
+    assert repairer.repair({"a": ["1"] * 50}, limits).value == {"a": [1] * 50}
+    refused = repairer.repair({"a": ["1"] * 200}, limits)
+    assert [error.code for error in refused.errors] == ["too_much_to_repair"]
+    assert "send every value in the type that the schema asks for" in refused.errors[0].message
+    assert refused.warnings == ()
+    assert repairer.repair({"a": [1] * 200}, limits).errors == ()
+
+
+@pytest.mark.parametrize("kind", ["object", "array", "integer", "number", "boolean", "null"])
+def test_text_is_read_as_something_else_up_to_its_limit(kind: str) -> None:
+    text = {"object": "{}", "array": "[]", "integer": "1", "number": "1.5", "boolean": "true", "null": "null"}[kind]
+    repairer = tool({"a": {"type": kind}}, required=["a"])
+    limits = Limits(repair_text=30)
+    assert repairer.repair({"a": f"{text:30}"}, limits).errors == ()
+    refused = repairer.repair({"a": f"{text:31}"}, limits).errors
+    assert [(error.path, error.code) for error in refused] == [("a", "text_too_long_to_repair")]
+    assert refused[0].message == ("a: 31 characters of text do not fit, and at most 30 are read as something else")
+
+
+def test_text_that_fits_may_be_as_long_as_it_likes() -> None:
+    long = "x" * 200_000
+    repairer = tool({"a": {"type": "string"}, "b": {"type": "integer"}})
+    assert repairer.repair({"a": long, "b": "1"}).value == {"a": long, "b": 1}
+
+
+def test_arguments_that_are_one_long_text_are_refused() -> None:
+    text = json.dumps({"a": ["1"] * 20_000})
+    refused = tool({"a": {"type": "array"}}).repair(text).errors
+    assert [(error.path, error.code) for error in refused] == [("", "text_too_long_to_repair")]
+
+
+def test_a_slip_deep_in_a_recursive_union_is_still_repaired() -> None:
+    repairer = Repairer(EXPRESSION, extras="refuse")
+    value: Any = "4"
+    for _ in range(6):
+        value = {"of": [value]}
+    repair = repairer.repair({"e": value})
+    assert repair.errors == ()
+    assert [warning.code for warning in repair.warnings] == ["string_literal_converted_to_integer"]

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard.schema.literals import (
+    Names,
     fold_name,
     kind_of,
-    match_names,
     to_boolean,
     to_duration,
     to_integer,
@@ -129,11 +129,11 @@ def test_identifiers_are_read_in_every_usual_dress() -> None:
 
 
 def test_names_match_by_case_first_and_by_separators_after() -> None:
-    names = {"dark-blue": 1, "darkblue": 2, "RED": 3, "Red ": 3}
-    assert match_names("DarkBlue", names) == [2]
-    assert match_names("dark_blue", names) == [1, 2]
-    assert match_names(" red", names) == [3]
-    assert match_names(" ", {"": 1}) == []
+    names = Names({"dark-blue": 1, "darkblue": 2, "RED": 3, "Red ": 3})
+    assert names.match("DarkBlue") == [2]
+    assert names.match("dark_blue") == [1, 2]
+    assert names.match(" red") == [3]
+    assert Names({"": 1}).match(" ") == []
 
 
 def test_spellings_of_one_name_fold_together() -> None:

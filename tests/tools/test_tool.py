@@ -421,7 +421,7 @@ def test_the_output_schema_is_natural_or_absent(annotation: Any, schema: dict[st
 
 
 def test_an_output_schema_that_is_none_is_refused() -> None:
-    with pytest.raises(DeclarationError, match="output_schema is no JSON Schema"):
+    with pytest.raises(DeclarationError, match="output_schema cannot be used"):
         tool_from_function(lambda: None, "x", output_schema={"type": "nothing"})
 
 
@@ -726,7 +726,7 @@ def test_a_return_annotation_that_makes_no_schema_is_refused_where_it_is_declare
     def name() -> Annotated[str, Pattern("(")]:
         return "x"
 
-    with pytest.raises(DeclarationError, match=r"test_tool.py:\d+: the schema of what it returns is no JSON Schema"):
+    with pytest.raises(DeclarationError, match=r"test_tool.py:\d+: the schema of what it returns cannot be used"):
         tool_from_function(name)
 
 

@@ -190,7 +190,7 @@ def _handler_of(catalog: ToolCatalog, limits: Limits) -> Handler:
     def surround(tool: Tool | None, inner: Handler) -> Handler:
         return catch_errors(compose((), tool, inner))
 
-    runner = Runner(Services(), Threads(limits.threads, limits.thread_queue), result_bytes=limits.result_bytes)
+    runner = Runner(Services(), Threads(limits.threads, limits.thread_queue), limits=limits)
     return Dispatcher(catalog, runner.handler, surround, None)
 
 

@@ -20,6 +20,7 @@ from pegboard.execution.connector import ToolConnector, report_step
 from pegboard.execution.context import CancellationToken, Context
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
+from pegboard.limits import Limits
 from pegboard.schema.plain_json import as_plain
 from pegboard.schema.problems import render
 from pegboard.tasks.task_run import detach
@@ -28,7 +29,7 @@ from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.parameters import ToolCallRequest, ToolExecutionContext
 from pegboard.tools.relayed_tool import Relay
 from pegboard.tools.tool import TRANSPORTS, Tool
-from pegboard.tools.tool_result import RESULT_BYTES, ResultWriter, error_result, parse_error_result, with_warnings
+from pegboard.tools.tool_result import ResultWriter, error_result, parse_error_result, with_warnings
 
 _log = logging.getLogger("pegboard.tools")
 _NOTHING: Mapping[str, Any] = {}
@@ -50,20 +51,21 @@ class Runner:
         services: Services,
         threads: Threads,
         arguments: Mode = "lenient",
-        result_bytes: int = RESULT_BYTES,
+        limits: Limits | None = None,
         call_resources: CallResources | None = None,
     ) -> None:
         self._call_resources = call_resources or CallResources()
         self._services = services
         self._threads = threads
         self._arguments: Mode = arguments
-        self._result_bytes = result_bytes
+        self._limits = limits or Limits()
 
     def handler(self, tool: Tool) -> Handler:
         """The walk from raw arguments to a result; it raises what the tool raises."""
+        limits = self._limits
         if tool.relay is not None:
-            return _with_timeout(tool, _relaying(tool, tool.relay, self._arguments))
-        parse, tell = tool.parse, ResultWriter(tool.output_schema, name=tool.name, limit=self._result_bytes).write
+            return _with_timeout(tool, _relaying(tool, tool.relay, self._arguments, limits))
+        parse, tell = tool.parse, ResultWriter(tool.output_schema, name=tool.name, limit=limits.result_bytes).write
         perform = self._performer(tool)
         passes = tool.on_parse_error == "pass"
         mode = self._arguments
@@ -74,7 +76,7 @@ class Runner:
             author, perform = None, _detached(perform)
 
         async def run(call: Call) -> Reply:
-            parsed = call.parsed = parse(call.raw, mode)
+            parsed = call.parsed = parse(call.raw, mode, limits)
             if call._origin is not None:
                 call.set_parsed(parsed)
             if parsed.errors and not passes:
@@ -96,7 +98,7 @@ class Runner:
         perform = self._performer(tool)
 
         async def read(call: Call) -> Any:
-            parsed = call.parsed = tool.parse(call.raw)
+            parsed = call.parsed = tool.parse(call.raw, limits=self._limits)
             if parsed.errors:
                 raise InvalidArguments(render(parsed.errors, tool.name), parsed.errors)
             return await perform(call, parsed)
@@ -181,11 +183,11 @@ class Runner:
         return begin
 
 
-def _relaying(tool: Tool, relay: Relay, mode: Mode) -> Handler:
+def _relaying(tool: Tool, relay: Relay, mode: Mode, limits: Limits) -> Handler:
     """The walk of a call that is answered elsewhere: only what its arguments need is done here."""
 
     async def forward(call: Call) -> Reply:
-        parsed = call.parsed = tool.parse(call.raw, mode)
+        parsed = call.parsed = tool.parse(call.raw, mode, limits)
         if call._origin is not None:
             call.set_parsed(parsed)
         if parsed.errors:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Protocol
 
 import msgspec
@@ -10,6 +11,9 @@ import msgspec
 from pegboard.call import Json
 
 _DEPTH = 6
+_LINES = 1_000
+_KINDS = 3
+_OPTIONS = 12
 _BOUNDS = (
     "format",
     "minimum",
@@ -55,7 +59,7 @@ def _write_tool(tool: Described) -> Iterator[str]:
     if tool.description:
         yield tool.description.strip()
         yield ""
-    arguments = list(_write_properties(tool.input_schema, tool.input_schema, 0))
+    arguments = _first(_write_properties(tool.input_schema, tool.input_schema, 0))
     yield "Arguments:" if arguments else "No arguments."
     yield ""
     if arguments:
@@ -64,10 +68,16 @@ def _write_tool(tool: Described) -> Iterator[str]:
     if tool.output_schema is not None:
         yield f"Returns {_summary(tool.output_schema, tool.output_schema)}."
         yield ""
-        inner = list(_write_inner(tool.output_schema, tool.output_schema, 0))
+        inner = _first(_write_inner(tool.output_schema, tool.output_schema, 0))
         if inner:
             yield from inner
             yield ""
+
+
+def _first(lines: Iterator[str]) -> list[str]:
+    """The lines of a schema; what refers to itself in many places would have too many."""
+    shown = list(islice(lines, _LINES + 1))
+    return [*shown[:_LINES], "- …"] if len(shown) > _LINES else shown
 
 
 def _write_properties(schema: Mapping[str, Json], root: Mapping[str, Json], depth: int) -> Iterator[str]:
@@ -107,17 +117,21 @@ def _summary(schema: Mapping[str, Json], root: Mapping[str, Json]) -> str:
     return ", ".join(parts)
 
 
-def _kind(schema: Mapping[str, Json], root: Mapping[str, Json]) -> str:
+def _kind(schema: Mapping[str, Json], root: Mapping[str, Json], depth: int = 0) -> str:
+    """The type in words; what is nested deeper than anybody reads, or without end, is `any`."""
     kind = schema.get("type")
     options = schema.get("anyOf") or schema.get("oneOf")
+    if depth > _KINDS:
+        return "any"
     if kind is None and options:
-        return " or ".join(dict.fromkeys(_kind(_resolved(option, root), root) for option in options))
+        shown = dict.fromkeys(_kind(_resolved(option, root), root, depth + 1) for option in options[:_OPTIONS])
+        return " or ".join([*shown, *(["…"] if len(options) > _OPTIONS else [])])
     if isinstance(kind, list):
         return " or ".join(kind)
     if kind == "array" and isinstance(schema.get("items"), Mapping):
-        return f"list of {_kind(_resolved(schema['items'], root), root)}"
+        return f"list of {_kind(_resolved(schema['items'], root), root, depth + 1)}"
     if kind == "object" and isinstance(schema.get("additionalProperties"), Mapping):
-        return f"map of {_kind(_resolved(schema['additionalProperties'], root), root)}"
+        return f"map of {_kind(_resolved(schema['additionalProperties'], root), root, depth + 1)}"
     return str(kind or "any")
 
 

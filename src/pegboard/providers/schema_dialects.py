@@ -33,6 +33,7 @@ _GEMINI_FORMATS = frozenset({"float", "double", "int32", "int64", "date-time"})
 _COMBINERS = ("anyOf", "oneOf", "allOf", "not", "enum")
 
 _DEPTH = 32
+_PARTS = 10_000
 
 
 class Inexpressible(PegboardError):
@@ -137,10 +138,17 @@ class _Gemini:
     def __init__(self, root: Mapping[str, Json], notes: list[str]) -> None:
         self._root = root
         self._notes = notes
+        self._left = _PARTS
 
     def write(self, schema: Any, path: str, above: tuple[str, ...]) -> Schema:
         if not isinstance(schema, Mapping):
             return {"type": "STRING"}
+        self._left -= 1
+        if self._left < 0:
+            # References are written out, and those inside each other multiply.
+            if self._left == -1:
+                self._notes.append(f"{path}: the schema has more than {_PARTS} parts, and is left open from here on")
+            return {"type": "OBJECT"}
         if "$ref" in schema:
             name = str(schema["$ref"])
             if name in above or len(above) > _DEPTH:

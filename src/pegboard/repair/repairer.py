@@ -6,8 +6,9 @@ validates is taken if it is a single JSON value. Two different ones are ambiguou
 admitted for what they say, no string is read as anything else. At a union every branch is tried in the same way.
 The last word has the validator, over the whole.
 
-The walk is bounded: 10,000 places (a large value counts more than once each), 64 levels, 32 branches, JSON text
-inside JSON text twice. It is deterministic and reads no clock.
+The walk is bounded: it works off a budget (`Limits.repair_work`), reads no text longer than `Limits.repair_text` as
+something else, and goes 64 levels down, into 32 branches, and into JSON text inside JSON text twice. It is deterministic
+and reads no clock.
 
     code of a warning                        what happened
     string_literal_converted_to_boolean      "true" "yes" "on" "1" and their opposites, any case, trimmed
@@ -42,22 +43,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import islice
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
 from pegboard.call import Json
+from pegboard.limits import Limits
 from pegboard.repair.repair_messages import write
 from pegboard.repair.schema_graph import SchemaGraph
 from pegboard.repair.walk import RepairWalk
+from pegboard.schema.cost.work_budget import Budget, Exhausted
 from pegboard.schema.formats import LENIENT, STRICT
 from pegboard.schema.problems import (
     ParseError,
     ParseWarning,
     fit_message,
     format_path,
+    guess,
     suggest,
-    suggest_missing,
     unknown,
 )
 from pegboard.schema.validator import Validator, has_soft_formats
@@ -67,6 +70,22 @@ __all__ = ["ParseError", "ParseWarning", "Repair", "Repairer"]
 WARM_CALLS = 256
 # Of more names than these that nobody declared, the first are told.
 UNKNOWN_ARGUMENT = 20
+
+
+LIMITS: Final = Limits()
+
+_TOO_MUCH: Final = ParseError(
+    "",
+    "too_much_to_repair",
+    "arguments: too much of this has to be repaired; send every value in the type that the schema asks for",
+    None,
+)
+_TOO_LARGE: Final = ParseError(
+    "",
+    "arguments_too_large",
+    "arguments: more values than can be checked by this tool's schema; send fewer at once",
+    None,
+)
 
 
 class Repair(Struct, frozen=True):
@@ -96,28 +115,41 @@ class Repairer:
         """The value validates and names only declared arguments."""
         return self._is_valid(value) and (self._names is None or self._names.issuperset(value))
 
-    def repair(self, value: Json) -> Repair:
+    def repair(self, value: Json, limits: Limits = LIMITS) -> Repair:
         """What the value becomes, with a warning for every change and an error for whatever could not be read."""
         if self.fits(value):
             return Repair(value)
         graph = _warm(self)
-        walk = RepairWalk(graph, value)
+        if graph.is_too_large(value):
+            return Repair(value, (), (_TOO_LARGE,))
+        try:
+            with graph.remembering():
+                return self._mend(graph, value, limits)
+        except Exhausted:
+            return Repair(value, (), (_TOO_MUCH,))
+
+    def _mend(self, graph: SchemaGraph, value: Json, limits: Limits) -> Repair:
+        walk = RepairWalk(graph, Budget(limits.repair_work), limits.repair_text)
         result = walk.repair_arguments(value)
         errors: list[ParseError] = []
         if not graph.root.accepts(result):
             if graph.root.accepts(value):
-                walk, result = RepairWalk(graph, value), value
+                walk, result = RepairWalk(graph, Budget(0), 0), value
             else:
                 errors = walk.errors(result)
         warnings = [write(note) for note in walk.notes]
         self._judge_extras(result, warnings, errors)
         return Repair(result, tuple(warnings), tuple(errors))
 
-    def report(self, value: Json) -> tuple[ParseError, ...]:
+    def report(self, value: Json, limits: Limits = LIMITS) -> tuple[ParseError, ...]:
         """Every problem of a value, nothing forgiven and nothing changed."""
         self.fits(value)
         graph = _warm(self)
-        errors = [] if graph.root.accepts(value) else RepairWalk(graph, value).errors(value)
+        if graph.is_too_large(value):
+            return (_TOO_LARGE,)
+        with graph.remembering():
+            valid = graph.root.accepts(value)
+            errors = [] if valid else RepairWalk(graph, Budget(limits.repair_work), 0).errors(value)
         self._judge_extras(value, [], errors)
         return tuple(errors)
 
@@ -139,10 +171,10 @@ class Repairer:
         names = sorted(declared)
         strange = ((format_path((None, name)), name, got) for name, got in value.items() if name not in declared)
         for place, name, got in islice((item for item in strange if item[0] not in told), UNKNOWN_ARGUMENT):
-            meant = suggest(name, names, value) or suggest_missing(name, names, value, self._schema)
+            meant = guess(name, names, value, self._schema)
             if (lacks and meant) or (self._extras == "refuse" and self._names is not None):
                 # Allowed or not, it is probably what is missing.
-                errors.append(unknown(place, name, names, value, self._schema, at_top=True))
+                errors.append(unknown(place, name, names, value, meant, at_top=True))
             elif self._names is not None:
                 message = fit_message(place, "unknown argument, passed on", suggest(name, names, value))
                 warnings.append(ParseWarning(place, "unknown_parameter", message, got, got))

@@ -9,15 +9,17 @@ Nodes are made when a value first reaches them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cached_property
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from pegboard.call import Json
+from pegboard.schema.cost.references import join, lookup
 from pegboard.schema.formats import LENIENT, STRICT
-from pegboard.schema.literals import fold_name, kind_of, match_names
+from pegboard.schema.literals import Names, fold_name, kind_of
 from pegboard.schema.schema_writer import EXACT, NAMES
-from pegboard.schema.validator import Validator, join, lookup
+from pegboard.schema.validator import Validator
 
 ANY: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 # A schema that describes one place with more subschemas than this is not walked, only validated.
@@ -25,6 +27,8 @@ FACETS = 64
 BRANCHES = 32
 UNIONS = 16
 NODES = 4_096
+
+_NOTHING: Final = nullcontext()
 
 
 class BranchGroup(NamedTuple):
@@ -59,6 +63,8 @@ class SchemaGraph:
         self._strict, self._lenient = strict, lenient
         # Something may be accepted that does not fit.
         self.lenient = strict is not lenient
+        self.steps = strict.cost.steps
+        self.is_too_large = strict.is_too_large
         self._nodes: dict[tuple[tuple[str, ...], frozenset[str]], SchemaNode] = {}
         self._surfaces: dict[str, SchemaSummary] = {}
         self._patterns: dict[str, Validator] = {}
@@ -75,6 +81,15 @@ class SchemaGraph:
 
     def judge(self, pointer: str, *, strict: bool) -> Validator:
         return (self._strict if strict else self._lenient).part(pointer)
+
+    def remembering(self) -> AbstractContextManager[object]:
+        """Keep the validators' results for the parts of values while this is entered."""
+        if not self._strict.cost.cuts:
+            return _NOTHING
+        stack = ExitStack()
+        for judge in (self._strict, self._lenient):
+            stack.enter_context(judge.remembering())
+        return stack
 
     def target(self, pointer: str, reference: str) -> str | None:
         """Where a reference written at a pointer leads; None for one that we leave to the validator."""
@@ -266,8 +281,8 @@ class SchemaNode:
         )
 
     @cached_property
-    def names(self) -> dict[str, Json]:
-        """The names of the values listed here, each text being a name of itself."""
+    def names(self) -> Names | None:
+        """The names of the values listed here, each text being a name of itself; None where none are."""
         names: dict[str, Json] = {}
         for _, part in self.facets:
             listed = part.get("enum")
@@ -279,12 +294,8 @@ class SchemaNode:
             if isinstance(aliases, Mapping):
                 for name, value in aliases.items():
                     names.setdefault(name, value)
-        return names
-
-    @cached_property
-    def exact(self) -> bool:
-        """Whether case and separators count in the names of the values listed here."""
-        return any(part.get(EXACT) is True for _, part in self.facets)
+        # An author may want case and separators to count.
+        return Names(names, exact=any(part.get(EXACT) is True for _, part in self.facets)) if names else None
 
     @cached_property
     def properties(self) -> dict[str, SchemaNode]:
@@ -316,6 +327,12 @@ class SchemaNode:
     def unique(self) -> bool:
         """Every item of a list only once."""
         return any(part.get("uniqueItems") is True for _, part in self.facets)
+
+    @cached_property
+    def patterns(self) -> int:
+        """How many patterns the name of every property is matched with."""
+        written = (part.get("patternProperties") for _, part in self.facets)
+        return sum(len(named) for named in written if isinstance(named, Mapping))
 
     @cached_property
     def open(self) -> bool:
@@ -369,12 +386,13 @@ class SchemaNode:
     def excludes(self, value: Mapping[str, Json]) -> bool:
         """A property that tells branches apart has, in this value, a name of another branch."""
         return any(
-            isinstance(value.get(name), str)
-            and node.names
-            and not node.fits(value[name])
-            and not match_names(value[name], node.names)
-            for name, node in self.properties.items()
+            isinstance(value.get(name), str) and not node.fits(value[name]) and not names.match(value[name])
+            for name, node, names in self._telling
         )
+
+    @cached_property
+    def _telling(self) -> list[tuple[str, SchemaNode, Names]]:
+        return [(name, node, node.names) for name, node in self.properties.items() if node.names is not None]
 
 
 def _item_pointers(index: int, pointer: str, part: Mapping[str, Json]) -> Iterator[str]:

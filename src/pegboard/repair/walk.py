@@ -10,17 +10,19 @@ from typing import NamedTuple, ParamSpec
 from pegboard.call import Json
 from pegboard.repair.repair_messages import Note
 from pegboard.repair.schema_graph import SchemaGraph, SchemaNode
-from pegboard.schema.literals import CONTAINERS, Reading, encode, fold_name, kind_of, match_names, readings, says_null
+from pegboard.schema.cost.work_budget import STEPS_A_UNIT, TEXT_A_UNIT, Budget, Exhausted
+from pegboard.schema.literals import CONTAINERS, Reading, encode, fold_name, kind_of, readings, says_null
 from pegboard.schema.problems import MAX_SHOWN, ParseError, Path, describe_problems_of, fit_message, format_path
-from pegboard.schema.validator import DETAILED_PARTS, Problem, count
+from pegboard.schema.validator import Problem, count
 from pegboard.schema.wording import show_value
 
-VISITS = 10_000
 DEPTH = 64
 TEXTS = 2
-# Every visit of a container validates it: this many parts are worth one visit.
-PARTS_A_VISIT = 2_000
-MAX_PARTS = 1_000_000
+MAX_PARTS = 4_000_000
+# Of more problems than these the first are told.
+ERRORS = 100
+# Parts of a container that are looked at, and not gone into, for one unit of work.
+PARTS_A_UNIT = 20
 
 P = ParamSpec("P")
 
@@ -38,17 +40,17 @@ class RepairWalk:
 
     A method that mends takes a node, the value and its path, and returns the value as it should be: the same object
     when there is nothing to change. `wrap` says whether a list may be made of a single value there. What is noted on
-    the way is put into words by whoever takes the outcome.
+    the way is put into words by whoever takes the outcome. All work is paid for from the budget: Exhausted ends a repair.
     """
 
-    __slots__ = ("_ambiguous", "_chosen", "_graph", "_price", "_sent", "_texts", "_visits", "notes")
+    __slots__ = ("_ambiguous", "_budget", "_chosen", "_graph", "_longest", "_texts", "notes")
 
-    def __init__(self, graph: SchemaGraph, value: Json) -> None:
+    def __init__(self, graph: SchemaGraph, budget: Budget, longest: int) -> None:
+        """`longest` is the number of characters of the longest text that is read as something else."""
         self._graph = graph
-        self._visits = 0
+        self._budget = budget
+        self._longest = longest
         self._texts = 0
-        self._sent = value
-        self._price = 0
         self._chosen: dict[tuple[int, int, bool], tuple[RepairAttempt, object]] = {}
         self._ambiguous: list[ParseError] = []
         self.notes: list[Note] = []
@@ -70,20 +72,30 @@ class RepairWalk:
     def errors(self, value: Json) -> list[ParseError]:
         """What is still wrong with a value; of several problems at one place the first, which says what is wanted."""
         errors = {error.path: error for error in self._ambiguous}
-        for error in self._find_problems(self._graph.root, value, None, 0):
-            errors.setdefault(error.path, error)
+        try:
+            for error in self._find_problems(self._graph.root, value, None, 0):
+                errors.setdefault(error.path, error)
+                if len(errors) >= ERRORS:
+                    break
+        except Exhausted:
+            # What was found so far is told; a value of which nothing was found is wrong as a whole.
+            errors = errors or {
+                "": describe_problems_of([Problem((), "", self._graph.schema, value)], self._graph.schema)[0]
+            }
         return list(errors.values())
 
     def _find_problems(self, node: SchemaNode, value: Json, path: Path, depth: int) -> Iterator[ParseError]:
         """Problems of a small value by the validator; a large one is taken apart first, down to SHOWN of its parts."""
         schema = self._graph.schema
-        if count(value, DETAILED_PARTS) <= DETAILED_PARTS or depth > DEPTH:
+        if depth > DEPTH or all(judge.lists(value) for judge in node.judges()):
             yield from describe_problems_of(
                 (problem for judge in node.judges() for problem in judge.problems(value)), schema, path
             )
             return
         found = 0
+        self._budget.spend(len(value) // PARTS_A_UNIT if isinstance(value, CONTAINERS) else 1)
         for key, inner, below in _children(node, value):
+            self._pay_check(inner)
             if below is not None and not below.accepts(inner):
                 found += 1
                 yield from self._find_problems(below, inner, (path, key), depth + 1)
@@ -125,12 +137,18 @@ class RepairWalk:
         return value
 
     def _visit(self, node: SchemaNode, value: Json, path: Path, depth: int, *, wrap: bool = True) -> Json:
-        if self._visits > VISITS or depth > DEPTH:
+        if depth > DEPTH:
             return value
+        self._budget.spend(1)
         container = isinstance(value, CONTAINERS)
-        self._visits += (self._price or self._visit_cost()) if container else 1
+        if container:
+            self._pay_check(value)
         if node.fits(value):
             return value
+        if isinstance(value, str):
+            if len(value) > self._longest and not node.accepts(value):
+                return self._leave(value, path)
+            self._budget.spend(len(value) // TEXT_A_UNIT)
         if node.groups:
             return self._choose(node, value, path, depth, wrap=wrap)
         if container and kind_of(value) in node.types:
@@ -138,15 +156,22 @@ class RepairWalk:
             return mend(node, value, path, depth)
         return self._convert(node, value, path, depth, wrap=wrap)
 
-    def _visit_cost(self) -> int:
-        """What a visit of a container counts in these arguments."""
-        self._price = 1 + count(self._sent, MAX_PARTS) // PARTS_A_VISIT
-        return self._price
+    def _leave(self, value: str, path: Path) -> str:
+        """Leave text as it is that is too long to be read as what is wanted."""
+        text = format_path(path)
+        what = f"{len(value):,} characters of text do not fit, and at most {self._longest:,} are read as something else"
+        self._ambiguous.append(ParseError(text, "text_too_long_to_repair", fit_message(text, what), None))
+        return value
+
+    def _pay_check(self, value: Json) -> None:
+        """Pay for a check of a container, which goes through all of it."""
+        if isinstance(value, CONTAINERS) and value:
+            self._budget.spend(count(value, MAX_PARTS) * self._graph.steps // STEPS_A_UNIT)
 
     def _convert(self, node: SchemaNode, value: Json, path: Path, depth: int, *, wrap: bool) -> Json:
         """Read a value as another type, or as one of the choices."""
         if isinstance(value, str):
-            hits = match_names(value, node.names, exact=node.exact) if node.names else []
+            hits = [] if node.names is None else node.names.match(value)
             chosen = [hit for hit in hits if node.accepts(hit)]
             # One that is a choice already is not read as another; what stopped it is something else.
             if chosen and value not in chosen:
@@ -251,12 +276,11 @@ class RepairWalk:
 
     def _repair_list(self, node: SchemaNode, value: list[Json], path: Path, depth: int) -> list[Json]:
         made = value
+        self._budget.spend(len(value) // PARTS_A_UNIT)
         for index, inner in enumerate(value):
             below = node.item(index)
             if below is None:
                 continue
-            if self._visits > VISITS:
-                break
             became = self._visit(below, inner, (path, index), depth + 1, wrap=False)
             if became is not inner:
                 made = list(value) if made is value else made
@@ -271,53 +295,70 @@ class RepairWalk:
         return made
 
     def _repair_object(self, node: SchemaNode, value: dict[str, Json], path: Path, depth: int) -> dict[str, Json]:
+        self._budget.spend(len(value) * (1 + node.patterns) // PARTS_A_UNIT)
         made = value
         if None in value.values():
             # Before the names: what is null is as good as absent, and may be meant under another spelling.
-            for name in [name for name, inner in value.items() if inner is None]:
-                made = self._without_null(node, name, made, path)
+            made = self._without_nulls(node, [name for name, inner in value.items() if inner is None], made, path)
         if not made.keys() <= node.properties.keys():
             made = self._rename(node, made, path)
             if path is None:
                 made = self._gather(node, made, depth)
-        for name, inner in list(made.items()):
+        changed: dict[str, Json] = {}
+        nulls: list[str] = []
+        for name, inner in made.items():
             below = node.child(name)
             if below is None:
                 continue
-            if self._visits > VISITS:
-                break
             if inner is None:
-                made = self._without_null(node, name, made, path)
+                nulls.append(name)
                 continue
             became = self._visit(below, inner, (path, name), depth + 1)
             if became is not inner:
-                made = {**made, name: became}
+                changed[name] = became
             elif isinstance(inner, str) and says_null(inner) and name not in node.required and not below.accepts(inner):
                 self.notes.append(((path, name), "string_literal_converted_to_null", inner, None))
-                made = self._without_null(node, name, {**made, name: None}, path)
+                changed[name] = None
+                nulls.append(name)
+        if changed:
+            made = {**made, **changed}
+        if nulls:
+            made = self._without_nulls(node, nulls, made, path)
         if node.conditions and not node.accepts(made):
             made = self._repair_conditions(node, made, path, depth)
         return made
 
-    def _without_null(self, node: SchemaNode, name: str, value: dict[str, Json], path: Path) -> dict[str, Json]:
+    def _without_nulls(self, node: SchemaNode, names: list[str], value: dict[str, Json], path: Path) -> dict[str, Json]:
         """Null where it is not admitted: what has a default takes it, what is optional is left out."""
-        below = node.child(name)
-        if below is None or below.accepts(None):
+        made: dict[str, Json] = {}
+        gone: set[str] = set()
+        # The names under which something else is there that may be meant.
+        respelt = {fold_name(name) for name, inner in value.items() if inner is not None and name not in node.spellings}
+        for name in names:
+            self._budget.spend(1)
+            below = node.child(name)
+            if below is None or below.accepts(None):
+                continue
+            optional, default = name not in node.required, below.default()
+            if (
+                default is not None
+                and below.accepts(default[0])
+                and not (optional and node.spellings.get(name) in respelt)
+            ):
+                # What belongs to the schema is not handed out for others to change.
+                made[name] = deepcopy(default[0])
+                self.notes.append(((path, name), "null_replaced_by_default", None, made[name]))
+            elif optional:
+                self.notes.append(((path, name), "null_left_out", None, None))
+                gone.add(name)
+        if not made and not gone:
             return value
-        optional, default = name not in node.required, below.default()
-        if default is not None and below.accepts(default[0]) and not (optional and _is_respelt(node, name, value)):
-            # What belongs to the schema is not handed out for others to change.
-            became = deepcopy(default[0])
-            self.notes.append(((path, name), "null_replaced_by_default", None, became))
-            return {**value, name: became}
-        if not optional:
-            return value
-        self.notes.append(((path, name), "null_left_out", None, None))
-        return {other: inner for other, inner in value.items() if other != name}
+        return {name: made.get(name, inner) for name, inner in value.items() if name not in gone}
 
     def _rename(self, node: SchemaNode, value: dict[str, Json], path: Path) -> dict[str, Json]:
         """Undeclared names onto declared, absent ones that they spell differently."""
         declared = node.properties
+        self._budget.spend(len(declared) // PARTS_A_UNIT)
         absent = {
             name: spelling
             for name, spelling in node.spellings.items()
@@ -339,6 +380,8 @@ class RepairWalk:
             (name, below, names)
             for name, below in node.properties.items()
             if name not in value and "object" in below.types and "string" not in below.types
+            # Each field needs a name of its own there.
+            if len(strange) <= len(below.spellings)
             if len(names := _pair(strange, below.spellings)) == len(strange)
         ]
         if len(homes) != 1:
@@ -365,12 +408,6 @@ class RepairWalk:
                 mended = self._visit(node.under(condition, pointer), value, path, depth + 1, wrap=False)
                 value = mended if isinstance(mended, dict) else value
         return value
-
-
-def _is_respelt(node: SchemaNode, name: str, value: Mapping[str, Json]) -> bool:
-    """Whether a declared name is there under another spelling, too."""
-    spelling = node.spellings.get(name)
-    return any(other not in node.spellings and fold_name(other) == spelling for other in value)
 
 
 def _pair(strange: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:

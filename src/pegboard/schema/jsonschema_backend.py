@@ -19,11 +19,14 @@ BACKTRACKS = 10_000
 
 
 class SchemaProblem(ValueError):
-    """A schema that is none; `path` leads to the keyword."""
+    """A schema that cannot be used; `path` leads to the keyword, `fix` says what to do."""
 
-    def __init__(self, path: Sequence[str | int], message: str) -> None:
+    def __init__(
+        self, path: Sequence[str | int], message: str, fix: str = "see the JSON Schema keyword named there"
+    ) -> None:
         super().__init__(message)
         self.path = path
+        self.fix = fix
 
 
 def compile_schema(

@@ -23,6 +23,8 @@ CONTAINERS: Final = (dict, list)
 # Longer digits than any number a tool takes; conversion cost grows with the square of the length.
 NUMBER_LENGTH = 400
 TEXT_DEPTH = 64
+# Longer text is no name that somebody misspelt.
+NAME_LENGTH = 1_000
 
 _BOOLEANS: Final = {
     "true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False,
@@ -309,16 +311,35 @@ def _container_readings(text: str, wanted: frozenset[str]) -> list[Reading]:
     return []
 
 
-def match_names(text: str, names: Mapping[str, Json], *, exact: bool = False) -> list[Json]:
-    """The values whose names a text spells, by case and stray space first, then without separators.
+class Names:
+    """The values of an enumeration by their names, as a caller may spell them.
 
-    `exact` forgives stray space alone. Two names of one value are one hit.
+    A name matches by case and stray space first, then without separators; `exact` forgives stray space alone. Two names
+    of one value are one hit.
     """
-    for spell in (str.strip,) if exact else (lambda name: name.strip().casefold(), fold_name):
-        sought = spell(text)
-        if not sought:
-            break
-        hits = {encode(value): value for name, value in names.items() if spell(name) == sought}
-        if hits:
-            return list(hits.values())
-    return []
+
+    __slots__ = ("_spelt",)
+
+    def __init__(self, names: Mapping[str, Json], *, exact: bool = False) -> None:
+        self._spelt: list[tuple[Callable[[str], str], dict[str, dict[str | None, Json]]]] = []
+        for spell in (str.strip,) if exact else (_without_case, fold_name):
+            spelt: dict[str, dict[str | None, Json]] = {}
+            for name, value in names.items():
+                spelt.setdefault(spell(name), {})[encode(value)] = value
+            self._spelt.append((spell, spelt))
+
+    def match(self, text: str) -> list[Json]:
+        """The values that a text names."""
+        if len(text) > NAME_LENGTH:
+            return []
+        for spell, spelt in self._spelt:
+            sought = spell(text)
+            if not sought:
+                break
+            if sought in spelt:
+                return list(spelt[sought].values())
+        return []
+
+
+def _without_case(name: str) -> str:
+    return name.strip().casefold()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 
 from pegboard.call import Json
-from pegboard.schema.literals import fold_name, kind_of
+from pegboard.schema.literals import NAME_LENGTH, fold_name, kind_of
 from pegboard.schema.validator import Problem
-from pegboard.schema.wording import closest, describe, describe_size, example, show_value
+from pegboard.schema.wording import COMPARED, closest, describe, describe_size, example, show_value
 
 MAX_LENGTH = 119
 MAX_PATH_LENGTH = 40
@@ -131,7 +132,8 @@ def describe_problems_of(problems: Iterable[Problem], root: Mapping[str, Json], 
     errors: dict[tuple[str, str], ParseError] = {}
     keys = _keys(above)
     for problem in problems:
-        for error in _describe_problem(problem, root, keys):
+        # To find what was meant costs more than all the rest, and the model is shown no more than these.
+        for error in _describe_problem(problem, root, keys, hinted=len(errors) < MAX_SHOWN):
             errors.setdefault((error.path, error.code), error)
     return list(errors.values())
 
@@ -144,7 +146,9 @@ def _keys(path: Path) -> tuple[str | int, ...]:
     return tuple(reversed(keys))
 
 
-def _describe_problem(problem: Problem, root: Mapping[str, Json], above: tuple[str | int, ...]) -> list[ParseError]:
+def _describe_problem(
+    problem: Problem, root: Mapping[str, Json], above: tuple[str | int, ...], *, hinted: bool
+) -> list[ParseError]:
     path = format_keys((*above, *problem.path))
     match problem.keyword:
         case "required":
@@ -158,7 +162,7 @@ def _describe_problem(problem: Problem, root: Mapping[str, Json], above: tuple[s
                     name,
                     known,
                     problem.got,
-                    problem.schema,
+                    guess(name, known, problem.got, problem.schema) if hinted else "",
                     at_top=not path,
                 )
                 for name in problem.names[:MAX_SHOWN]
@@ -174,7 +178,7 @@ def _describe_problem(problem: Problem, root: Mapping[str, Json], above: tuple[s
         code = "arguments_must_be_object"
     elif not path and code == "object_parse_error":
         code = "json_parse_error"
-    return [ParseError(path, code, _mismatch(path, problem, root), problem.got)]
+    return [ParseError(path, code, _mismatch(path, problem, root, hinted=hinted), problem.got)]
 
 
 def missing(path: str, name: str, problem: Problem, root: Mapping[str, Json]) -> ParseError:
@@ -193,24 +197,29 @@ def unknown(
     name: str,
     names: Sequence[str],
     given: Mapping[str, Json],
-    schema: Mapping[str, Json],
+    guessed: str,
     *,
     at_top: bool,
 ) -> ParseError:
-    """A name the schema has no place for, among what else was given."""
+    """A name the schema has no place for, among what else was given; `guessed` says what was probably meant."""
     code, word = ("unknown_parameter", "argument") if at_top else ("unknown_property", "property")
-    absent = [each for each in names if each not in given]
-    hint = suggest(name, names, given) or suggest_missing(name, names, given, schema)
-    hint = hint or (f", leave it out or use one of: {', '.join(absent[:8])}" if absent else ", leave it out")
+    absent = list(islice((each for each in names if each not in given), 8))
+    hint = guessed or (f", leave it out or use one of: {', '.join(absent)}" if absent else ", leave it out")
     return ParseError(path, code, fit_message(path, f"unknown {word}", hint), given.get(name))
+
+
+def guess(name: str, names: Sequence[str], given: Mapping[str, Json], schema: Mapping[str, Json]) -> str:
+    """The known or the missing name that was probably meant, or nothing."""
+    return suggest(name, names, given) or suggest_missing(name, names, given, schema)
 
 
 def suggest(name: str, names: Sequence[str], given: Mapping[str, Json]) -> str:
     """The known name that was probably meant, or nothing."""
-    near = closest(name, [each for each in names if each not in given])
+    near = closest(name, (each for each in names if each not in given))
     if near is not None:
         return f', did you mean "{near}"?'
-    twin = next((each for each in names if each in given and fold_name(each) == fold_name(name)), None)
+    sought = fold_name(name[:NAME_LENGTH])
+    twin = next((each for each in islice(names, COMPARED) if each in given and fold_name(each) == sought), None)
     return f', "{twin}" is given already' if twin is not None else ""
 
 
@@ -218,7 +227,8 @@ def suggest_missing(name: str, names: Sequence[str], given: Mapping[str, Json], 
     """The one name that is missing where one is too many, if the value could be for it; or nothing."""
     required = schema.get("required")
     missing = [each for each in required if each not in given] if isinstance(required, list) else []
-    if len(missing) != 1 or sum(each not in names for each in given) != 1:
+    known = set(names)
+    if len(missing) != 1 or len(list(islice((each for each in given if each not in known), 2))) != 1:
         return ""
     declared = schema.get("properties")
     wanted = declared.get(missing[0]) if isinstance(declared, Mapping) else None
@@ -244,7 +254,7 @@ def _code(problem: Problem) -> str:
     return _KEYWORD_CODES.get(problem.keyword, "schema_mismatch")
 
 
-def _mismatch(path: str, problem: Problem, root: Mapping[str, Json]) -> str:
+def _mismatch(path: str, problem: Problem, root: Mapping[str, Json], *, hinted: bool) -> str:
     schema, got = problem.schema, problem.got
     match problem.keyword:
         case "encoding":
@@ -268,7 +278,7 @@ def _mismatch(path: str, problem: Problem, root: Mapping[str, Json]) -> str:
     parts = [f"got {show_value(got)}", f", expected {allowed}"]
     listed = schema.get("enum")
     if isinstance(got, str) and isinstance(listed, list):
-        near = closest(got, [value for value in listed if isinstance(value, str)])
+        near = closest(got, (value for value in listed if isinstance(value, str))) if hinted else None
         if near is not None:
             parts.insert(1, f', did you mean "{near}"?')
             parts[2] = f" {allowed[:1].upper()}{allowed[1:]}"

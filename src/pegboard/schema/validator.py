@@ -1,45 +1,47 @@
-"""JSON Schema behind one door: whether a schema may be declared, and whether a value fits it.
+"""JSON Schema behind one door: whether a value fits a schema.
 
 Dialects: 2020-12 (also when none is named), 2019-09, draft-07, draft-06 and draft-04. A reference that leaves the
 document is never fetched. Patterns run in linear time where they can; one that needs look-around or back-references
-runs with bounded backtracking, and text that exceeds the bound does not match.
+runs with bounded backtracking, and text that exceeds the bound does not match. A schema whose references multiply
+(`schema_cost`) is refused; one that costs much for each part of a value takes only values with few parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, unquote
+from threading import local
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from msgspec import Struct
 
 from pegboard.call import Json
-from pegboard.errors import DeclarationError
+from pegboard.schema.cost.prepared_schema import RECURSION, Prepared
+from pegboard.schema.cost.references import join, lookup, subschemas
+from pegboard.schema.cost.schema_cost import Cost, LoopingSchema, measure, weigh
+from pegboard.schema.cost.work_budget import STEPS_A_UNIT
 from pegboard.schema.formats import LENIENT, SOFT
 from pegboard.schema.jsonschema_backend import SchemaProblem, compile_schema, register
+from pegboard.schema.literals import encode
 
 if TYPE_CHECKING:
     import jsonschema_rs
 
-DIALECTS: Final = {
-    "https://json-schema.org/draft/2020-12/schema": "2020-12",
-    "https://json-schema.org/draft/2019-09/schema": "2019-09",
-    "http://json-schema.org/draft-07/schema": "draft-07",
-    "http://json-schema.org/draft-06/schema": "draft-06",
-    "http://json-schema.org/draft-04/schema": "draft-04",
-}
-SCHEMA_DEPTH = 64
-SCHEMA_PARTS = 10_000
-PATTERN_LENGTH = 1_000
+# Steps for each part of a value (`schema_cost`): more are rejected; up to FREE_STEPS a value may have any size.
+SCHEMA_STEPS = 20_000
+FREE_STEPS = 32
+# The steps that one value may take, a fifth of a second in the worst case.
+VALUE_STEPS = 20_000_000
 # An error costs ten microseconds to make: large values are taken apart by the caller.
 DETAILED_PARTS = 1_000
 DETAILED_ERRORS = 100
 DETAILED_COST = 2_000
+# The library makes all errors before it returns the first one.
+DETAILED_STEPS = 10_000
+JUDGED_STEPS = 500_000
 
-MAPS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_VALUES: Final = frozenset({"enum", "const", "default", "examples", "example"})
 _CONTAINERS: Final = (dict, list)
 _ROOT: Final = "urn:pegboard:schema"
 
@@ -52,25 +54,6 @@ class Problem(Struct, frozen=True):
     schema: Mapping[str, Json]
     got: Json
     names: tuple[str, ...] = ()
-
-
-def lookup(document: Json, pointer: str) -> Json:
-    """The part of a document that a JSON pointer names; LookupError when there is none."""
-    found = document
-    for token in pointer.split("/")[1:]:
-        name = token.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, Mapping):
-            found = found[name]
-        elif isinstance(found, list) and name.isdecimal():
-            found = found[int(name)]
-        else:
-            raise LookupError(pointer)
-    return found
-
-
-def join(pointer: str, *tokens: str | int) -> str:
-    """A pointer to something below another pointer."""
-    return "/".join((pointer, *(str(token).replace("~", "~0").replace("/", "~1") for token in tokens)))
 
 
 def count(value: Json, most: int) -> int:
@@ -94,10 +77,22 @@ class Validator:
     gathers the problems of every branch, of every union in every branch and so on, which a small value can drive to
     exhaust the memory. So unions are judged by `is_valid` alone, and gone into only where one branch was meant.
 
-    The schema is compiled at the first value, or by `compile`, which tells of a schema that is none.
+    The schema is compiled at the first value, or by `compile`, which tells of a schema that cannot be used.
     """
 
-    __slots__ = ("_explainer", "_formats", "_judge", "_parts", "_pointer", "_registry", "_schema", "_whole")
+    __slots__ = (
+        "_cost",
+        "_document",
+        "_explainer",
+        "_formats",
+        "_judge",
+        "_parts",
+        "_pointer",
+        "_registry",
+        "_round",
+        "_whole",
+        "_written",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -107,22 +102,29 @@ class Validator:
         formats: frozenset[str] = LENIENT,
         of: Validator | None = None,
     ) -> None:
-        self._pointer, self._whole = pointer, of
+        self._written, self._pointer, self._whole, self._formats = schema, pointer, of or self, formats
         self._explainer: jsonschema_rs.Validator | None = None
         self._registry: jsonschema_rs.Registry | None = None
-        if of is None:
-            self._schema, self._formats = _prepare(schema, formats), formats
-            self._parts: dict[str, Validator] = {"": self}
-        else:
-            self._schema, self._formats, self._parts = of._schema, of._formats, of._parts
         self._judge: Callable[[Json], bool] | None = None
+        self._cost: Cost | None = None
+        self._document: Prepared | None = None
+        self._round: _Round = _Round() if of is None else of._round
+        self._parts: dict[str, Validator] = {"": self} if of is None else of._parts
 
     def part(self, pointer: str) -> Validator:
         """The validator of one subschema, which may refer to the rest of the document."""
         found = self._parts.get(pointer)
         if found is None:
-            found = self._parts[pointer] = Validator(self._schema, pointer, of=self._whole or self)
+            found = self._parts[pointer] = Validator(self._written, pointer, formats=self._formats, of=self._whole)
         return found
+
+    @property
+    def cost(self) -> Cost:
+        """What the whole schema costs for each part of a value."""
+        whole = self._whole
+        if whole._cost is None:
+            whole._cost = _price(self._written)
+        return whole._cost
 
     def is_valid(self, value: Json) -> bool:
         judge = self._judge or self.compile()
@@ -132,26 +134,72 @@ class Validator:
             # Lone surrogates and nesting beyond reason: nothing JSON can carry.
             return False
 
+    def is_too_large(self, value: Json) -> bool:
+        """Whether a value has more parts than this schema can be asked about; such a value is not valid."""
+        steps = self.cost.steps
+        if steps <= FREE_STEPS:
+            return False
+        most = VALUE_STEPS // steps
+        # A part takes two bytes at least, which are counted much faster.
+        text = encode(value)
+        return (text is None or len(text) > 2 * most) and weigh(value, most) > most
+
+    def remembering(self) -> AbstractContextManager[None]:
+        """Keep the results for the parts of values while this is entered."""
+        return self._round if self.cost.cuts else nullcontext()
+
     def compile(self) -> Callable[[Json], bool]:
-        """What judges a value; a ValueError or TypeError says that this is no schema."""
-        judge = self._judge = self._build({}).is_valid
+        """What judges a value; a ValueError or TypeError says that this schema cannot be used."""
+        judge: Callable[[Json], bool] = self._build({}).is_valid
+        if self.cost.cuts:
+            judge = self._remember(judge)
+        if self.cost.steps > FREE_STEPS:
+            judge = self._limit(judge)
+        self._judge = judge
         return judge
+
+    def _remember(self, judge: Callable[[Json], bool]) -> Callable[[Json], bool]:
+        turn = self._round
+
+        def remembering(value: Json) -> bool:
+            with turn:
+                return judge(value)
+
+        return remembering
+
+    def _limit(self, judge: Callable[[Json], bool]) -> Callable[[Json], bool]:
+        return lambda value: not self.is_too_large(value) and judge(value)
+
+    def lists(self, value: Json) -> bool:
+        """Whether a value is small enough for its problems to be listed."""
+        parts, (steps, told, *_) = count(value, DETAILED_PARTS), self.cost
+        # A value without parts is judged by what is said about the place where it stands, and that once.
+        told = told if parts > 1 else min(told, steps)
+        return parts <= DETAILED_PARTS and parts * told <= DETAILED_STEPS and parts * steps <= JUDGED_STEPS
 
     def problems(self, value: Json) -> Iterable[Problem]:
         """Every problem of a small value; of a large one, only that it has one."""
-        if count(value, DETAILED_PARTS) > DETAILED_PARTS:
-            return () if self.is_valid(value) else (Problem((), "", self._schema, value),)
+        if not self.lists(value):
+            return () if self.is_valid(value) else (Problem((), "", self._written, value),)
         return self._list(value, (), _ErrorBudget(DETAILED_COST))
 
     def _list(self, value: Json, above: tuple[str | int, ...], budget: _ErrorBudget) -> list[Problem]:
+        """The problems of what stands at a path; the branches of a union may ask for those of the same part."""
+        key = (self._pointer, above)
+        if key not in budget.listed:
+            budget.listed[key] = self._list_once(value, above, budget)
+        return budget.listed[key]
+
+    def _list_once(self, value: Json, above: tuple[str | int, ...], budget: _ErrorBudget) -> list[Problem]:
         if self._explainer is None:
             union = _union_keyword(self)
             self._explainer = self._build({"anyOf": union, "oneOf": union})
         try:
-            errors = list(islice(self._explainer.iter_errors(value), DETAILED_ERRORS))
+            with self.remembering():
+                errors = list(islice(self._explainer.iter_errors(value), DETAILED_ERRORS))
         except (ValueError, RecursionError):
             return [Problem(above, "encoding", {}, value)]
-        budget.left -= len(errors)
+        budget.left -= len(errors) + count(value, DETAILED_PARTS) * self.cost.steps // STEPS_A_UNIT
         problems = [self._to_problem(error, above) for error in errors]
         return [
             settled
@@ -160,60 +208,120 @@ class Validator:
         ]
 
     def _narrow_union(
-        self, error: jsonschema_rs.ValidationError, union: Problem, budget: _ErrorBudget
+        self, error: jsonschema_rs.ValidationError, found: Problem, budget: _ErrorBudget
     ) -> list[Problem]:
         """Instead of a union's problem those of the one branch the value was meant for, if that can be said."""
-        branches = union.schema.get(union.keyword) if union.keyword in ("anyOf", "oneOf") else None
+        if found.keyword == RECURSION:
+            return self._go_on(error, found, budget)
+        branches = found.schema.get(found.keyword) if found.keyword in ("anyOf", "oneOf") else None
         if not isinstance(branches, list):
-            return [union]
+            return [found]
         near: list[list[Problem]] = []
         for index in range(len(branches)):
             if budget.left <= 0 or len(near) > 1:
-                return [union]
-            found = self.part(join("", *error.schema_path, index))._list(union.got, union.path, budget)
-            if found and not any(_is_other_branch(problem, union) for problem in found):
-                near.append(found)
-        return near[0] if len(near) == 1 else [union]
+                return [found]
+            listed = self.part(join("", *error.schema_path, index))._list(found.got, found.path, budget)
+            if listed and not any(_is_other_branch(problem, found) for problem in listed):
+                near.append(listed)
+        return near[0] if len(near) == 1 else [found]
+
+    def _go_on(self, error: jsonschema_rs.ValidationError, found: Problem, budget: _ErrorBudget) -> list[Problem]:
+        """The problems of a part with a cut subschema, instead of the one that it does not fit."""
+        place = lookup(self._prepared().schema, join("", *error.schema_path))
+        if budget.left <= 0:
+            return [Problem(found.path, "", lookup(self._written, self._prepared().origin(place)), found.got)]
+        return self.part(place)._list(found.got, found.path, budget)
 
     def _build(self, keywords: dict[str, type]) -> jsonschema_rs.Validator:
-        if self._whole is None:
-            return compile_schema(self._schema, self._formats, None, keywords)
-        reference = {"$ref": f"{_ROOT}#{quote(self._pointer)}"}
+        if self.cost.cuts:
+            keywords = {**keywords, RECURSION: _recursion_keyword(self)}
+        if self._whole is self:
+            return compile_schema(self._prepared().schema, self._formats, None, keywords)
+        reference = {"$ref": f"{_ROOT}#{quote(self._prepared().place(self._pointer))}"}
         return compile_schema(reference, self._formats, self._whole._resources(), keywords)
+
+    def _prepared(self) -> Prepared:
+        whole = self._whole
+        if whole._document is None:
+            whole._document = Prepared(self._written, self._formats, self.cost.shared, self.cost.cuts)
+        return whole._document
 
     def _resources(self) -> jsonschema_rs.Registry:
         if self._registry is None:
-            self._registry = register(_ROOT, self._schema)
+            self._registry = register(_ROOT, self._prepared().schema)
         return self._registry
 
     def _to_problem(self, error: jsonschema_rs.ValidationError, above: tuple[str | int, ...]) -> Problem:
         detail = error.kind.as_dict()
         keyword = error.kind.name
-        schema: Json = {}
-        if keyword != "falseSchema":
-            try:
-                schema = lookup(self._schema, join("", *error.schema_path[:-1]))
-            except LookupError:
-                pass
         names = detail.get("unexpected", ()) if keyword.endswith("Properties") else (detail.get("property"),)
         if keyword == "propertyNames":
             names = (detail["error"].instance,)
         return Problem(
             (*above, *error.instance_path),
             keyword,
-            schema if isinstance(schema, Mapping) else {},
+            {} if keyword == "falseSchema" else self._around(error),
             error.instance,
             tuple(name for name in names if isinstance(name, str)),
         )
 
+    def _around(self, error: jsonschema_rs.ValidationError) -> Mapping[str, Json]:
+        """The subschema that has the keyword of an error."""
+        prepared, pointer = self._prepared(), join("", *error.schema_path[:-1])
+        try:
+            found = lookup(prepared.schema, pointer)
+            if (self.cost.shared or self.cost.cuts) and RECURSION not in found:
+                found = lookup(self._written, prepared.origin(pointer))
+        except LookupError:
+            return {}
+        return found if isinstance(found, Mapping) else {}
+
+
+class _Round(local):
+    """The results of the cut subschemas for the parts of values, kept while anything has entered."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, int], tuple[bool, Json]] = {}
+        self._inside = 0
+
+    def __enter__(self) -> None:
+        self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._inside -= 1
+        if not self._inside:
+            self.known.clear()
+
+
+def _recursion_keyword(whole: Validator) -> type:
+    """The keyword that stands for a cut subschema: each part of a value is judged by it once."""
+    turn = whole._round
+
+    class Recursion:
+        def __init__(self, parent: Json, place: str, path: list[str | int]) -> None:
+            del parent, path
+            self._place, self._part = place, whole.part(place)
+
+        def validate(self, value: Json) -> None:
+            key = (self._place, id(value))
+            found = turn.known.get(key)
+            if found is None:
+                # The value is held so that its identity is not used again.
+                found = turn.known[key] = (self._part.is_valid(value), value)
+            if not found[0]:
+                raise ValueError("does not fit")
+
+    return Recursion
+
 
 class _ErrorBudget:
-    """How many errors may still be made."""
+    """How many errors may still be listed, and what was listed for each subschema and place of the value."""
 
-    __slots__ = ("left",)
+    __slots__ = ("left", "listed")
 
     def __init__(self, left: int) -> None:
         self.left = left
+        self.listed: dict[tuple[str, tuple[str | int, ...]], list[Problem]] = {}
 
 
 def _union_keyword(whole: Validator) -> type:
@@ -243,105 +351,22 @@ def _is_other_branch(problem: Problem, union: Problem) -> bool:
 
 def has_soft_formats(schema: Mapping[str, Json]) -> bool:
     """Some text may be taken that does not quite have the format it should."""
-    return any(part.get("format") in SOFT for _, part, _ in _subschemas(schema) if isinstance(part.get("format"), str))
+    return any(part.get("format") in SOFT for _, part, _ in subschemas(schema) if isinstance(part.get("format"), str))
 
 
-def check_schema(schema: Mapping[str, Json], where: str) -> None:
-    """Refuse a tool's schema that is invalid, unbounded, or reaches outside itself; the text says where and how to fix it."""
-    refuse = partial(_declare, where)
-    dialect = schema.get("$schema", next(iter(DIALECTS)))
-    if not isinstance(dialect, str) or dialect.rstrip("#") not in DIALECTS:
-        refuse(
-            "/$schema", f"names a dialect we do not read: {dialect!r:.80}", f"use one of {', '.join(DIALECTS.values())}"
-        )
-    if schema.get("type") != "object":
-        refuse("/type", f"is {schema.get('type')!r:.40}", 'arguments are an object: write "type": "object"')
-    _measure(schema, refuse)
+def _price(schema: Mapping[str, Json]) -> Cost:
+    """The cost of a schema that can be used."""
     try:
-        compile_schema(_prepare(schema, LENIENT), LENIENT)
-    except SchemaProblem as error:
-        refuse(join("", *error.path), str(error)[:200], "see the JSON Schema keyword named there")
-    except (ValueError, RecursionError, TypeError) as error:
-        refuse("", str(error)[:200], "a schema holds JSON values only")
-
-
-def _declare(where: str, pointer: str, wrong: str, fix: str) -> None:
-    raise DeclarationError(f"{where}: schema at {pointer or 'its root'}: {wrong}; {fix}")
-
-
-def _measure(schema: Mapping[str, Json], refuse: Callable[[str, str, str], None]) -> None:
-    parts, identified = 0, False
-    found: list[tuple[str, Mapping[str, Json]]] = []
-    for pointer, part, depth in _subschemas(schema):
-        choices = part.get("enum")
-        parts += 1 + (len(choices) if isinstance(choices, list) else 0)
-        if depth > SCHEMA_DEPTH:
-            refuse(pointer[:80], f"nests deeper than {SCHEMA_DEPTH}", 'move parts to "$defs" and refer to them')
-        if parts > SCHEMA_PARTS:
-            refuse("", f"has more than {SCHEMA_PARTS} parts", "describe the arguments with fewer")
-        identified = identified or isinstance(part.get("$id"), str)
-        found.append((pointer, part))
-    for pointer, part in found:
-        _check_patterns(pointer, part, refuse)
-        if not identified:
-            _check_reference(pointer, part.get("$ref"), refuse, schema)
-
-
-def _subschemas(schema: Mapping[str, Json]) -> Iterator[tuple[str, Mapping[str, Json], int]]:
-    queue: list[tuple[str, Json, int]] = [("", schema, 1)]
-    while queue:
-        pointer, part, depth = queue.pop()
-        if isinstance(part, list):
-            queue.extend((join(pointer, index), inner, depth + 1) for index, inner in enumerate(part))
-        elif isinstance(part, Mapping):
-            yield pointer, part, depth
-            for key, inner in part.items():
-                if key in MAPS and isinstance(inner, Mapping):
-                    queue.extend((join(pointer, key, name), below, depth + 1) for name, below in inner.items())
-                elif key not in _VALUES and isinstance(inner, Mapping | list):
-                    queue.append((join(pointer, key), inner, depth + 1))
-
-
-def _check_patterns(pointer: str, part: Mapping[str, Json], refuse: Callable[[str, str, str], None]) -> None:
-    named = part.get("patternProperties")
-    for pattern in (part.get("pattern"), *(named if isinstance(named, Mapping) else ())):
-        if isinstance(pattern, str) and len(pattern) > PATTERN_LENGTH:
-            refuse(pointer, f"has a pattern longer than {PATTERN_LENGTH} characters", "check such text in the tool")
-
-
-def _check_reference(
-    pointer: str, reference: Json, refuse: Callable[[str, str, str], None], root: Mapping[str, Json]
-) -> None:
-    if not isinstance(reference, str):
-        return
-    at = join(pointer, "$ref")
-    if not reference.startswith("#"):
-        if reference.rstrip("#") not in DIALECTS:
-            refuse(at, f"leaves the document: {reference[:80]!r}", 'nothing is fetched: copy it into "$defs"')
-    elif reference.startswith("#/"):
-        try:
-            lookup(root, unquote(reference[1:]))
-        except LookupError:
-            refuse(at, f"names nothing: {reference[:80]!r}", "define it or mend the pointer")
-
-
-def _prepare(part: Json, formats: frozenset[str]) -> Any:
-    """A copy of a schema in which only these formats are left to be asserted, and closed objects list their names.
-
-    Without the latter the library says of a name too many only that nothing is allowed.
-    """
-    if isinstance(part, list):
-        return [_prepare(inner, formats) for inner in part]
-    if not isinstance(part, Mapping):
-        return part
-    kept: dict[str, Json] = {}
-    for key, inner in part.items():
-        if key in _VALUES:
-            kept[key] = inner
-        elif key in MAPS and isinstance(inner, Mapping):
-            kept[key] = {name: _prepare(below, formats) for name, below in inner.items()}
-        elif key != "format" or not isinstance(inner, str) or inner in formats:
-            kept[key] = _prepare(inner, formats)
-    if kept.get("additionalProperties") is False:
-        kept.setdefault("properties", {})
-    return kept
+        cost = measure(schema)
+    except LoopingSchema as error:
+        path = [token.replace("~1", "/").replace("~0", "~") for token in error.pointer.split("/")[1:]]
+        raise SchemaProblem(path, str(error), "let it refer to itself for a part of the value") from error
+    except ValueError as error:
+        raise SchemaProblem((), str(error), 'define it in "$defs"') from error
+    if cost.steps > SCHEMA_STEPS:
+        raise SchemaProblem(
+            (),
+            f"to check one value takes up to {cost.steps:,} steps, and {SCHEMA_STEPS:,} are allowed",
+            "its references multiply: let fewer of them lead to the same part",
+        )
+    return cost

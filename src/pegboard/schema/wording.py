@@ -9,8 +9,9 @@ from typing import Final
 from urllib.parse import unquote
 
 from pegboard.call import Json
+from pegboard.schema.cost.references import lookup
 from pegboard.schema.literals import CONTAINERS, encode
-from pegboard.schema.validator import lookup
+from pegboard.schema.name_similarity import likeliest
 
 _ARTICLES: Final = {
     "string": "a string",
@@ -39,6 +40,9 @@ _FORMATS: Final = {
 }
 
 
+# Of more names than these the first are compared with one that is not known, and none that is longer.
+COMPARED = 500
+COMPARED_LENGTH = 48
 # Whole numbers up to this are shown whole, and there are no two ways to write them.
 _SHORT: Final = 10**12
 
@@ -75,8 +79,9 @@ def _head(value: Json, most: int, depth: int = 3) -> Json:
 
 def closest(name: str, names: Iterable[str]) -> str | None:
     """The name most like another, if one is."""
-    known = {each.casefold(): each for each in list(names)[:500] if len(each) <= 80}
-    found = get_close_matches(name[:80].casefold(), known, n=1, cutoff=0.6)
+    known = {each.casefold(): each for each in islice(names, COMPARED) if len(each) <= COMPARED_LENGTH}
+    sought = name[:COMPARED_LENGTH].casefold()
+    found = get_close_matches(sought, likeliest(sought, known, 8), n=1, cutoff=0.6)
     return known[found[0]] if found else None
 
 

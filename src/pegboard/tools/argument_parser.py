@@ -14,11 +14,13 @@ from pegboard.binding.conversion import BindingProblem, describe_problems
 from pegboard.binding.exact_floats import ExactFloats
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
-from pegboard.repair.repairer import Repairer
+from pegboard.limits import Limits
+from pegboard.repair.repairer import LIMITS, Repairer
 from pegboard.schema.problems import ParseError, ParseWarning
+from pegboard.schema.schema_check import check_schema
 from pegboard.schema.schema_writer import write_parameters, write_schema
-from pegboard.schema.shape import Shape, walk
-from pegboard.schema.validator import Validator, check_schema
+from pegboard.schema.shape import Shape, UnionShape, walk
+from pegboard.schema.validator import Validator
 from pegboard.tools.header_parameters import check_headers
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.naming import suggest
@@ -84,7 +86,7 @@ class ArgumentParser:
         """The decoded arguments as the schema should see them."""
         return value
 
-    def repair_and_parse(self, raw: bytes | Raw, mode: Mode) -> ParsedArguments:
+    def repair_and_parse(self, raw: bytes | Raw, mode: Mode, limits: Limits = LIMITS) -> ParsedArguments:
         """Read arguments that do not fit as sent: bind what is valid all the same, repair or report the rest."""
         digits = ExactFloats() if self._takes_decimals else None
         try:
@@ -101,10 +103,10 @@ class ArgumentParser:
         if mode == "strict":
             if isinstance(value, dict) and self.repairer.fits(value):
                 return self._finish(value, (), digits)
-            errors = self.repairer.report(value)
+            errors = self.repairer.report(value, limits)
             # A value the report has nothing against is no object only in form: there is nothing left to refuse.
             return ParsedArguments(value, (), errors) if errors else self._finish(value, (), digits)
-        repair = self.repairer.repair(value)
+        repair = self.repairer.repair(value, limits)
         if repair.errors:
             return ParsedArguments(repair.value, repair.warnings, repair.errors)
         return self._finish(repair.value, repair.warnings, digits)
@@ -125,7 +127,7 @@ class BoundParser(ArgumentParser):
         self._inferred = inferred
         self._binder = binder = Binder(inferred.fields, inferred.named, self._fits)
         schema = write_parameters(inferred.fields, inferred.named)
-        if any(_may_be_wrong(field.shape) for field in inferred.fields):
+        if any(_may_be_wrong(field.shape) or _has_unions(field.shape) for field in inferred.fields):
             check_schema(schema, inferred.source)
             check_headers(schema, inferred.source)
         decimals = binder.takes_decimals
@@ -237,13 +239,13 @@ def choose_output(inferred: InferredFunction, given: Mapping[str, Json] | None) 
         if returns is None:
             return None
         schema = write_schema(returns)
-        if not _may_be_wrong(returns.shape):
+        if not _may_be_wrong(returns.shape) and not _has_unions(returns.shape):
             return schema
     try:
         Validator(schema).compile()
     except (ValueError, TypeError) as problem:
         what = "the schema of what it returns" if given is None else "output_schema"
-        raise DeclarationError(f"{inferred.source}: {what} is no JSON Schema: {str(problem)[:200]}") from problem
+        raise DeclarationError(f"{inferred.source}: {what} cannot be used: {str(problem)[:200]}") from problem
     return schema
 
 
@@ -300,6 +302,11 @@ def _json_of(both: BoundAndJson) -> Mapping[str, Json]:
 def _may_be_wrong(shape: Shape) -> bool:
     """Our own words make valid schemas; an author's patterns, extra keywords and header names may not be."""
     return any(part.notes.pattern is not None or part.notes.extra or part.notes.header for part in walk(shape))
+
+
+def _has_unions(shape: Shape) -> bool:
+    """Only where alternatives are inside alternatives can a check of a value cost more than its parts."""
+    return sum(isinstance(part, UnionShape) for part in walk(shape)) > 1
 
 
 def _compare(inferred: InferredFunction, schema: Mapping[str, Json], *, takes_message: bool) -> None:

@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 
 from pegboard.call import Call, Json, Reply
 from pegboard.errors import DeclarationError
-from pegboard.schema.validator import Validator, check_schema
+from pegboard.schema.schema_check import check_schema
+from pegboard.schema.validator import Validator
 from pegboard.tools.argument_parser import Mode, ParsedArguments, SchemaParser
 from pegboard.tools.naming import check_name
 from pegboard.tools.tool import Tool
@@ -53,7 +54,8 @@ class RelayedTool(Tool):
         self.input_schema = schema
         self.output_schema = read_output(definition)
         if self.output_schema is None and self._shown.pop("outputSchema", None) is not None:
-            self.flaw = f"{source}: the outputSchema of {name!r} is no JSON Schema; it is not passed on"
+            why = output_problem(definition) or "it is no object"
+            self.flaw = f"{source}: the outputSchema of {name!r} cannot be used and is not passed on: {why}"
         self.annotations = _object(definition, "annotations")
         self.meta = _object(definition, "_meta")
         self.icons = ()
@@ -89,12 +91,16 @@ def _object(definition: Mapping[str, Json], member: str) -> Mapping[str, Json] |
 
 
 def read_output(definition: Mapping[str, Json]) -> Mapping[str, Json] | None:
-    """The output schema; one that is no schema is neither shown nor checked, since clients stumble over it."""
+    """The output schema; one that cannot be used is neither shown nor checked, since clients stumble over it."""
+    return None if output_problem(definition) else _object(definition, "outputSchema")
+
+
+def output_problem(definition: Mapping[str, Json]) -> str:
+    """Why the output schema cannot be used; nothing where it can or there is none."""
     schema = _object(definition, "outputSchema")
-    if schema is None:
-        return None
     try:
-        Validator(schema).compile()
-    except (ValueError, TypeError):
-        return None
-    return schema
+        if schema is not None:
+            Validator(schema).compile()
+    except (ValueError, TypeError) as problem:
+        return str(problem)[:200]
+    return ""

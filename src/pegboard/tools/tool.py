@@ -10,6 +10,8 @@ from msgspec import Raw
 
 from pegboard.call import CallScoped, Json
 from pegboard.errors import DeclarationError
+from pegboard.limits import Limits
+from pegboard.repair.repairer import LIMITS
 from pegboard.tools.argument_parser import (
     ArgumentParser,
     Invoke,
@@ -173,13 +175,13 @@ class Tool:
         self._parser = work
         self.author = compile_call(function, inferred, work)
 
-    def parse(self, raw: bytes | Raw, mode: Mode = "lenient") -> ParsedArguments:
+    def parse(self, raw: bytes | Raw, mode: Mode = "lenient", limits: Limits = LIMITS) -> ParsedArguments:
         """Read the arguments of a call. `mode` is the board's; the tool's own `arguments` goes before it."""
         work = self._parser
         bound = work.bind_raw(raw)
         if bound is not None:
             return ParsedArguments(bound, (), (), work.view)
-        return work.repair_and_parse(raw, self.arguments or mode)
+        return work.repair_and_parse(raw, self.arguments or mode, limits)
 
     def invoke(self, value: Any, injected: Mapping[str, Any]) -> Any:
         """Call the author's code with `Parsed.value` and return whatever it returns."""

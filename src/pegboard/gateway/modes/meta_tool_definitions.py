@@ -10,6 +10,8 @@ from msgspec import Raw
 
 from pegboard.call import Json
 from pegboard.gateway.modes.tool_reference import gather_arguments
+from pegboard.limits import Limits
+from pegboard.repair.repairer import LIMITS
 from pegboard.tools.argument_parser import Mode, ParsedArguments, SchemaParser
 from pegboard.tools.relayed_tool import Relay, RelayedTool
 
@@ -121,8 +123,8 @@ class MetaTool(RelayedTool):
         if answered is not None:
             self._parser = SchemaParser(answered)
 
-    def parse(self, raw: bytes | Raw, mode: Mode = "lenient") -> ParsedArguments:
-        parsed = super().parse(self._rename(raw) if self._renamed else raw, mode)
+    def parse(self, raw: bytes | Raw, mode: Mode = "lenient", limits: Limits = LIMITS) -> ParsedArguments:
+        parsed = super().parse(self._rename(raw) if self._renamed else raw, mode, limits)
         return gather_arguments(parsed) if self._gathers else parsed
 
     def _rename(self, raw: bytes | Raw) -> bytes | Raw:

@@ -1,0 +1,28 @@
+"""How much work one call may cause here beyond a plain check of its arguments."""
+
+from __future__ import annotations
+
+from pegboard.errors import PegboardError
+
+# Steps of a check (`schema_cost`) that are worth one unit: a unit is about twenty microseconds of work.
+STEPS_A_UNIT = 2_000
+# Characters of text that are read for one unit.
+TEXT_A_UNIT = 64
+
+
+class Exhausted(PegboardError):
+    """The work that one call may cause is done, and there is more to do."""
+
+
+class Budget:
+    """The units of work that are left; whoever spends the last one is stopped by Exhausted."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, units: int) -> None:
+        self.left = units
+
+    def spend(self, units: int) -> None:
+        self.left -= units
+        if self.left < 0:
+            raise Exhausted
