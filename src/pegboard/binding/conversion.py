@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
 
+from pegboard.binding.union_visits import Visits
 from pegboard.call import Json
 from pegboard.errors import PegboardError
+from pegboard.schema.cost.schema_cost import measure
 from pegboard.schema.problems import MAX_LENGTH, ParseError
 
 Load: TypeAlias = Callable[[Any], Any]
 
 INVALID_VALUE = "invalid_value"
+
+# pydantic makes about a million of them a second.
+VISITS = 200_000
 
 _MISSING = re.compile(r"Object missing required field `([^`]+)`")
 
@@ -114,20 +120,46 @@ def explain(problem: msgspec.ValidationError) -> BindingProblem:
 
 def load_pydantic(wanted: Any, *, strict: bool = True) -> Load:
     """Strict JSON mode takes what JSON has for dates and sets, and converts nothing else behind our back."""
-    own: Any = wanted.__dict__.get("__pydantic_validator__") if isinstance(wanted, type) else None
-    if own is None:
-        import pydantic  # noqa: PLC0415 (an optional third party, whose type is in hand)
-
-        own = pydantic.TypeAdapter(wanted)
-    validate, encode = own.validate_json, msgspec.json.encode
+    try:
+        validate, visits = _read_pydantic(wanted)
+    except TypeError:
+        # Not hashable: an Annotated with a list in it, say.
+        validate, visits = _read_pydantic.__wrapped__(wanted)
+    encode = msgspec.json.encode
 
     def load(value: Json) -> Any:
+        if visits is not None and _is_too_deep(visits, value):
+            raise BindingProblem("", "nests too deep: each level multiplies the alternatives that have to be tried")
         try:
             return validate(encode(value), strict=strict)
         except ValueError as refused:
             raise _explain_pydantic(refused) from refused
 
     return load
+
+
+@lru_cache(maxsize=256)
+def _read_pydantic(wanted: Any) -> tuple[Callable[..., Any], Visits | None]:
+    """What validates JSON as a type of pydantic's, and counts its visits where these may multiply."""
+    import pydantic  # noqa: PLC0415 (an optional third party, whose type is in hand)
+
+    adapter = pydantic.TypeAdapter(wanted)
+    if adapter.core_schema["type"] not in ("definitions", "definition-ref"):
+        return adapter.validator.validate_json, None
+    try:
+        schema = adapter.json_schema()
+        cost = measure(schema)
+        branching = bool(cost.shared or cost.cuts)
+    except (pydantic.errors.PydanticUserError, ValueError):
+        return adapter.validator.validate_json, None
+    return adapter.validator.validate_json, Visits(schema) if branching else None
+
+
+def _is_too_deep(visits: Visits, value: Json) -> bool:
+    try:
+        return visits.count(value) > VISITS
+    except RecursionError:
+        return True
 
 
 def _explain_pydantic(refused: Any) -> BindingProblem:

@@ -7,9 +7,11 @@ decoded as plain JSON, or as the nearest type it knows, and finished by a `load`
 from __future__ import annotations
 
 from collections.abc import Hashable
+from contextlib import ExitStack
+from threading import local
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from pegboard.binding.conversion import BindingProblem, Load, convert, guard, load_at, load_pydantic
 from pegboard.binding.msgspec_types import Named, either_type, is_known, is_native, list_type, native_type
@@ -32,6 +34,7 @@ from pegboard.schema.shape import (
     TupleShape,
     UnionShape,
     children,
+    walk,
 )
 from pegboard.schema.validator import Validator
 
@@ -49,7 +52,7 @@ class Decoder(Struct, frozen=True):
 
 def compile_decoder(shape: Shape, named: Named) -> Decoder:
     """How values of this shape come out of JSON."""
-    return _Compiler(named).wire(shape)
+    return _Compiler(named).compile(shape)
 
 
 class _Compiler:
@@ -57,6 +60,11 @@ class _Compiler:
         self._named = named
         self._loads: dict[Hashable, Load] = {}
         self._native: dict[Hashable, bool] = {}
+        self._loaded = _Loaded()
+
+    def compile(self, shape: Shape) -> Decoder:
+        wire = self.wire(shape)
+        return wire if wire.load is None else structs.replace(wire, load=self._loaded.forgetting(wire.load))
 
     def wire(self, shape: Shape) -> Decoder:
         match shape:
@@ -174,7 +182,7 @@ class _Compiler:
             for option in shape.options
         ]
 
-        def load(value: Json) -> Any:
+        def load_first(value: Json) -> Any:
             fitting = [
                 (_count_unknown(option, value), place)
                 for place, (option, judge, _) in enumerate(branches)
@@ -187,6 +195,23 @@ class _Compiler:
                 except BindingProblem as problem:
                     refusal = problem
             raise refusal
+
+        if not any(isinstance(part, RefShape) for part in walk(shape)):
+            return load_first
+        loaded = self._loaded
+        # Known once the validators are compiled.
+        remembering: list[Validator] | None = None
+
+        def load(value: Json) -> Any:
+            nonlocal remembering
+            if remembering is None:
+                remembering = [judge for _, judge, _ in branches if judge.cost.cuts]
+            if not remembering:
+                return loaded.once(load_first, value)
+            with ExitStack() as stack:
+                for judge in remembering:
+                    stack.enter_context(judge.remembering())
+                return loaded.once(load_first, value)
 
         return load
 
@@ -210,6 +235,42 @@ class _Compiler:
             return {load_at(name, key, name): load_at(name, value, item) for name, item in given.items()}
 
         return load
+
+
+class _Loaded(local):
+    """The results of loading the containers of one value.
+
+    The author's code may reject what fits the schema. The next alternative is tried then, and would load the same parts
+    again: without this cache the work doubles with every level of a recursive union.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Load, int], tuple[Any, BindingProblem | None]] = {}
+
+    def once(self, load: Load, value: Json) -> Any:
+        if not isinstance(value, dict | list):
+            return load(value)
+        key = (load, id(value))
+        if key not in self._known:
+            try:
+                self._known[key] = load(value), None
+            except BindingProblem as problem:
+                self._known[key] = None, problem
+        made, refusal = self._known[key]
+        if refusal is not None:
+            raise refusal
+        return made
+
+    def forgetting(self, load: Load) -> Load:
+        """The same function; the cache is cleared when it returns."""
+
+        def loading(value: Any) -> Any:
+            try:
+                return load(value)
+            finally:
+                self._known.clear()
+
+        return loading
 
 
 def _wire_scalar(shape: ScalarShape) -> Decoder:

@@ -42,12 +42,23 @@ def takes_decimals(shape: Shape) -> bool:
 
 
 class _NumberConverter:
-    __slots__ = ("_digits", "_named")
+    __slots__ = ("_digits", "_known", "_named")
 
     def __init__(self, named: Mapping[Hashable, RecordShape | AliasShape], digits: ExactFloats | None) -> None:
         self._named, self._digits = named, digits
+        # Keyed by identity: shapes and values outlive the conversion.
+        self._known: dict[tuple[int, int], Json] = {}
 
     def convert(self, shape: Shape, value: Json) -> Json:
+        """Convert a value; each container once per shape, since the options of a union may have parts in common."""
+        if not isinstance(value, dict | list):
+            return self._convert(shape, value)
+        key = (id(shape), id(value))
+        if key not in self._known:
+            self._known[key] = self._convert(shape, value)
+        return self._known[key]
+
+    def _convert(self, shape: Shape, value: Json) -> Json:
         match shape:
             case ScalarShape() | ChoiceShape() | UnionShape() if isinstance(value, float):
                 if self._digits is not None and _wants_decimal(shape):
