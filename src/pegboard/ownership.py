@@ -60,7 +60,7 @@ def open_own_file(path: Path) -> BinaryIO:
     """Open a regular file for reading that belongs to this user and that no other user can read."""
     if _POSIX and path.is_symlink():
         raise SetupError(_linked(path))
-    file = os.fdopen(os.open(path, _READ | _NOFOLLOW), "rb")
+    file = _open(path, _READ | _NOFOLLOW)
     try:
         found = os.fstat(file.fileno())
         _check_own(path, found)
@@ -77,7 +77,7 @@ def open_trusted_file(path: Path) -> BinaryIO:
 
     Such a file may be a link, as files are that a configuration system puts in place.
     """
-    file = os.fdopen(os.open(path, _READ), "rb")
+    file = _open(path, _READ)
     try:
         found = os.fstat(file.fileno())
         _check_regular(path, found)
@@ -89,6 +89,11 @@ def open_trusted_file(path: Path) -> BinaryIO:
         file.close()
         raise
     return file
+
+
+def _open(path: Path, flags: int) -> BinaryIO:
+    # An opener, since `os.fdopen` leaves the descriptor of a folder open when it fails.
+    return open(path, "rb", opener=lambda name, _: os.open(name, flags))
 
 
 def _check_own(path: Path, found: os.stat_result) -> None:

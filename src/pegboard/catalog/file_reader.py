@@ -16,7 +16,8 @@ _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFO
 
 def read_file(path: Path, limit: int) -> bytes:
     """The bytes of a resolved path; OSError where there is no regular file, ToolError where it is over the limit."""
-    with os.fdopen(os.open(path, _FLAGS), "rb", buffering=0) as file:
+    # An opener, since `os.fdopen` leaves the descriptor of a folder open when it fails.
+    with open(path, "rb", buffering=0, opener=lambda name, _: os.open(name, _FLAGS)) as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):
             raise FileNotFoundError(path)

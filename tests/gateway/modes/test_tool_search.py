@@ -296,7 +296,7 @@ def test_a_query_costs_in_proportion_to_its_length_and_no_more_beyond_the_longes
             index._kept.clear()
             index.search(query)
 
-        return tool_search
+        return search
 
     assert grows_linearly(ask, MAX_FIELD_LENGTH // 4)
     # Twenty times the length for the price of the longest; the interpreter itself counts a few more or less.
