@@ -207,6 +207,49 @@ def half_bodies(ground: Ground) -> None:
     ground.wait()
 
 
+def short_lines(ground: Ground) -> None:
+    """Much more memory than bytes: a line of six bytes is two objects and an entry of a dict."""
+    lines = "".join(f"{number}:ab\r\n" for number in range(98))
+    half = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{ground.port}\r\n{lines}".encode()
+    for _ in range(ground.size):
+        ground.connect(half)
+    ground.wait()
+
+
+def pipelined(ground: Ground) -> None:
+    """Very many requests behind one whose answer does not end."""
+    first = modern(ground.port, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+    behind = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 6000
+    for _ in range(ground.size):
+        one = ground.connect(first)
+        one.settimeout(0.1)
+        with contextlib.suppress(OSError):
+            one.sendall(behind)
+    ground.wait()
+
+
+def small_chunks(ground: Ground) -> None:
+    """Half a body in chunks of two bytes, or a whole one and half of its trailer."""
+    head = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{ground.port}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    chunks = head + b"2\r\nxy\r\n" * 30_000
+    trailer = head + b"2000\r\n" + b"x" * 8192 + b"\r\n0\r\nx: " + b"x" * 30_000
+    for number in range(ground.size):
+        ground.connect(trailer if number % 2 else chunks)
+    ground.wait()
+
+
+def small_messages(ground: Ground) -> None:
+    """Very many messages of a few bytes from those who do not read."""
+    flood = b"".join(bytes([0x80 | opcode, 0x82, 0, 0, 0, 0]) + b"{}" for opcode in (1, 2)) * 15_000
+    for _ in range(ground.size):
+        one = ground.upgrade()
+        one.settimeout(0.1)
+        with contextlib.suppress(OSError):
+            one.sendall(frame(1, start("pour", count=2000, size=65536)[0]))
+            one.sendall(flood)
+    ground.wait()
+
+
 def half_frames(ground: Ground) -> None:
     half = frame(1, b"x" * (4 * MEGABYTE - MEGABYTE // 4), length=4 * MEGABYTE)
     parts = frame(1, b"x" * MEGABYTE, fin=False) + frame(0, b"x" * 2 * MEGABYTE, fin=False)
@@ -326,7 +369,11 @@ FLOODS = (
     Flood("slow readers: /ws", slow_sockets, 100, 500),
     Flood("half-open: heads", half_heads, 500, 8000),
     Flood("half-open: bodies", half_bodies, 100, 1000),
+    Flood("half-open: short header lines", short_lines, 1000, 8000),
+    Flood("half-open: pipelined requests", pipelined, 100, 1000),
+    Flood("half-open: small chunks", small_chunks, 100, 1000),
     Flood("half-open: frames of /ws", half_frames, 100, 1000),
+    Flood("half-open: small messages of /ws", small_messages, 60, 500),
     Flood("half-open: uploads nobody reads", unread_uploads, 300, 1000),
     Flood("storm: reconnects", reconnects, 50, 500),
     Flood("storm: sessions", sessions, 0, 0),

@@ -122,6 +122,9 @@ class Wire(asyncio.Transport):
     def is_closing(self) -> bool:
         return self.closed
 
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
+
     def close(self) -> None:
         self.closed = True
 

@@ -23,13 +23,24 @@ FLOODS = (
     "slow readers: /ws",
     "half-open: heads",
     "half-open: bodies",
+    "half-open: short header lines",
+    "half-open: pipelined requests",
+    "half-open: small chunks",
     "half-open: frames of /ws",
+    "half-open: small messages of /ws",
     "half-open: uploads nobody reads",
     "storm: reconnects",
     "storm: sessions",
     "storm: /ws",
 )
-QUICK = ("slow readers: POST 2025-11-25", "half-open: bodies", "half-open: frames of /ws", "storm: reconnects")
+QUICK = (
+    "slow readers: POST 2025-11-25",
+    "half-open: bodies",
+    "half-open: pipelined requests",
+    "half-open: frames of /ws",
+    "half-open: small messages of /ws",
+    "storm: reconnects",
+)
 
 
 def measure(flood: str, *more: str) -> dict[str, Any]:

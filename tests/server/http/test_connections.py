@@ -17,6 +17,7 @@ class Holder:
     busy = False
 
     def __init__(self) -> None:
+        self.held = 0
         self.sheds = 0
 
     def check(self, now: float) -> None: ...
@@ -29,6 +30,11 @@ class Holder:
         self.sheds += 1
 
 
+def weigh(connections: Connections, holder: Holder, size: int) -> bool:
+    holder.held = size
+    return connections.weigh(holder)
+
+
 async def turn() -> None:
     await asyncio.sleep(0)
 
@@ -36,11 +42,11 @@ async def turn() -> None:
 async def test_the_ones_that_have_held_something_for_longest_make_room_in_the_next_turn() -> None:
     connections, holders = Connections(Limits(buffered_bytes=100_000)), [Holder() for _ in range(5)]
     for holder in holders:
-        assert connections.weigh(holder, 25_000)
+        assert weigh(connections, holder, 25_000)
     assert [holder.sheds for holder in holders] == [0] * 5
     await turn()
     assert [holder.sheds for holder in holders] == [1, 0, 0, 0, 0]
-    assert connections.weigh(holders[0], 50_000)
+    assert weigh(connections, holders[0], 50_000)
     await turn()
     assert [holder.sheds for holder in holders] == [1, 1, 1, 0, 0]
 
@@ -48,19 +54,30 @@ async def test_the_ones_that_have_held_something_for_longest_make_room_in_the_ne
 async def test_who_gets_on_with_it_before_the_next_turn_costs_nobody_anything() -> None:
     connections, holders = Connections(Limits(buffered_bytes=100_000)), [Holder() for _ in range(5)]
     for holder in holders:
-        connections.weigh(holder, 25_000)
-    assert not connections.weigh(holders[3], 0)
+        weigh(connections, holder, 25_000)
+    assert not weigh(connections, holders[3], 0)
     await turn()
     # The same again, and more than that is not counted twice.
     for _ in range(3):
-        connections.weigh(holders[0], 25_000)
+        weigh(connections, holders[0], 25_000)
     await turn()
     assert [holder.sheds for holder in holders] == [0] * 5
 
 
+async def test_what_was_taken_since_it_was_counted_costs_nobody_anything() -> None:
+    connections, holders = Connections(Limits(buffered_bytes=100_000)), [Holder() for _ in range(5)]
+    for holder in holders:
+        weigh(connections, holder, 25_000)
+    # Its answer has left by now, and nothing else has happened on it.
+    holders[0].held = 0
+    await turn()
+    assert [holder.sheds for holder in holders] == [0] * 5
+    assert connections.weight == 100_000
+
+
 async def test_who_holds_next_to_nothing_is_not_counted() -> None:
     connections, holders = Connections(Limits(buffered_bytes=1000)), [Holder() for _ in range(500)]
-    assert not any(connections.weigh(holder, 4096) for holder in holders)
+    assert not any(weigh(connections, holder, 4096) for holder in holders)
     await turn()
     assert not any(holder.sheds for holder in holders)
 
@@ -97,12 +114,12 @@ async def test_a_body_that_comes_to_its_end_is_served_and_counted_no_more() -> N
 
 
 async def test_a_reader_that_is_behind_with_more_than_there_is_room_for_is_cut() -> None:
-    wire = Wire(limits=Limits(buffered_bytes=90_000))
+    wire = Wire(limits=Limits(buffered_bytes=150_000))
     wire.receive(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
     wire.clog(80_000)
     await turn()
     assert not wire.aborted
     wire.unclog()
-    wire.clog(100_000)
+    wire.clog(150_000)
     await turn()
     assert wire.aborted

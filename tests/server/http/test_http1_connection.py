@@ -240,6 +240,34 @@ async def test_reading_stops_while_enough_requests_wait() -> None:
     assert len(wire.responses()) == 4
 
 
+async def test_very_many_requests_at_once_are_answered_in_order_a_few_in_each_turn() -> None:
+    wire = Wire()
+    wire.receive(b"".join(get(f"/{number}") for number in range(500)))
+    assert not wire.reading
+    assert len(wire.responses()) <= wire.connections.limits.inline_answers
+    await until(lambda: wire.reading)
+    assert [body for _, _, body in wire.responses()] == [b"/%d " % number for number in range(500)]
+
+
+async def test_a_refusal_behind_more_requests_than_may_wait_comes_last() -> None:
+    wire = Wire(limits=Limits(pipelined=2))
+    wire.receive(b"".join(get(f"/{number}") for number in range(5)) + b"nonsense\r\n\r\n")
+    await until(lambda: wire.half_closed)
+    assert [status for status, _, _ in wire.responses()] == [200] * 5 + [400]
+
+
+async def test_a_client_that_leaves_while_much_of_it_waits_costs_nothing_more() -> None:
+    gates = Gates()
+    wire = Wire(gates, Limits(pipelined=2))
+    wire.receive(get("/slow") + get("/next") * 1000)
+    assert wire.connections.weight > 20_000
+    wire.lose()
+    assert wire.connections.weight == 0
+    gates.open(b"/slow")
+    await settle()
+    assert len(wire.endpoint.heads) == 1
+
+
 async def test_reading_stops_while_the_waiting_bodies_weigh_too_much() -> None:
     gates = Gates()
     wire = Wire(gates, Limits(pipelined=100, body_bytes=1000))

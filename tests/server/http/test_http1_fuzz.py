@@ -61,7 +61,7 @@ def tidy(target: str) -> str:
 
 
 def ours(data: bytes) -> Verdict:
-    reader = RequestReader(Limits())
+    reader = RequestReader(Limits(pipelined=1_000_000))
     reader.feed(data)
     seen = []
     for one in reader.ready:

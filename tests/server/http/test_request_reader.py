@@ -9,15 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard.limits import Limits
-from pegboard.server.http.request_reader import ENDED, IDLE, RequestReader
+from pegboard.server.http.request_reader import CHUNKED_PIECE, ENDED, FULL, IDLE, RequestReader
 
 H = b"Host: x\r\n"
 POST = b"POST / HTTP/1.1\r\n" + H
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
-def read(data: bytes, limits: Limits | None = None) -> RequestReader:
-    reader = RequestReader(limits or Limits())
+# These tests take the requests from the reader only when all bytes have come.
+ANY_NUMBER = Limits(pipelined=1_000_000)
+
+
+def read(data: bytes, limits: Limits = ANY_NUMBER) -> RequestReader:
+    reader = RequestReader(limits)
     reader.feed(data)
     return reader
 
@@ -87,7 +91,16 @@ REFUSED = {
     "a field name that is no token": (400, b"GET / HTTP/1.1\r\nHost: x\r\nA(b): c\r\n\r\n"),
     "an absolute target": (400, b"GET http://x/ HTTP/1.1\r\nHost: x\r\n\r\n"),
     "the target *": (400, b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n"),
+    "the target * with another method": (400, b"GET * HTTP/1.1\r\nHost: x\r\n\r\n"),
+    "an absolute target of another host": (400, b"GET http://y/ HTTP/1.1\r\nHost: x\r\n\r\n"),
+    "an authority as the target": (400, b"GET x:80 HTTP/1.1\r\nHost: x\r\n\r\n"),
     "CONNECT": (400, b"CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n"),
+    "CONNECT to a path": (400, b"CONNECT / HTTP/1.1\r\nHost: x\r\n\r\n"),
+    "CONNECT with a body": (400, b"CONNECT / HTTP/1.1\r\nHost: x\r\nContent-Length: 36\r\n\r\n"),
+    "CONNECT in chunks": (400, b"CONNECT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    "CONNECT with an upgrade": (
+        400, b"CONNECT / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"),
+    "CONNECT in HTTP/1.0": (400, b"CONNECT / HTTP/1.0\r\n\r\n"),
     "a fragment": (400, b"GET /a#b HTTP/1.1\r\nHost: x\r\n\r\n"),
     "a target with raw bytes": (400, b"GET /\xc3\xa9 HTTP/1.1\r\nHost: x\r\n\r\n"),
     "a tab in the target": (400, b"GET /a\tb HTTP/1.1\r\nHost: x\r\n\r\n"),
@@ -214,6 +227,46 @@ def test_what_is_too_large_is_refused_whole_or_in_pieces(status: int, data: byte
     assert reader.refusal.status == status
 
 
+FLOODS = {
+    "of a head": POST + b"".join(b"%d:\r\n" % number for number in range(9000)),
+    "of a head that says the same": POST + b"a:\r\n" * 9000,
+    "of a trailer": CHUNKED + b"1\r\nx\r\n0\r\n" + b"".join(b"%d:\r\n" % number for number in range(9000)),
+}
+
+
+@pytest.mark.parametrize("cut", [1, 7, 1000, 100_000])
+@pytest.mark.parametrize("data", FLOODS.values(), ids=FLOODS.keys())
+def test_lines_are_counted_as_they_come(data: bytes, cut: int) -> None:
+    """Nothing waits for the end of them, which does not come."""
+    reader, fed = RequestReader(Limits(head_lines=20)), 0
+    while reader.refusal is None and fed < len(data):
+        reader.feed(data[fed : fed + cut])
+        fed += cut
+    assert reader.refusal is not None
+    assert fed <= max(cut, 2500)
+    assert reader.refusal.status == 431
+    assert reader.weight < 200
+
+
+@pytest.mark.parametrize("one", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", CHUNKED + b"1\r\nx\r\n0\r\n\r\n"])
+@pytest.mark.parametrize("pieces", [1, 3, 1000])
+def test_beyond_the_requests_that_may_wait_bytes_stay_bytes(one: bytes, pieces: int) -> None:
+    reader, data, seen_of = RequestReader(Limits(pipelined=8)), one * 100, 0
+    step = -(-len(data) // pieces)
+    for at in range(0, len(data), step):
+        reader.feed(data[at : at + step])
+    while reader.ready:
+        # Some may come in one piece with the last chunk of the eighth.
+        assert len(reader.ready) <= 8 + CHUNKED_PIECE // len(one)
+        assert reader.stage == (FULL if seen_of + len(reader.ready) < 100 else IDLE)
+        seen_of += len(reader.ready)
+        reader.ready.clear()
+        if reader.stage == FULL:
+            reader.read_on()
+    assert seen_of == 100
+    assert reader.weight == 0
+
+
 def test_what_just_fits_is_read() -> None:
     fields = b"".join(b"%d:\r\n" % n for n in range(3))
     reader = read(
@@ -304,7 +357,7 @@ def test_any_cut_of_valid_requests_gives_the_same_requests(pipeline: list[bytes]
     whole = read(data)
     assert len(whole.ready) == len(pipeline)
     assert whole.refusal is None
-    pieces = RequestReader(Limits())
+    pieces = RequestReader(ANY_NUMBER)
     places = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
     for start, end in pairwise(places):
         pieces.feed(data[start:end])
@@ -324,7 +377,7 @@ GARBAGE = st.one_of(
 @given(GARBAGE, st.integers(1, 50))
 def test_any_bytes_give_requests_or_a_refusal_however_they_are_cut(data: bytes, step: int) -> None:
     whole = read(data)
-    pieces = RequestReader(Limits())
+    pieces = RequestReader(ANY_NUMBER)
     for at in range(0, len(data), step):
         pieces.feed(data[at : at + step])
     assert seen(pieces) == seen(whole)
@@ -339,7 +392,7 @@ def test_any_bytes_give_requests_or_a_refusal_however_they_are_cut(data: bytes, 
 def test_a_head_that_comes_again_is_read_as_it_was_the_first_time(
     pool: list[bytes], order: list[tuple[int, bytes]]
 ) -> None:
-    one_by_one = RequestReader(Limits())
+    one_by_one = RequestReader(ANY_NUMBER)
     alone = []
     for number, tail in order:
         data = pool[number % len(pool)] + tail
@@ -349,7 +402,7 @@ def test_a_head_that_comes_again_is_read_as_it_was_the_first_time(
 
 
 def test_a_head_that_comes_again_carries_what_was_found_in_it() -> None:
-    reader = RequestReader(Limits())
+    reader = RequestReader(ANY_NUMBER)
     for body in (b"abc", b"def", b"longer", b"ghi", b"0123456789", b"x"):
         reader.feed(post_of(body))
         one = reader.ready.pop(0)
@@ -361,7 +414,7 @@ def test_a_head_that_comes_again_carries_what_was_found_in_it() -> None:
 
 
 def test_another_head_carries_nothing_of_the_last_one() -> None:
-    reader = RequestReader(Limits())
+    reader = RequestReader(ANY_NUMBER)
     reader.feed(post_of(b"abc"))
     reader.ready.pop(0).head.verdict = "found"
     for head in (
@@ -379,7 +432,7 @@ def test_a_length_is_taken_over_only_where_it_is_that_of_the_body(
 ) -> None:
     """Whatever length a known head states now, it means what the parser would have read."""
     again = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %b%d\r\n\r\n" % (b"0" * zeros, stated) + sent
-    known, fresh = RequestReader(Limits()), RequestReader(Limits())
+    known, fresh = RequestReader(ANY_NUMBER), RequestReader(ANY_NUMBER)
     known.feed(post_of(first))
     known.ready.clear()
     known.feed(again)
@@ -409,7 +462,7 @@ def test_a_known_head_with_a_longer_tail_goes_through_the_parser() -> None:
 
 @given(cut=st.integers(0, 60), rests=st.integers(1, 3))
 def test_a_reader_that_has_rested_reads_on_as_if_it_had_not(cut: int, rests: int) -> None:
-    reader = RequestReader(Limits())
+    reader = RequestReader(ANY_NUMBER)
     for number in range(3):
         data = b"POST /%d HTTP/1.1\r\n%bContent-Length: 2\r\n\r\nok" % (number, H)
         reader.feed(data[:cut])
@@ -425,4 +478,4 @@ def test_a_reader_that_has_rested_reads_on_as_if_it_had_not(cut: int, rests: int
     reader.feed(b"nonsense\r\n\r\n")
     assert reader.refusal is not None
     reader.close()
-    RequestReader(Limits()).close()
+    RequestReader(ANY_NUMBER).close()

@@ -3,6 +3,8 @@
 Each connection may hold back a lot, in either direction, before its own limits end it: half of a request, or an answer that
 its peer does not read. Where all together hold too much, the one that has done so for longest makes room: who gets on with
 it is gone from the table soon.
+
+What is counted is memory, not bytes on the wire: a header line of six bytes takes 150 as Python objects.
 """
 
 from __future__ import annotations
@@ -15,8 +17,19 @@ from typing import Final, Protocol
 
 from pegboard.limits import Limits
 
-_LIGHT: Final = 4096
+LIGHT: Final = 4096
 """So many bytes are not counted: nearly every request is smaller, and ten thousand of them are no burden."""
+
+
+SMALL_WRITE: Final = 512
+"""The assumed size of a write that was not counted by itself."""
+_WRITE_COST: Final = 48
+
+
+def unsent(transport: asyncio.WriteTransport, piece: int) -> int:
+    """The memory of the write buffer of a transport, given the size of its last write: a partly sent write is kept whole."""
+    size = transport.get_write_buffer_size()
+    return -(-size // piece) * (piece + _WRITE_COST) if size else 0
 
 
 class OpenConnection(Protocol):
@@ -25,6 +38,10 @@ class OpenConnection(Protocol):
     @property
     def busy(self) -> bool:
         """Whether a request has come that is not yet answered."""
+
+    @property
+    def held(self) -> int:
+        """How many bytes of memory the connection holds now."""
 
     def check(self, now: float) -> None:
         """Hold the connection to its limits."""
@@ -83,6 +100,11 @@ class Connections:
         """How many connections owe an answer."""
         return sum(connection.busy for connection in self.live)
 
+    @property
+    def weight(self) -> int:
+        """How many bytes of memory all connections hold, except those that hold next to nothing."""
+        return self._weight
+
     def tick(self) -> None:
         """Let time pass."""
         self.now = self._clock()
@@ -95,10 +117,17 @@ class Connections:
         for connection in tuple(self.live):
             connection.check(now)
 
-    def weigh(self, connection: OpenConnection, size: int) -> bool:
-        """A connection holds so many bytes back; whether they are counted, and are to be weighed anew when they change."""
+    def weigh(self, connection: OpenConnection) -> bool:
+        """Update what a connection holds; whether it is enough to be counted, and to be updated again when it changes."""
+        return self._count(connection, connection.held)
+
+    def forget(self, connection: OpenConnection) -> None:
+        """Remove a connection from the account."""
+        self._count(connection, 0)
+
+    def _count(self, connection: OpenConnection, size: int) -> bool:
         held = self._held
-        if size <= _LIGHT:
+        if size <= LIGHT:
             self._weight -= held.pop(connection, 0)
             return False
         self._weight += size - held.get(connection, 0)
@@ -110,11 +139,14 @@ class Connections:
         return True
 
     def _drop_buffers(self) -> None:
-        self._dropping = False
-        while self._weight > self.limits.buffered_bytes:
+        """Make room, after checking again what each connection holds: its peer may have read the rest by now."""
+        most = self.limits.buffered_bytes
+        while self._weight > most:
             connection = next(iter(self._held))
-            self._weight -= self._held.pop(connection)
-            connection.drop_buffers()
+            if self.weigh(connection) and self._weight > most:
+                self.forget(connection)
+                connection.drop_buffers()
+        self._dropping = False
 
     def notify_if_quiet(self) -> None:
         """Tell whoever waits for quiet, if it is quiet."""

@@ -27,9 +27,9 @@ from msgspec import Struct
 
 from pegboard.limits import Limits
 from pegboard.server.eager_task import start
-from pegboard.server.http.connections import Connections
+from pegboard.server.http.connections import LIGHT, SMALL_WRITE, Connections, unsent
 from pegboard.server.http.plain_responses import encode_headers, internal_error, plain_error
-from pegboard.server.http.request_reader import BODY, ENDED, HEAD, IDLE, NO_HEAD, RequestReader, ServerRequest
+from pegboard.server.http.request_reader import BODY, ENDED, FULL, HEAD, IDLE, NO_HEAD, RequestReader, ServerRequest
 from pegboard.server.http_types import Answer, Endpoint, Headers, Upgrade
 from pegboard.server.websocket.websocket_connection import WebSocket, accept_handshake
 
@@ -97,7 +97,10 @@ class ResponseStream(Struct, eq=False):
         """Send what has been written since the last time."""
         self._scheduled = False
         if not self.gone and (self._head or self._written):
-            self.connection.send(self._take())
+            data = self._take()
+            self.connection.send(data)
+            if len(data) > LIGHT:
+                self.connection.note(len(data))
 
     def _schedule(self) -> None:
         self._scheduled = True
@@ -188,7 +191,7 @@ class Http1Connection(asyncio.Protocol):
 
     __slots__ = (
         "_accept", "_connections", "_feed", "_heavy", "_last_stage", "_leaving", "_limits", "_lost", "_mark", "_paused",
-        "_reader", "_ready", "_resting", "_room", "_secure", "_served", "_since", "_stream", "_transport", "clogged", "loop",
+        "_reader", "_ready", "_resting", "_room", "_secure", "_served", "_since", "_stream", "_transport", "_written", "clogged", "loop",
         "send", "serving",
     )  # fmt: skip
 
@@ -219,12 +222,18 @@ class Http1Connection(asyncio.Protocol):
         self._heavy = False
         self.clogged = False
         self._mark = 0
+        self._written = SMALL_WRITE
         self._room: asyncio.Event | None = None
 
     @property
     def busy(self) -> bool:
         """Whether a request has come that is not yet answered."""
         return self._stream is not None or bool(self._ready)
+
+    @property
+    def held(self) -> int:
+        """The memory of requests that are not served yet and of answers that are not sent yet."""
+        return self._reader.weight + unsent(self._transport, self._written)
 
     @property
     def date(self) -> bytes:
@@ -258,8 +267,8 @@ class Http1Connection(asyncio.Protocol):
         if reader.stage != self._last_stage:
             self._last_stage = reader.stage
             self._since = self._connections.now
-        if reader.stage or self._heavy:
-            self._weigh()
+        if reader.stage or self._heavy or self._ready:
+            self.weigh()
         if reader.continues:
             self._continue()
 
@@ -271,7 +280,7 @@ class Http1Connection(asyncio.Protocol):
         self._reader.close()
         connections = self._connections
         connections.live.discard(self)
-        connections.weigh(self, 0)
+        connections.forget(self)
         if connections.changed is not None:
             connections.changed()
         connections.notify_if_quiet()
@@ -282,17 +291,22 @@ class Http1Connection(asyncio.Protocol):
         self._mark = self._transport.get_write_buffer_size()
         if self._room is not None:
             self._room.clear()
-        self._weigh()
+        self.weigh()
 
     def resume_writing(self) -> None:
         self.clogged = False
         self._since = self._connections.now
-        self._weigh()
+        self.weigh()
         if self._room is not None:
             self._room.set()
         self.serve()
 
     # Requests to the endpoint, responses to the transport.
+
+    def note(self, size: int) -> None:
+        """Count the write buffer after a large write of this size."""
+        self._written = size
+        self.weigh()
 
     def serve(self) -> None:
         """Answer what waits, until a request suspends, the client reads too slowly, or it is the others' turn."""
@@ -349,7 +363,7 @@ class Http1Connection(asyncio.Protocol):
         self._stream = None
         self._lost = self._leaving = True
         connections.live.discard(self)
-        connections.weigh(self, 0)
+        connections.forget(self)
         reader.close()
         WebSocket(protocol, self._transport, self._limits, connections).begin(upgrade)
 
@@ -370,6 +384,8 @@ class Http1Connection(asyncio.Protocol):
             self.send(b"%b%bcontent-length: %d\r\n\r\n%b" % (lines, connections.date, len(body), body))
         else:
             self._send_general(request, lines, answer)
+        if len(answer.body) > LIGHT:
+            self.note(len(answer.body))
         stream.ended = True
         self.finish(stream)
 
@@ -427,7 +443,7 @@ class Http1Connection(asyncio.Protocol):
         self._served = True
         self._since = connections.now
         if self._heavy:
-            self._weigh()
+            self.weigh()
         if not stream.request.keep:
             self._leaving = True
             self._transport.close()
@@ -449,6 +465,11 @@ class Http1Connection(asyncio.Protocol):
         """Hold the connection to its limits; called by each sweep."""
         waited = now - self._since
         limits = self._limits
+        if self._heavy or self._transport.get_write_buffer_size():
+            # Small answers are counted here only.
+            self.weigh()
+        else:
+            self._written = SMALL_WRITE
         if self._leaving or self._lost:
             if waited > (limits.write_seconds if self._transport.get_write_buffer_size() else LINGER_SECONDS):
                 self._transport.abort()
@@ -479,15 +500,15 @@ class Http1Connection(asyncio.Protocol):
     def drop_buffers(self) -> None:
         """Let go of all that is held back: there is no room for it."""
         self._heavy = False
-        if self.clogged or self.busy:
+        if self.busy or self._transport.get_write_buffer_size():
             self._transport.abort()
         else:
             self._reader.drop(BUSY)
             self.serve()
 
-    def _weigh(self) -> None:
-        unread = self._transport.get_write_buffer_size() if self.clogged else 0
-        self._heavy = self._connections.weigh(self, unread + self._reader.weight)
+    def weigh(self) -> None:
+        """Update the account of this connection."""
+        self._heavy = self._connections.weigh(self)
 
     def _check_reading(self, now: float) -> None:
         """A reader that takes less than a buffer in the time allowed is cut."""
@@ -514,18 +535,28 @@ class Http1Connection(asyncio.Protocol):
         if enough and not self._paused and not self._lost and not self._leaving:
             self._paused = True
             self._transport.pause_reading()
-            self._weigh()
 
     def _resume_reading(self) -> None:
         """Nothing waits any more: read on, let a hesitant body come, or say the last word."""
         if self._lost or self._leaving:
             return
+        reader = self._reader
+        if reader.stage == FULL:
+            reader.read_on()
+            self._last_stage = reader.stage
+            self._since = self._connections.now
+            self.weigh()
+            if self._ready:
+                # In the next turn of the loop, so that other connections are served too.
+                self._resting = True
+                self.loop.call_soon(self._wake)
+                return
         if self._paused:
             self._paused = False
             self._transport.resume_reading()
-        if self._reader.continues:
+        if reader.continues:
             self._continue()
-        refusal = self._reader.refusal
+        refusal = reader.refusal
         if refusal is not None and not self.clogged:
             self._refuse(refusal)
 

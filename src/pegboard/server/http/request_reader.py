@@ -2,13 +2,17 @@
 
 The grammar is llhttp's in its strict mode; what that leaves open is closed when a head is complete. No I/O and no clock:
 the same bytes give the same requests however they are cut.
+
+The parser gets the bytes in pieces, and a piece never extends beyond the end of a request. When enough requests wait, the
+reader stops there and keeps the remaining bytes unparsed: a small request takes thirty times as much memory once it is
+parsed. The size and the number of lines of a head are counted before it is parsed.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
@@ -16,25 +20,42 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pegboard.limits import Limits
+from pegboard.server.http.connections import LIGHT
 from pegboard.server.http.plain_responses import body_too_large, plain_error
+from pegboard.server.http.start_lines import (
+    MALFORMED,
+    REMEMBERED_BYTES,
+    BadRequest,
+    check_start,
+    find_path,
+    split_target,
+)
 from pegboard.server.http_types import Answer, Head
 
-# How far the reader is: between requests, in a head, in a body, or at its end after a refusal.
-IDLE, HEAD, BODY, ENDED = range(4)
+# The state of the reader: between requests, in a head, in a body, stopped with unparsed bytes because enough requests wait,
+# or ended by a refusal.
+IDLE, HEAD, BODY, FULL, ENDED = range(5)
 
 # Fields whose repetition means the same as one comma-separated list; of any other the first value is kept.
 LISTS: Final = frozenset(
     {b"accept", b"accept-language", b"cache-control", b"connection", b"forwarded", b"x-forwarded-for"}
 )
 
-# Origin-form only (RFC 9112, 3.2.1): no fragment, no absolute URL whose host could differ from the Host field.
-TARGET: Final = re.compile(rb"/[!\"$-~]*")
-
 LENGTH: Final = re.compile(rb"\r\ncontent-length: ?([0-9]+)\r\n", re.IGNORECASE)
 
 # A chunk of one byte costs six on the wire; beyond this factor the sender only wastes our time.
 CHUNK_OVERHEAD: Final = 8
 
+BLANK_LINE: Final = b"\r\n\r\n"
+LINE_ENDS: Final = re.compile(rb"[\r\n]+")
+# Only the parser knows where the last chunk ends, so pieces of a chunked body are small: one may contain further requests.
+CHUNKED_PIECE: Final = 256
+# Memory of the Python objects in addition to the bytes received: for a request, and for each header line (two bytes objects
+# and a dict entry). tests/server/test_account.py checks both.
+REQUEST_COST: Final = 400
+LINE_COST: Final = 112
+# A larger head is not remembered: its connection may be idle for a long time.
+KNOWN_BYTES: Final = 8192
 
 NO_HEAD: Final = Head(b"", b"", b"", {})
 
@@ -42,7 +63,8 @@ NO_HEAD: Final = Head(b"", b"", b"", {})
 class ServerRequest(Struct, gc=False):
     """A whole request, whether its sender keeps the connection, and whether it may be answered in chunks (HTTP/1.1).
 
-    `plain` is one of which both are true, which came in one piece and whose answer has a body.
+    `plain` is one of which both are true, which came in one piece and whose answer has a body. `size` is that of its head,
+    -1 where others have the same head.
     """
 
     head: Head
@@ -50,63 +72,27 @@ class ServerRequest(Struct, gc=False):
     keep: bool
     chunks: bool
     plain: bool = False
+    size: int = -1
 
-
-class BadRequest(Exception):
-    """Stops the parser from inside one of its callbacks."""
-
-    def __init__(self, refusal: Answer) -> None:
-        self.refusal = refusal
-
-
-MALFORMED: Final = plain_error(400, "This is not a well-formed HTTP/1.1 request.")
-
-
-@lru_cache(maxsize=256)
-def split_target(target: bytes) -> tuple[bytes, bytes] | None:
-    """The path and the query of a target in origin form, percent-encoding left as it is."""
-    if TARGET.fullmatch(target) is None:
-        return None
-    path, _, query = target.partition(b"?")
-    return path, query
+    @property
+    def weight(self) -> int:
+        """How much memory it holds."""
+        head = 0 if self.size < 0 else self.size + LINE_COST * len(self.head.headers)
+        return REQUEST_COST + head + len(self.body)
 
 
 class RequestReader:
-    """Bytes go in by `feed`; whole requests line up in `ready`, and `refusal` is what to say after the last of them."""
+    """Bytes go in by `feed`; whole requests line up in `ready`, and `refusal` is what to say after the last of them.
+
+    Once `limits.pipelined` requests are ready the stage is FULL; `read_on` continues when they have been taken.
+    """
 
     __slots__ = (
-        "_chunks",
-        "_dropped",
-        "_feed",
-        "_head",
-        "_headers",
-        "_held",
-        "_keep",
-        "_known",
-        "_known_head",
-        "_known_length",
-        "_length_at",
-        "_limits",
-        "_modern",
-        "_parser",
-        "_peer",
-        "_plain",
-        "_raw",
-        "_remaining",
-        "_repeated",
-        "_secure",
-        "_server",
-        "_target",
-        "_unweighed",
-        "completed",
-        "continues",
-        "ready",
-        "received",
-        "refusal",
-        "stage",
+        "_again", "_bare", "_body", "_dropped", "_feed", "_head", "_headers", "_keep", "_known", "_known_head", "_known_length", "_length",
+        "_length_at", "_limits", "_lines", "_modern", "_parsed", "_parser", "_peer", "_plain", "_raw", "_repeated", "_secure", "_server",
+        "_size", "_stopped_at", "_target", "_unparsed", "_upgrading", "continues", "ready", "received", "refusal", "stage",
     )  # fmt: skip
 
-    _head: Head
     _known_head: Head
     _length_at: int
     _keep: bool
@@ -119,21 +105,29 @@ class RequestReader:
         self.stage = IDLE
         self.received = 0
         self.continues = False
-        self.completed = False
         self._limits = limits
         self._peer = peer
         self._server = server
         self._secure = secure
         self._target = b""
+        self._head = NO_HEAD
         self._headers: dict[bytes, bytes] = {}
-        self._repeated: list[bytes] = []
+        self._repeated: tuple[bytes, ...] = ()
+        # The current head: its bytes and lines so far, how many lines repeat a field, and how many bytes of those are dropped.
+        self._size = 0
+        self._lines = 0
+        self._again = 0
         self._dropped = 0
-        self._chunks: list[bytes] = []
-        self._unweighed = False
-        self._held = 0
-        self._raw = -1
-        self._remaining = 0
+        # The current body: its length (-1 if chunked), and of chunks the bytes received, in all and since the last body byte.
+        self._body: bytes | bytearray = b""
+        self._length = 0
+        self._raw = 0
+        self._bare = 0
+        self._upgrading = False
         self._plain = False
+        self._unparsed = b""
+        self._parsed = 0
+        self._stopped_at = IDLE
         self._known = b""
         self._known_length = -1
         self._parser = HttpRequestParser(self)
@@ -148,44 +142,47 @@ class RequestReader:
         ):
             self.ready.append(ServerRequest(self._known_head, data[len(self._known) :], True, True, True))
             return
-        if stage == ENDED:
-            return
-        self.completed = False
-        self._unweighed = stage == HEAD or len(data) > self._limits.head_bytes
-        if self._remaining:
-            self._ignore_upgrade(memoryview(data))
-        else:
-            try:
-                self._feed(data)
-            except HttpParserUpgrade as upgrade:
-                self._ignore_upgrade(memoryview(data)[upgrade.args[0] :])
-            except HttpParserError as error:
-                self._end_with(error)
-        if self.stage:
-            self._weigh_part(len(data))
-        elif stage == IDLE and self._plain and len(self.ready) == 1:
-            self._remember_head(data)
+        if stage == IDLE:
+            if len(data) <= LIGHT:
+                self._parse_small(data)
+            else:
+                self._parse(data)
+            if self.stage == IDLE and self._plain and len(self.ready) == 1:
+                self._remember_head(data)
+        elif stage == FULL:
+            self._unparsed = self._unparsed[self._parsed :] + data
+            self._parsed = 0
+        elif stage != ENDED:
+            self._parse(data)
+
+    def read_on(self) -> None:
+        """Parse the bytes that were kept while the reader was full."""
+        data, self._unparsed = self._unparsed, b""
+        self.stage = self._stopped_at
+        self._parse(data, self._parsed)
 
     def refuse(self, refusal: Answer) -> None:
         """Read no further: this is said after the answers to what is ready."""
         if self.stage != ENDED:
             self.stage = ENDED
             self.refusal = refusal
+            self._unparsed = b""
 
     @property
     def weight(self) -> int:
-        """How many bytes are held of requests that have not been served."""
-        part = 0
-        if self.stage == HEAD:
-            part = self._held
-        elif self.stage == BODY:
-            part = self.received + sum(map(len, self._head.headers.values()))
-        return part + sum(len(one.body) for one in self.ready)
+        """How many bytes of memory are held for requests that have not been served."""
+        held = len(self._unparsed) + sum(one.weight for one in self.ready)
+        stage = self._stopped_at if self.stage == FULL else self.stage
+        if stage == HEAD:
+            held += self._weigh_head(self._headers)
+        elif stage == BODY:
+            held += self._weigh_head(self._head.headers) + sys.getsizeof(self._body) + self._bare
+        return held
 
     def drop(self, refusal: Answer) -> None:
         """Refuse what has come in part, and hold nothing of it."""
         self.refuse(refusal)
-        self._chunks.clear()
+        self._body = b""
         self._headers = {}
         self._head = NO_HEAD
 
@@ -193,6 +190,7 @@ class RequestReader:
         """Let go of the parser, which holds this reader as this reader holds it."""
         self.stage = ENDED
         self.ready.clear()
+        self._unparsed = self._body = b""
         if hasattr(self, "_parser"):
             del self._parser
         del self._feed
@@ -204,7 +202,7 @@ class RequestReader:
         """
         if self.stage == IDLE and not self.ready and self._feed != self._wake:
             self._known, self._known_length = b"", -1
-            self._head = self._known_head = NO_HEAD
+            self._known_head = NO_HEAD
             del self._parser
             self._feed = self._wake
 
@@ -218,15 +216,16 @@ class RequestReader:
     # length of the body is all that differs, the known head takes it over.
 
     def _remember_head(self, data: bytes) -> None:
-        end = len(data) - self.received
-        if data.find(b"\r\n\r\n") != end - 4:
+        end, request = len(data) - self.received, self.ready[0]
+        # The bytes, and the head that was made of them.
+        if 2 * end + LINE_COST * len(request.head.headers) > KNOWN_BYTES or data.find(BLANK_LINE) != end - 4:
             return
         self._known = data[:end]
         self._known_length = len(data)
-        self._known_head = self._head
+        self._known_head = request.head
         self._length_at = -1
         length = LENGTH.search(self._known)
-        if length is not None and length[1] == b"%d" % self.received and not self._head.repeated:
+        if length is not None and length[1] == b"%d" % self.received and not request.head.repeated:
             self._length_at = length.start(1)
 
     def _adapt(self, data: bytes) -> bool:
@@ -245,12 +244,128 @@ class RequestReader:
         self._known_head = replace(head, headers={**head.headers, b"content-length": length})
         return True
 
+    def _parse_small(self, data: bytes) -> None:
+        """Parse data in one piece if it is small and cannot contain more requests than may wait, which is the common case."""
+        limits, size, ready = self._limits, len(data), self.ready
+        waiting = len(ready)
+        # Every request line contains this; if the data has more of them for another reason, parsing in pieces works too.
+        if data.count(b"HTTP/1.") + waiting > limits.pipelined or size > limits.head_bytes:
+            self._parse(data)
+            return
+        try:
+            self._feed(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            parsed = self._note_end(error, size)
+            if parsed < size:
+                self._parse(data[parsed:])
+        if self.stage == IDLE:
+            if len(ready) == waiting + 1:
+                ready[-1].size = size - self.received
+        elif self.stage == BODY:
+            self._size = size - self.received if len(ready) == waiting else 0
+            if self._headers:
+                self._skip_trailer()
+        elif len(ready) == waiting:
+            self._size = size
+            self._lines = data.count(b"\n")
+
+    # One piece after the other.
+
+    def _parse(self, data: bytes, start: int = 0) -> None:
+        end = len(data)
+        if self.stage == HEAD:
+            # The blank line may have started in the previous data.
+            start = self._parse_head(data, start, min(end, start + len(BLANK_LINE) - 1))
+        while start < end:
+            stage = self.stage
+            if stage == ENDED:
+                return
+            if len(self.ready) >= self._limits.pipelined:
+                # An offset instead of a slice: many small requests would copy the remaining bytes again and again.
+                self._unparsed, self._parsed = data, start
+                self._stopped_at = stage
+                self.stage = FULL
+                return
+            if stage == BODY:
+                start = self._parse_body(data, start)
+            else:
+                found = data.find(BLANK_LINE, start)
+                start = self._parse_head(data, start, found + len(BLANK_LINE) if found >= 0 else end)
+
+    def _parse_head(self, data: bytes, start: int, cut: int) -> int:
+        """Parse a piece of a head and return where the next piece starts."""
+        limits = self._limits
+        if self.stage == IDLE and data[start] < 32 and (blanks := LINE_ENDS.match(data, start)):
+            # RFC 9112, 2.2: "a server … SHOULD ignore at least one empty line (CRLF) received prior to the request-line"
+            return self._run(data, start, blanks.end())
+        self._size += cut - start
+        self._lines += data.count(b"\n", start, cut)
+        # The request line and the blank line are not header lines.
+        if self._size > limits.head_bytes or self._lines > limits.head_lines + 2:
+            self.refuse(self._too_long())
+            return cut
+        return self._run(data, start, cut)
+
+    def _parse_body(self, data: bytes, start: int) -> int:
+        """Parse a piece of a body and return where the next piece starts."""
+        if self._length >= 0:
+            cut = min(len(data), start + self._length - self.received)
+            if not self._upgrading:
+                return self._run(data, start, cut)
+            # llhttp believes that a request to upgrade has no body, but some clients send one.
+            self.on_body(data[start:cut])
+            if self.received == self._length:
+                self._upgrading = False
+                self.on_message_complete()
+            return cut
+        before = self.received
+        cut = self._run(data, start, min(len(data), start + CHUNKED_PIECE))
+        if self.stage == BODY and self._length < 0:
+            self._weigh_chunks(cut - start, before)
+            if self._headers:
+                self._skip_trailer()
+        return cut
+
+    def _run(self, data: bytes, start: int, cut: int) -> int:
+        """Feed a piece to the parser and return where it stopped."""
+        try:
+            self._feed(data[start:cut])
+        except (HttpParserError, HttpParserUpgrade) as error:
+            return start + self._note_end(error, cut - start)
+        return cut
+
+    def _note_end(self, error: Exception, size: int) -> int:
+        """Handle an exception of the parser; how many of these bytes it has parsed."""
+        if isinstance(error, HttpParserUpgrade):
+            # The upgrade is declined: the connection continues with HTTP/1.1.
+            return int(error.args[0])
+        cause = error.__context__
+        self.refuse(cause.refusal if isinstance(cause, BadRequest) else MALFORMED)
+        return size
+
+    def _too_long(self) -> Answer:
+        limits = self._limits
+        return plain_error(
+            431, f"The head of a request may have {limits.head_bytes} bytes and {limits.head_lines} lines."
+        )
+
+    def _weigh_head(self, headers: dict[bytes, bytes]) -> int:
+        return REQUEST_COST + self._size - self._dropped + LINE_COST * len(headers)
+
+    def _weigh_chunks(self, length: int, before: int) -> None:
+        """Limit the overhead of chunks: sizes, extensions, and the trailer, of which the parser buffers one line."""
+        self._raw += length
+        self._bare = self._bare + length if self.received == before else 0
+        most = self._limits.head_bytes
+        if self._raw > CHUNK_OVERHEAD * self.received + most or self._bare > most:
+            self.refuse(plain_error(400, "The chunks of this body are mostly overhead."))
+
     # The parser's callbacks.
 
     def on_message_begin(self) -> None:
         self.stage = HEAD
-        self._target = b""
         self._headers = {}
+        self._repeated = ()
 
     def on_url(self, part: bytes) -> None:
         self._target += part
@@ -261,151 +376,106 @@ class RequestReader:
         if name not in headers:
             headers[name] = value.rstrip()
             return
-        self._repeated.append(name)
-        self._dropped += len(name) + len(value)
+        if name not in self._repeated:
+            self._repeated += (name,)
+        self._again += 1
+        self._dropped += len(name)
         if name in LISTS:
             headers[name] += b", " + value.rstrip()
+        else:
+            self._dropped += len(value)
 
     def on_headers_complete(self) -> None:
         headers = self._headers
         parser = self._parser
         limits = self._limits
         version = parser.get_http_version()
-        target = split_target(self._target)
-        repeated: tuple[bytes, ...] = ()
-        if target is None or version != "1.1" or b"host" not in headers:
-            target = check_start(target, version, headers)
-        if self._unweighed or len(headers) > limits.head_lines:
-            self._weigh_head()
-        if self._repeated:
-            repeated = self._take_repeated()
-        if b"content-length" in headers and int(headers[b"content-length"]) > limits.body_bytes:
-            raise BadRequest(body_too_large(limits.body_bytes))
+        method = parser.get_method()
+        target = find_path(self._target) if len(self._target) <= REMEMBERED_BYTES else split_target(self._target)
+        if target is None or version != "1.1" or b"host" not in headers or method == b"CONNECT":
+            target = check_start(method, target, version, headers)
+        if len(headers) + self._again > limits.head_lines:
+            raise BadRequest(self._too_long())
+        if b"host" in self._repeated:
+            raise BadRequest(plain_error(400, "A request has one Host field."))
+        self._length = 0
+        if b"content-length" in headers:
+            self._length = int(headers[b"content-length"])
+            if self._length > limits.body_bytes:
+                raise BadRequest(body_too_large(limits.body_bytes))
         if b"transfer-encoding" in headers or b"content-encoding" in headers:
-            check_codings(headers, version)
+            self._check_codings(version)
         self._keep = parser.should_keep_alive()
         self._modern = version == "1.1"
         if b"expect" in headers or b"upgrade" in headers:
             self._check_expectations()
-        method = parser.get_method()
-        whole = b"transfer-encoding" not in headers and not self._remaining
-        self._plain = whole and self._keep and self._modern and method != b"HEAD"
+        self._plain = self._length >= 0 and not self._upgrading and self._keep and self._modern and method != b"HEAD"
         path, query = target
-        self._head = Head(method, path, query, headers, repeated, self._peer, self._server, self._secure)
-        # What comes by on_header from now on is a trailer, which RFC 9110 (6.5.1) lets us discard.
+        self._head = Head(method, path, query, headers, self._repeated, self._peer, self._server, self._secure)
         self._headers = {}
+        self._target = b""
         self.stage = BODY
         self.received = 0
-        self._raw = -1
 
-    def on_body(self, chunk: bytes) -> None:
-        self._chunks.append(chunk)
-        self.received += len(chunk)
+    def on_body(self, part: bytes) -> None:
+        if not self.received:
+            self._body = part
+        elif isinstance(self._body, bytearray):
+            self._body += part
+        else:
+            # One buffer: a list of two-byte chunks would take thirty times as much memory.
+            self._body = bytearray(self._body) + part
+        self.received += len(part)
         if self.received > self._limits.body_bytes:
             raise BadRequest(body_too_large(self._limits.body_bytes))
 
     def on_message_complete(self) -> None:
-        if self._remaining:
+        if self._upgrading:
             return
-        body = b""
-        chunks = self._chunks
-        if chunks:
-            body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-            chunks.clear()
-        if self._repeated:
-            self._take_repeated()
-        self.ready.append(ServerRequest(self._head, body, self._keep, self._modern, self._plain))
-        self.completed = True
+        body = self._body if self.received else b""
+        if isinstance(body, bytearray):
+            body = bytes(body)
+        self._body = b""
+        size = self._size - self._dropped
+        self.ready.append(ServerRequest(self._head, body, self._keep, self._modern, self._plain, size))
+        self._head = NO_HEAD
+        if self._headers:
+            self._headers = {}
+        self._size = self._lines = self._again = self._dropped = 0
         self.continues = False
         self.stage = IDLE
 
     # What llhttp leaves to its user.
 
-    def _take_repeated(self) -> tuple[bytes, ...]:
-        repeated = tuple(dict.fromkeys(self._repeated))
-        if len(self._headers) + len(self._repeated) > self._limits.head_lines:
-            raise BadRequest(plain_error(431, f"The head of a request may have {self._limits.head_lines} lines."))
-        if b"host" in repeated:
-            raise BadRequest(plain_error(400, "A request has one Host field."))
-        self._repeated.clear()
-        self._dropped = 0
-        return repeated
+    def _skip_trailer(self) -> None:
+        """Count the trailer lines received so far and drop them, which RFC 9110 (6.5.1) permits."""
+        self._lines += len(self._headers)
+        self._headers = {}
+        if self._lines > self._limits.head_lines + 2:
+            self.refuse(self._too_long())
 
-    def _weigh_head(self) -> None:
-        limits = self._limits
-        size = len(self._target) + self._dropped + sum(len(name) + len(value) for name, value in self._headers.items())
-        if len(self._headers) > limits.head_lines or size > limits.head_bytes:
-            text = f"The head of a request may have {limits.head_bytes} bytes and {limits.head_lines} lines."
-            raise BadRequest(plain_error(431, text))
-        self._held = 0
-
-    def _weigh_part(self, length: int) -> None:
-        """Bound what an unfinished request may hold: a part that began behind another request weighs from the next on."""
-        if self.stage == HEAD:
-            self._held = 0 if self.completed else self._held + length
-            if self._held > self._limits.head_bytes:
-                self.refuse(plain_error(431, f"The head of a request may have {self._limits.head_bytes} bytes."))
-        elif self.stage == BODY:
-            self._raw = self._raw + length if self._raw >= 0 else 0
-            if self._raw > CHUNK_OVERHEAD * self.received + self._limits.head_bytes:
-                self.refuse(plain_error(400, "The chunks of this body are mostly overhead."))
+    def _check_codings(self, version: str) -> None:
+        """Take bodies only as they are, or cut into chunks as HTTP/1.1 does it."""
+        headers = self._headers
+        transfer = headers.get(b"transfer-encoding")
+        if transfer is not None:
+            if version != "1.1" or transfer.lower() != b"chunked":
+                raise BadRequest(plain_error(400, "The only transfer coding accepted is chunked, in HTTP/1.1."))
+            self._length = -1
+            self._raw = self._bare = 0
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise BadRequest(plain_error(415, "The body of a request must not be compressed."))
 
     def _check_expectations(self) -> None:
         headers = self._headers
         if self._parser.should_upgrade():
-            if b"transfer-encoding" in headers:
+            if self._length < 0:
                 raise BadRequest(
                     plain_error(400, "A request to upgrade the connection has a body of known length, or none.")
                 )
-            self._remaining = int(headers.get(b"content-length", b"0"))
+            self._upgrading = self._length > 0
         expected = headers.get(b"expect")
         if expected is not None and self._modern:
             if expected.lower() != b"100-continue":
                 raise BadRequest(plain_error(417, "The only expectation met is 100-continue."))
             self.continues = True
-
-    def _ignore_upgrade(self, rest: memoryview) -> None:
-        """Decline upgrades by reading on in HTTP/1.1; llhttp believes that such a request has no body, but some clients send one."""
-        while self.stage != ENDED:
-            if self._remaining:
-                body = bytes(rest[: self._remaining])
-                rest = rest[len(body) :]
-                self._remaining -= len(body)
-                if body:
-                    self.on_body(body)
-                if self._remaining:
-                    return
-                self.on_message_complete()
-            try:
-                self._feed(rest)
-                return
-            except HttpParserUpgrade as upgrade:
-                rest = rest[upgrade.args[0] :]
-            except HttpParserError as error:
-                self._end_with(error)
-
-    def _end_with(self, error: HttpParserError) -> None:
-        cause = error.__context__
-        self.refuse(cause.refusal if isinstance(cause, BadRequest) else MALFORMED)
-
-
-def check_start(target: tuple[bytes, bytes] | None, version: str, headers: dict[bytes, bytes]) -> tuple[bytes, bytes]:
-    """Refuse a request line we do not serve, or a request of HTTP/1.1 that names no host."""
-    if version not in ("1.1", "1.0"):
-        raise BadRequest(plain_error(505, "This server speaks HTTP/1.1."))
-    if target is None:
-        raise BadRequest(
-            plain_error(400, "The request target must be a path: no absolute URL, no authority, no fragment.")
-        )
-    if version == "1.1" and b"host" not in headers:
-        raise BadRequest(plain_error(400, "A request of HTTP/1.1 has a Host field."))
-    return target
-
-
-def check_codings(headers: dict[bytes, bytes], version: str) -> None:
-    """Take bodies only as they are, or cut into chunks as HTTP/1.1 does it."""
-    transfer = headers.get(b"transfer-encoding")
-    if transfer is not None and (version != "1.1" or transfer.lower() != b"chunked"):
-        raise BadRequest(plain_error(400, "The only transfer coding accepted is chunked, in HTTP/1.1."))
-    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-        raise BadRequest(plain_error(415, "The body of a request must not be compressed."))

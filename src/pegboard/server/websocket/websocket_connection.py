@@ -2,16 +2,20 @@
 
 As in HTTP no connection has a timer: the sweep over all of them is the clock. It also pings, since a peer that is gone
 without a word would otherwise be waited for for ever.
+
+Frames are parsed only while the endpoint takes messages. Otherwise the bytes are kept unparsed: small frames take thirty
+times as much memory once they are messages.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from typing import TYPE_CHECKING, Final
 
 from pegboard.limits import Limits
-from pegboard.server.http.connections import Connections
+from pegboard.server.http.connections import LIGHT, SMALL_WRITE, Connections, unsent
 from pegboard.server.http.plain_responses import plain_error
 from pegboard.server.http_types import Answer, Head, SocketHandler, Upgrade
 
@@ -26,6 +30,11 @@ _log.setLevel(logging.WARNING)
 SUBPROTOCOL: Final = "mcp"
 LINGER_SECONDS: Final = 2.0
 GOING_AWAY: Final = 1001
+# The size of a piece that is parsed before checking again whether the endpoint takes more; it grows within a long frame.
+LEAST_PIECE: Final = 1024
+MOST_PIECE: Final = 16 * 1024
+# Frames parsed in one turn of the loop: a frame of six bytes takes microseconds too.
+FRAMES_A_TURN: Final = 1000
 _INVALID_DATA: Final = 1007
 _TOO_SLOW: Final = 1008
 
@@ -68,12 +77,13 @@ class WebSocket(asyncio.Protocol):
         "_connections",
         "_heard",
         "_heavy",
-        "_held",
         "_leaving",
         "_limits",
+        "_listening",
         "_lost",
         "_mark",
         "_parts",
+        "_paused",
         "_pinged",
         "_protocol",
         "_room",
@@ -81,6 +91,8 @@ class WebSocket(asyncio.Protocol):
         "_socket_handler",
         "_text",
         "_transport",
+        "_unparsed",
+        "_written",
         "full",
     )  # fmt: skip
 
@@ -98,11 +110,14 @@ class WebSocket(asyncio.Protocol):
         self._begun: float | None = None
         self._heard = self._since = connections.now
         self._pinged = False
-        self._held = False
+        self._paused = False
+        self._listening = True
+        self._unparsed = b""
         self._heavy = False
         self._leaving = False
         self._lost = False
         self._mark = 0
+        self._written = SMALL_WRITE
         self._room: asyncio.Event | None = None
         self.full = False
         self._socket_handler: SocketHandler
@@ -132,14 +147,17 @@ class WebSocket(asyncio.Protocol):
             await self._room.wait()
 
     def hold(self, paused: bool) -> None:
-        if paused == self._held or self._lost or self._transport.is_closing():
+        if paused == self._paused or self._lost or self._transport.is_closing():
             return
-        self._held = paused
+        self._paused = paused
         if paused:
-            self._transport.pause_reading()
+            self._listen(False)
         else:
             self._heard = self._connections.now
-            self._transport.resume_reading()
+            if self._unparsed:
+                asyncio.get_running_loop().call_soon(self._read_on)
+            else:
+                self._listen(True)
         self._weigh()
 
     def close(self, code: int = GOING_AWAY, reason: str = "The server is shutting down") -> None:
@@ -154,19 +172,51 @@ class WebSocket(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._heard = self._connections.now
         self._pinged = False
+        if self._unparsed:
+            self._unparsed += data
+        else:
+            self._read(data)
+
+    def _read_on(self) -> None:
+        """Parse the bytes that were kept, then resume reading."""
+        if not self._paused:
+            data, self._unparsed = self._unparsed, b""
+            self._read(data)
+            self._listen(not self._unparsed and not self._paused)
+
+    def _listen(self, listening: bool) -> None:
+        """Resume or pause reading."""
+        if listening != self._listening and not self._transport.is_closing():
+            self._listening = listening
+            if listening:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def _read(self, data: bytes) -> None:
         protocol = self._protocol
-        protocol.receive_data(data)
-        events = protocol.events_received()
-        for frame in events:
-            self._receive_frame(frame)  # type: ignore[arg-type]  # once it is open there are no other events
+        start, size, taken = 0, LEAST_PIECE, 0
+        while start < len(data) and taken < FRAMES_A_TURN and not self._paused and not self._lost:
+            protocol.receive_data(data[start : start + size])
+            start += size
+            frames = protocol.events_received()
+            size = LEAST_PIECE if frames else min(2 * size, MOST_PIECE)
+            taken += len(frames)
+            for frame in frames:
+                self._receive_frame(frame)  # type: ignore[arg-type]  # once it is open there are no other events
+        if start < len(data) and not self._leaving:
+            self._unparsed = data[start:]
+            if not self._paused:
+                self._listen(False)
+                asyncio.get_running_loop().call_soon(self._read_on)
         self._flush()
         if protocol.close_expected():
             self._disconnected()
         elif self._parts is None and not protocol.reader.buffer:
             self._begun = None
-        elif events or self._begun is None:
+        elif taken or self._begun is None:
             self._begun = self._connections.now
-        if self._heavy or self._begun is not None:
+        if self._heavy or self._unparsed or self._begun is not None:
             self._weigh()
 
     def eof_received(self) -> None:
@@ -179,9 +229,10 @@ class WebSocket(asyncio.Protocol):
         # It and its parser hold each other, and would hold this until the garbage collector comes by.
         self._protocol.reader.discard()
         self._parts = None
+        self._unparsed = b""
         connections = self._connections
         connections.live.discard(self)
-        connections.weigh(self, 0)
+        connections.forget(self)
         if connections.changed is not None:
             connections.changed()
         connections.notify_if_quiet()
@@ -209,9 +260,21 @@ class WebSocket(asyncio.Protocol):
         """Calls are counted where they run: the connection itself owes nothing."""
         return False
 
+    @property
+    def held(self) -> int:
+        """The memory of messages that are not served yet and of messages that are not sent yet."""
+        if self._lost:
+            return 0
+        unserved = len(self._unparsed) + (self._socket_handler.held if self._paused else 0)
+        part = 0 if self._parts is None else sys.getsizeof(self._parts)
+        buffer = sys.getsizeof(self._protocol.reader.buffer)
+        return unserved + part + buffer + unsent(self._transport, self._written)
+
     def check(self, now: float) -> None:
         """Hold the connection to its limits; called by each sweep."""
         limits = self._limits
+        if self._heavy or self._transport.get_write_buffer_size():
+            self._weigh()
         if self._leaving:
             if now - self._since > (
                 limits.write_seconds if self._transport.get_write_buffer_size() else LINGER_SECONDS
@@ -219,7 +282,7 @@ class WebSocket(asyncio.Protocol):
                 self._transport.abort()
         elif self.full:
             self._check_reading(now)
-        elif self._held:
+        elif self._paused:
             # Nothing can be heard from who is not listened to.
             self._heard = now
             if self._begun is not None:
@@ -242,10 +305,7 @@ class WebSocket(asyncio.Protocol):
         self._transport.abort()
 
     def _weigh(self) -> None:
-        unread = self._transport.get_write_buffer_size() if self.full else 0
-        unserved = self._socket_handler.held if self._held else 0
-        held = unread + unserved + len(self._parts or b"") + len(self._protocol.reader.buffer)
-        self._heavy = self._connections.weigh(self, 0 if self._lost else held)
+        self._heavy = self._connections.weigh(self)
 
     def _check_reading(self, now: float) -> None:
         """A reader that takes less than a buffer in the time allowed is cut."""
@@ -291,6 +351,9 @@ class WebSocket(asyncio.Protocol):
         for data in self._protocol.data_to_send():
             if data:
                 self._transport.write(data)
+                self._written = len(data)
+                if len(data) > LIGHT:
+                    self._weigh()
             elif self._transport.can_write_eof():
                 # What the peer still sends is read and dropped: closing at once could take our last words with it.
                 self._transport.write_eof()
@@ -302,8 +365,9 @@ class WebSocket(asyncio.Protocol):
         if not self._leaving:
             self._leaving = True
             self._since = self._connections.now
-            if self._held and not self._lost and not self._transport.is_closing():
-                self._transport.resume_reading()
+            self._unparsed = b""
+            if not self._lost:
+                self._listen(True)
             self._socket_handler.leave()
 
 

@@ -44,6 +44,9 @@ from pegboard.sessions.session import Session
 TRANSPORT: Final = "ws"
 _GENERATORS: Final = frozenset({"generator", "async_generator"})
 _REMEMBERED: Final = 256
+# Memory of a waiting message in addition to its bytes: text and binary.
+_TEXT_COST: Final = 41
+_BYTES_COST: Final = 225
 
 
 def asks_for_websocket(head: Head) -> bool:
@@ -175,7 +178,8 @@ class WebSocketConversation(Conversation):
 
     @property
     def held(self) -> int:
-        return self._held + sum(map(len, self._waiting))
+        costs = (_BYTES_COST if isinstance(one, memoryview) else _TEXT_COST for one in self._waiting)
+        return self._held + sum(costs) + sum(map(len, self._waiting))
 
     def _run(self, exchange: LineExchange, walk: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
         task = self._calls.run(exchange, walk)
