@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.frames import Frame, Opcode
+from websockets.protocol import State
 
 from pegboard import Client
 from pegboard.client.links import era_cache
@@ -24,7 +28,8 @@ from pegboard.errors import (
 from tests.client.conftest import served
 from tests.client.fakes import MODERN, Asked, faking, reply
 from tests.client.process_leftovers import nothing_left
-from tests.client.websocket_servers import Peer, serving
+from tests.client.websocket_servers import Answer, Peer, serving
+from tests.quiet import nothing_logged
 from tests.stalls import no_stalls  # noqa: F401 — it is on for every test here
 from tests.waiting import until
 
@@ -235,3 +240,87 @@ def test_what_is_no_address_is_refused(url: str) -> None:
 def test_a_header_that_would_end_its_line_is_refused() -> None:
     with pytest.raises(SetupError, match="line break"):
         Client("ws://127.0.0.1/ws", headers={"X-A": "b\r\nc: d"})
+
+
+def answer_and_close(peer: Peer, asked: dict[str, Any]) -> None:
+    result = {"jsonrpc": "2.0", "id": asked["id"], "result": {"content": [{"type": "text", "text": "last"}]}}
+    peer.protocol.send_text(json.dumps(result).encode())
+    peer.protocol.send_close(1001, "gone")
+    peer.flush()
+
+
+def ask_and_close(peer: Peer, asked: dict[str, Any]) -> None:
+    peer.protocol.send_text(json.dumps({"jsonrpc": "2.0", "id": "s", "method": "ping"}).encode())
+    peer.protocol.send_ping(b"")
+    peer.protocol.send_close(1001, "gone")
+    peer.flush()
+
+
+def close_and_go_on(peer: Peer, asked: dict[str, Any]) -> None:
+    peer.protocol.send_close(1001, "gone")
+    late = Frame(Opcode.TEXT, b'{"jsonrpc":"2.0","id":1,"result":{}}').serialize(mask=False)
+    peer.writer.write(b"".join((*peer.protocol.data_to_send(), late, late)))
+
+
+def break_the_rules(peer: Peer, asked: dict[str, Any]) -> None:
+    peer.protocol.fail(1002)
+    peer.writer.write(b"\xff\xff" + Frame(Opcode.CLOSE, b"").serialize(mask=False))
+
+
+def reset(peer: Peer, asked: dict[str, Any]) -> None:
+    own = peer.writer.get_extra_info("socket")
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.protocol.fail(1006)
+    peer.writer.transport.abort()
+
+
+def once(end: Answer) -> Answer:
+    """Leave when the first request comes."""
+    return lambda peer, asked: end(peer, asked) if peer.protocol.state is State.OPEN else None
+
+
+ENDS = (answer_and_close, ask_and_close, close_and_go_on, break_the_rules, reset)
+
+
+@pytest.mark.parametrize("end", ENDS, ids=[one.__name__ for one in ENDS])
+@pytest.mark.parametrize("size", [10, 3_000_000], ids=["small", "large"])
+async def test_nothing_is_logged_however_a_server_leaves(end: Any, size: int, caplog: pytest.LogCaptureFixture) -> None:
+    async with nothing_left(), serving(once(end)) as server:
+        with nothing_logged(caplog):
+            for _ in range(3):
+                async with Client(server.url) as client:
+                    calls = (client.call("any", {"text": "x" * size}) for _ in range(4))
+                    told = await asyncio.gather(*calls, return_exceptions=True)
+            for one in told:
+                assert isinstance(one, PegboardError) or one.text == "last"  # type: ignore[union-attr]  # a result
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_nothing_is_logged_where_both_leave_at_once(turns: int, caplog: pytest.LogCaptureFixture) -> None:
+    async with nothing_left(), serving(once(ask_and_close)) as server:
+        with nothing_logged(caplog):
+            client = Client(server.url)
+            await client.__aenter__()
+            calling = asyncio.ensure_future(client.call("any"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await client.__aexit__(None, None, None)
+            with pytest.raises(PegboardError):
+                await calling
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 1", b"HTTP/1.1 200 OK\r\n\r\n", b"\0\xff"])
+async def test_nothing_is_logged_where_a_handshake_breaks_off(said: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        own = writer.get_extra_info("socket")
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.write(said)
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with nothing_left(), server:
+        with nothing_logged(caplog):
+            for _ in range(5):
+                with pytest.raises(PegboardError):
+                    async with Client(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/ws"):
+                        pass

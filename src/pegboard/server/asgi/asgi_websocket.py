@@ -24,7 +24,7 @@ class AsgiWebSocket:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._messages: list[Event] = []
+        self._messages: list[tuple[Event, int]] = []
         self._held = 0
         self._closed = False
         self._something = asyncio.Event()
@@ -59,7 +59,7 @@ class AsgiWebSocket:
     def _put(self, message: Event, size: int) -> None:
         if self._closed:
             return
-        self._messages.append(message)
+        self._messages.append((message, size))
         self._held += size
         if self._held > self._limits.write_buffer:
             self._room.clear()
@@ -105,10 +105,10 @@ class AsgiWebSocket:
             await self._something.wait()
             self._something.clear()
             messages, self._messages = self._messages, []
-            for message in messages:
+            for message, size in messages:
                 async with asyncio.timeout(self._limits.write_seconds):
                     await send(message)
-                self._held -= len(message.get("bytes") or message.get("text") or b"")
+                self._held -= size
                 if message["type"] == "websocket.close":
                     return
                 if self.full and self._held <= self._limits.write_buffer // 4:

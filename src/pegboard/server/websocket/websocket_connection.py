@@ -35,6 +35,8 @@ LEAST_PIECE: Final = 1024
 MOST_PIECE: Final = 16 * 1024
 # Frames parsed in one turn of the loop: a frame of six bytes takes microseconds too.
 FRAMES_A_TURN: Final = 1000
+# `websockets.protocol.State`
+_OPEN: Final = 1
 _INVALID_DATA: Final = 1007
 _TOO_SLOW: Final = 1008
 
@@ -131,12 +133,12 @@ class WebSocket(asyncio.Protocol):
     # -- the endpoint's Socket ---------------------------------------------------------------------------------------
 
     def write(self, message: bytes) -> None:
-        if not self._lost and not self._leaving:
+        if self._open:
             self._protocol.send_text(message)
             self._flush()
 
     def write_bytes(self, message: bytes) -> None:
-        if not self._lost and not self._leaving:
+        if self._open:
             self._protocol.send_binary(message)
             self._flush()
 
@@ -147,7 +149,7 @@ class WebSocket(asyncio.Protocol):
             await self._room.wait()
 
     def hold(self, paused: bool) -> None:
-        if paused == self._paused or self._lost or self._transport.is_closing():
+        if paused == self._paused or not self._open:
             return
         self._paused = paused
         if paused:
@@ -162,10 +164,15 @@ class WebSocket(asyncio.Protocol):
 
     def close(self, code: int = GOING_AWAY, reason: str = "The server is shutting down") -> None:
         """Say goodbye; the peer's own ends the connection."""
-        if not self._lost and not self._leaving:
+        if self._open:
             self._protocol.send_close(code, reason)
             self._flush()
             self._disconnected()
+
+    @property
+    def _open(self) -> bool:
+        """Whether messages can be sent: neither side has closed the WebSocket or the connection."""
+        return self._protocol.state == _OPEN and not self._leaving and not self._transport.is_closing()
 
     # -- the transport's callbacks -----------------------------------------------------------------------------------
 
