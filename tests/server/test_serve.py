@@ -270,6 +270,14 @@ def test_public_binds_every_address() -> None:
         assert child.text("add", a=1, b=1) == "2"
 
 
+@pytest.mark.parametrize(("more", "said"), [((), True), (("--allow-host", "board.example"), False)])
+def test_public_says_how_to_allow_host_names(more: tuple[str, ...], said: bool) -> None:
+    with HttpChild("--host", "0.0.0.0", "--public", *more, shown="0.0.0.0") as child:
+        child.process.terminate()
+        assert child.wait() == 0
+        assert ("--allow-host NAME" in child.said()) is said
+
+
 def test_a_path_prefix_moves_everything() -> None:
     with HttpChild("--path-prefix", "/tools/") as child:
         assert child.path == "/tools/mcp"

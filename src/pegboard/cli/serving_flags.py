@@ -49,7 +49,11 @@ def add_flags(parser: argparse.ArgumentParser, *, store: str = "memory") -> None
         "--cors", action="append", default=_env_list("cors"), metavar="ORIGIN", help="let pages of this origin call"
     )
     place.add_argument(
-        "--allow-host", action="append", default=_env_list("allow_host"), metavar="NAME", help="answer to this Host too"
+        "--allow-host",
+        action="append",
+        default=_env_list("allow_host"),
+        metavar="NAME",
+        help="accept this host name in URLs; without, only localhost and IP addresses",
     )
     place.add_argument(
         "--legacy-doors",

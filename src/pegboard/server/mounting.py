@@ -132,7 +132,7 @@ def mount(
     origins: Iterable[str],
 ) -> AsgiApp:
     """An ASGI application of a board."""
-    guard, limits = Guard(hosts=hosts, origins=origins), served.limits
+    guard, limits = Guard(hosts=hosts, origins=origins, public_names=True), served.limits
     name = "/" + path.strip("/").rpartition("/")[2]
 
     def make_endpoint(shared: SharedStore | None) -> HttpEndpoint:

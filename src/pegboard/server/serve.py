@@ -153,6 +153,8 @@ def _run_http(served: ServedApp, settings: Settings) -> None:
             _print_line(f"{served.info['name']}: serving HTTP at {url}")
         else:
             settings.announce(url)
+        if settings.uds is None and not is_loopback(settings.host) and not settings.allow_hosts:
+            _print_line("Clients must use an IP address in the URL; to allow a host name, add --allow-host NAME")
 
     def work(place: int, control: WorkerControl) -> None:
         sockets = places.take(place)

@@ -87,8 +87,52 @@ def test_the_refusal_of_a_host_names_the_setting_that_allows_it() -> None:
     assert status(guard, head("sub.board.example")) == 421
 
 
-def test_a_server_that_is_open_to_others_is_reached_by_any_name() -> None:
-    assert status(Guard(), head("board.example", server="192.0.2.1")) == 200
+PUBLIC = ("192.0.2.1", "2001:db8::1")
+
+
+@pytest.mark.parametrize("server", PUBLIC)
+@pytest.mark.parametrize(
+    "host",
+    ["192.0.2.1", f"192.0.2.1:{PORT}", "198.51.100.7", "[2001:db8::1]", f"[2001:db8::1]:{PORT}", "localhost", HERE],
+)
+def test_a_server_that_is_open_to_others_is_reached_by_addresses(host: str, server: str) -> None:
+    assert status(Guard(), head(host, server=server)) == 200
+    assert status(Guard(), head(host, f"http://{host}", server=server)) == 200
+
+
+@pytest.mark.parametrize("server", PUBLIC)
+@pytest.mark.parametrize(
+    "host",
+    [
+        "board.example",
+        f"evil.example:{PORT}",
+        "192.0.2.1.nip.io",
+        "192.0.2.1.",
+        "3221225985",
+        "0xc0000201",
+        "192.513",
+        "",
+    ],
+)
+def test_a_server_that_is_open_to_others_answers_to_names_only_if_they_are_allowed(host: str, server: str) -> None:
+    """Else a page could reach it by DNS rebinding: its own name, resolved to our address."""
+    rebound = head(host, f"http://{host}" if host else None, server=server)
+    assert status(Guard(), rebound) == 421
+    if host:
+        name = host.partition(":")[0]
+        assert f"--allow-host {name}" in text(Guard(), rebound)
+        assert status(Guard(hosts=[name]), rebound) == 200
+
+
+def test_a_socket_file_is_reached_by_any_name() -> None:
+    assert status(Guard(), head("board.example", server="")) == 200
+
+
+def test_a_mounted_application_leaves_names_to_its_server_but_on_loopback() -> None:
+    guard = Guard(public_names=True)
+    assert status(guard, head("board.example", server="192.0.2.1")) == 200
+    assert status(guard, head("board.example", server="127.0.0.1")) == 421
+    assert status(Guard(hosts=["board.example"], public_names=True), head("evil.example", server="192.0.2.1")) == 421
 
 
 # -- Origin ------------------------------------------------------------------------------------------------------------
@@ -259,8 +303,16 @@ def test_a_proxy_is_believed_only_if_it_is_trusted() -> None:
     assert status(Guard(proxies=["192.0.2.1"]), stranger) == 403
     assert (stranger.peer, stranger.secure) == ("192.0.2.9", False)
     behind = head(HERE, "https://b.example", peer="192.0.2.1", headers=forwarded)
-    assert status(Guard(proxies=["192.0.2.1"]), behind) == 200
+    assert status(Guard(proxies=["192.0.2.1"], hosts=["b.example"]), behind) == 200
     assert (behind.peer, behind.secure) == ("198.51.100.2", True)
+
+
+@pytest.mark.parametrize("server", ["127.0.0.1", "192.0.2.1", ""])
+def test_a_name_that_a_trusted_proxy_forwards_must_be_allowed_too(server: str) -> None:
+    """The proxy tells what the client has sent, and its address can be rebound to as well."""
+    forwarded = {"x-forwarded-host": "evil.example"}
+    behind = head(HERE, "https://evil.example", peer="192.0.2.1", server=server, headers=forwarded)
+    assert status(Guard(proxies=["192.0.2.1"]), behind) == 421
 
 
 def test_verdicts_that_are_remembered_stay_few() -> None:

@@ -1,8 +1,9 @@
 """Who may knock at the HTTP door: Host and Origin checks, CORS, trusted proxies.
 
-A page that a browser loaded from elsewhere may reach a server on this machine by DNS rebinding: its requests arrive on
-loopback, under its own Host and Origin. So a request that arrives on a loopback address must name a loopback host, and
-an Origin must be the one the request was sent to, unless the operator allowed others by name.
+A page that a browser loaded from elsewhere may reach a server on this machine or in this network by DNS rebinding: its
+name resolves to our address, and its requests arrive under its own Host and Origin. So a host name is accepted only if the
+operator allowed it. Without that a request that arrives on a loopback address must name a loopback host, and any other
+must name an IP address, which cannot be rebound. An Origin must be the one the request was sent to, or an allowed one.
 """
 
 from __future__ import annotations
@@ -18,11 +19,18 @@ from pegboard.protocol.headers import is_single
 from pegboard.server.http_types import Answer, Head, Headers
 
 _REMEMBERED = 256
+_REMEMBERED_BYTES = 512
 _EXPOSED = b"Mcp-Session-Id, WWW-Authenticate"
+# The address of a server whose requests come through a trusted proxy: it is not known, and not a loopback address.
+_FORWARDED: Final = "forwarded"
 
 
 class Guard:
-    """The rules of one endpoint; verdicts on what comes again and again are remembered."""
+    """The rules of one endpoint; verdicts on what comes again and again are remembered.
+
+    `public_names` accepts any host name beyond loopback, for applications mounted in another server: there the operator's
+    server and framework decide which names they serve.
+    """
 
     def __init__(
         self,
@@ -30,8 +38,10 @@ class Guard:
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
         proxies: Iterable[str] = (),
+        public_names: bool = False,
     ) -> None:
         self._hosts = frozenset(host.lower() for host in hosts)
+        self._public_names = public_names
         self._origins = frozenset(_origin(origin) for origin in origins)
         self._proxies = frozenset(proxies)
         self._verdicts: dict[tuple[bytes | None, bytes | None, str], Answer | Headers] = {}
@@ -48,9 +58,11 @@ class Guard:
         key = (headers.get(b"origin"), headers.get(b"host"), head.server)
         verdict = self._verdicts.get(key)
         if verdict is None:
-            if len(self._verdicts) >= _REMEMBERED:
-                self._verdicts.clear()
-            verdict = self._verdicts[key] = self._judge(*key)
+            verdict = self._judge(*key)
+            if len(key[0] or b"") + len(key[1] or b"") <= _REMEMBERED_BYTES:
+                if len(self._verdicts) >= _REMEMBERED:
+                    self._verdicts.clear()
+                self._verdicts[key] = verdict
         return verdict
 
     def preflight(self, head: Head, allowed: Headers) -> Answer:
@@ -82,17 +94,21 @@ class Guard:
             elif not _same_origin(text.lower(), sent_to):
                 # "If the Origin header is present and invalid, servers MUST respond with HTTP 403" (Streamable HTTP)
                 return _refuse(403, f"The origin {text[:80]!r} is not allowed here; allow it with --cors {text[:80]}")
-        # Beyond loopback the operator asked to be reached from elsewhere: there any name will do, unless some are given.
-        picky = _is_loopback(server) or bool(self._hosts)
-        if picky and not _is_loopback(_name(sent_to)) and not self._names(sent_to):
+        if not self._answers_to(sent_to, server):
             name = _name(sent_to)[:80]
             if not name:
                 return _refuse(421, "The Host header names no host; send the name or address this server is reached by")
             return _refuse(421, f"This server does not answer to the host {name!r}; allow it with --allow-host {name}")
         return cors
 
-    def _names(self, host: str) -> bool:
-        return host in self._hosts or _name(host) in self._hosts
+    def _answers_to(self, host: str, server: str) -> bool:
+        name = _name(host)
+        if _is_loopback(name) or host in self._hosts or name in self._hosts:
+            return True
+        if self._hosts or _is_loopback(server):
+            return False
+        # No browser reaches a socket file.
+        return not server or self._public_names or _is_address(name)
 
 
 def is_loopback(host: str) -> bool:
@@ -144,12 +160,15 @@ def _name(host: str) -> str:
 
 
 def _is_loopback(name: str) -> bool:
-    if name == "localhost":
-        return True
+    return name == "localhost" or (_is_address(name) and ip_address(name).is_loopback)
+
+
+def _is_address(name: str) -> bool:
     try:
-        return ip_address(name).is_loopback
+        ip_address(name)
     except ValueError:
         return False
+    return True
 
 
 def _trust(head: Head) -> None:
@@ -162,4 +181,4 @@ def _trust(head: Head) -> None:
     host = headers.get(b"x-forwarded-host")
     if host:
         headers[b"host"] = host.strip()
-        head.server = ""
+        head.server = _FORWARDED
