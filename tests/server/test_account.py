@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from pegboard import Board
+from pegboard import Board, ToolConnector
 from pegboard.limits import Limits
 from pegboard.server.http.guard import Guard
 from pegboard.server.http.listener import listen
@@ -187,6 +187,47 @@ async def test_what_is_held_of_messages_is_charged_within_a_quarter(data: bytes)
     for wire in wires:
         wire.abort()
         wire.lose()
+    over.set()
+    await asyncio.sleep(0)
+    assert 0.75 <= charged <= 1.25
+
+
+PADDING = b"x" * 2000
+CHUNKS: dict[str, Callable[[int], bytes]] = {
+    "of bytes": lambda index: frame(2, bytes(16) + index.to_bytes(8, "little") + b"x" * 40),
+    "of text": lambda index: frame(1, b'{"type":"chunk","id":"s","index":%d,"data":"some text"}' % index),
+    "of very many values": lambda index: frame(
+        1, b'{"type":"chunk","id":"s","index":%d,"data":[%b[]]}' % (index, b"[]," * 500)
+    ),
+    "in long messages": lambda index: frame(
+        1, b'{"type":"chunk","id":"s","index":%d,"data":"some text","more":"%b"}' % (index, PADDING)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHUNKS)
+async def test_what_a_tool_has_not_read_is_charged_within_a_quarter(name: str) -> None:
+    board, over = Board("held", limits=PLENTY), asyncio.Event()
+
+    @board.tool
+    async def ignore(connector: ToolConnector) -> None:
+        await over.wait()
+
+    endpoint = HttpEndpoint(board.handler, board.info, limits=PLENTY, guard=Guard())
+    wire = Wire(endpoint.accept, PLENTY)  # type: ignore[arg-type]  # it may upgrade too
+    receive(wire, HANDSHAKE)
+    binary = b"true" if name == "of bytes" else b"false"
+    receive(wire, frame(1, b'{"type":"start","id":"s","meta":{"method":"ignore","binary":%b}}' % binary))
+    await asyncio.sleep(0)
+    chunks = [CHUNKS[name](index) for index in range(200)]
+
+    def fill() -> None:
+        for chunk in chunks:
+            receive(wire, chunk)
+
+    charged = compare(fill, lambda: wire.protocol._socket_handler.held)  # type: ignore[attr-defined]  # it is a WebSocket now
+    wire.abort()
+    wire.lose()
     over.set()
     await asyncio.sleep(0)
     assert 0.75 <= charged <= 1.25

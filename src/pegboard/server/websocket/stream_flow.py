@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw, Struct
 
 from pegboard.call import Json
 from pegboard.errors import StreamError, ToolError
-from pegboard.protocol import stream_frames
+from pegboard.protocol import jsonrpc, stream_frames
 from pegboard.protocol.stream_frames import StreamFailure, StreamMeta
 from pegboard.server.http_types import MessageSocket
 
@@ -122,7 +122,7 @@ class InboundFlow(Struct, eq=False):
         self.weigh(-size - _CHUNK_COST)
         if self.window is not None:
             self._free(self.window, size)
-        return chunk
+        return jsonrpc.decode_json(chunk) if isinstance(chunk, Raw) else chunk
 
     def _free(self, window: int, size: int) -> None:
         self._freed += size

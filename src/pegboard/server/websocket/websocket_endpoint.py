@@ -255,7 +255,8 @@ class WebSocketConversation(Conversation):
         inbound = found[0].inbound
         if frame.type == "chunk":
             index = -1 if frame.index is UNSET else frame.index
-            inbound.take(index, jsonrpc.decode_json(frame.data), len(frame.data), binary=False)
+            # A copy without the rest of the message; decoded when it is read, since that may take twenty times the memory.
+            inbound.take(index, frame.data.copy(), len(frame.data), binary=False)
         elif frame.type == "done":
             inbound.finish(None if frame.summary is NOTHING else jsonrpc.decode_json(frame.summary))
         else:
