@@ -597,9 +597,7 @@ async def test_a_cancel_during_the_error_hooks_of_a_failed_call_cancels_it() -> 
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, clock: Callable[[], float]) -> None:
-    """Stages are compiled with their clock: none that was compiled with another is used, now or afterwards."""
     monkeypatch.setattr(hook_chain, "perf_counter", clock)
-    monkeypatch.setattr(hook_chain, "_compiled", hook_chain._compiled.__wrapped__)
 
 
 async def test_hooks_that_take_long_are_pointed_to_once(

@@ -1,11 +1,8 @@
-"""Neighbouring hooks as one stage around a Handler.
+"""Runs adjacent hooks as one stage around a Handler.
 
-Theory of operation. A hook counts as entered once its `before` has returned, or at once if it has none. Each hook that
-was entered is told the end of the call exactly once: by its `after` if the call has a result, else by its `error`.
-
-The stage is a function written for its hooks: one line for each of them instead of a loop. That is a fifth faster,
-since the interpreter learns for each line whom it calls. Stages of the same shape (who has which hooks, and which of
-these are `async def`) share the text, which is compiled once; whatever is rare is left to functions beside it.
+Theory of operation. A hook counts as entered once its `before` has returned, or immediately if it has none. Each
+entered hook learns the end of the call exactly once: through `after` if the call has a result, else through `error`.
+A stage is one closure over its hooks, composed once for each change. Rare cases are left to `_SlowPath`.
 """
 
 from __future__ import annotations
@@ -13,11 +10,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
-from textwrap import indent
+from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from msgspec import Struct
 
@@ -56,7 +51,7 @@ def wrap_hooks(hooks: Sequence[Hook], inner: Handler) -> Handler:
         return inner
     if any(hook.dynamic for hook in hooks):
         return _switching(hooks, inner)
-    return _fused(hooks, inner)
+    return _stage(hooks, inner)
 
 
 def _switching(hooks: Sequence[Hook], inner: Handler) -> Handler:
@@ -68,102 +63,63 @@ def _switching(hooks: Sequence[Hook], inner: Handler) -> Handler:
         stage = stages.get(key)
         if stage is None:
             taking_part = [hook for hook, enabled in zip(hooks, key, strict=True) if enabled]
-            stage = stages[key] = _fused(taking_part, inner) if taking_part else inner
+            stage = stages[key] = _stage(taking_part, inner) if taking_part else inner
         return await stage(call)
 
     return switching
 
 
-def _fused(hooks: Sequence[Hook], inner: Handler) -> Handler:
-    shape = tuple((_hook_style(hook.before), _hook_style(hook.after)) for hook in hooks)
-    return _compiled(shape)(inner, tuple(hooks), _SlowPath(tuple(hooks)))
+def _stage(hooks: Sequence[Hook], inner: Handler) -> Handler:
+    """The Handler with these hooks around it, all of them enabled."""
+    befores = _functions([hook.before for hook in hooks])
+    afters = _functions([hook.after for hook in hooks])[::-1]
+    count = len(hooks)
+    slow_path = _SlowPath(tuple(hooks))
 
-
-HookStyle: TypeAlias = Literal["absent", "async", "plain"]
-
-
-def _hook_style(hook: Callable[..., Any] | None) -> HookStyle:
-    if hook is None:
-        return "absent"
-    return "async" if inspect.iscoroutinefunction(hook) else "plain"
-
-
-_STAGE = """\
-def write(inner, hooks, rare):
-    {names}
-    async def stage(call):
+    async def stage(call: Call) -> Reply:
         began = perf_counter()
         entered = 0
         try:
-            {befores}
-            entered = {count}
-            if rare.watching:
-                rare.tell_slow("before", call, perf_counter() - began)
+            for entered, before, is_async in befores:  # noqa: B007 — read below when a hook raises
+                returned = await before(call) if is_async else before(call)
+                if returned is not None:
+                    await slow_path.settle(before, returned)
+            entered = count
+            if slow_path.watching:
+                slow_path.report_slow("before", call, perf_counter() - began)
             reply = await inner(call)
         except BaseException as exception:
-            await rare.fail(call, exception, entered, began)
+            await slow_path.fail(call, exception, entered, began)
             raise
-        result = reply.result
-        if type(result) is not dict:
-            result = rare.plain(result)
+        result = reply.result if type(reply.result) is dict else _plain(reply.result)
         if "isError" in result or call.failed:
             call.failed = bool(result.get("isError"))
         ended = perf_counter()
         elapsed = (ended - began) * 1000
-        {afters}
+        for entered, after, is_async in afters:
+            try:
+                returned = await after(call, result, elapsed) if is_async else after(call, result, elapsed)
+                if returned is not None:
+                    await slow_path.settle(after, returned)
+            except BaseException as exception:
+                if await slow_path.after_failed(call, exception, entered, elapsed):
+                    raise
         now = perf_counter()
-        if now - began > SLOW_SECONDS:
-            rare.watching = True
-            rare.tell_slow("after", call, now - ended)
+        if now - began > _SLOW_SECONDS:
+            slow_path.watching = True
+            slow_path.report_slow("after", call, now - ended)
         return reply
+
     return stage
-"""
-_BEFORE = """\
-entered = {place}
-said = {wait}before{place}(call)
-if said is not None:
-    await rare.settle(before{place}, said)
-"""
-_AFTER = """\
-try:
-    said = {wait}after{place}(call, result, elapsed)
-    if said is not None:
-        await rare.settle(after{place}, said)
-except BaseException as exception:
-    if await rare.after_failed(call, exception, {place}, elapsed):
-        raise
-"""
 
 
-@lru_cache(maxsize=256)
-def _compiled(
-    shape: tuple[tuple[HookStyle, HookStyle], ...],
-) -> Callable[[Handler, tuple[Hook, ...], _SlowPath], Handler]:
-    """What makes a stage of this shape."""
-    names: list[str] = []
-    befores: list[str] = []
-    afters: list[str] = []
-    for place, manners in enumerate(shape):
-        for phase, manner, lines, text in zip(
-            ("before", "after"), manners, (befores, afters), (_BEFORE, _AFTER), strict=True
-        ):
-            if manner != "absent":
-                names.append(f"{phase}{place} = hooks[{place}].{phase}")
-                lines.append(text.format(place=place, wait="await " if manner == "async" else ""))
-    source = _STAGE.format(
-        names=_indented(names, 4),
-        befores=_indented(befores, 12),
-        afters=_indented(reversed(afters), 8),
-        count=len(shape),
-    )
-    written: dict[str, Any] = {"perf_counter": perf_counter, "SLOW_SECONDS": _SLOW_SECONDS}
-    exec(compile(source, "<hooks>", "exec"), written)  # noqa: S102 — the text above and numbers of our own, no more
-    writer: Callable[[Handler, tuple[Hook, ...], _SlowPath], Handler] = written["write"]
-    return writer
+def _functions(phase: Sequence[Callable[..., Any] | None]) -> list[tuple[int, Callable[..., Any], bool]]:
+    """The hooks of one phase: the position of each in its stage, the function, and whether it is `async def`."""
+    return [(index, hook, inspect.iscoroutinefunction(hook)) for index, hook in enumerate(phase) if hook is not None]
 
 
-def _indented(parts: Iterable[str], width: int) -> str:
-    return indent("\n".join(part.rstrip("\n") for part in parts) or "pass", " " * width).lstrip()
+def _plain(result: Any) -> Any:
+    return result.value if isinstance(result, EncodedResult) else result
 
 
 class _SlowPath:
@@ -178,10 +134,6 @@ class _SlowPath:
         self.watching = False
         self._hooks = hooks
         self._warned: set[object] = set()
-
-    def plain(self, result: Any) -> Any:
-        """The result of a reply that is no dict."""
-        return result.value if isinstance(result, EncodedResult) else result
 
     async def fail(self, call: Call, exception: BaseException, entered: int, began: float) -> None:
         await _run_error_hooks(self._hooks[:entered], call, exception, (perf_counter() - began) * 1000)
@@ -205,7 +157,7 @@ class _SlowPath:
                 type(said).__name__,
             )
 
-    def tell_slow(self, phase: str, call: Call, seconds: float) -> None:
+    def report_slow(self, phase: str, call: Call, seconds: float) -> None:
         """Point to hooks that hold their call up, and everybody else's if they block the loop meanwhile."""
         if seconds > _SLOW_SECONDS and self._is_new(phase):
             names = [name_of(hook) for one in self._hooks if (hook := getattr(one, phase)) is not None]

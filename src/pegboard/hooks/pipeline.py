@@ -1,7 +1,7 @@
 """Composes the middleware of a tool into one Handler, once for each change and not at each call.
 
-Neighbouring hooks become one stage that loops over them; each `around` is a layer of its own. A hook that is not
-overridden is left out, one that is disabled is not there at all, and a plain `def` is called without an await.
+Adjacent hooks become one stage (`hook_chain`); each `around` is a layer of its own. Hooks that are not overridden and
+disabled middleware are left out, and a plain `def` is called without an await.
 """
 
 from __future__ import annotations
