@@ -1,4 +1,4 @@
-"""The Board: tools hung on it, served in any revision through one Handler."""
+"""The Board: tools, resources, prompts and middleware behind one Handler."""
 
 from __future__ import annotations
 

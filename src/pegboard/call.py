@@ -1,4 +1,4 @@
-"""The one contract of the house: a Handler takes a Call and returns a Reply.
+"""The one contract: a Handler takes a Call and returns a Reply.
 
 The dispatcher is a Handler, a middleware wraps one, a door feeds one, a client connection is one. Everything here
 speaks revision 2026-07-28; older clients are translated before a Call exists and after a Reply is made.

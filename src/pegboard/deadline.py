@@ -1,4 +1,4 @@
-"""How long a call is waited for: the deadlines that all of its retries, questions and resumptions share.
+"""Deadlines of a call, shared by its retries, questions and resumed streams.
 
 Theory of operation. It is `asyncio.timeout` for deadlines that move often and rarely come: all who wait on a loop share
 one timer, set for the nearest of them. Where that one moves on or is met the timer is left as it is, and when it fires it

@@ -1,4 +1,4 @@
-"""The one tree of errors, and what each of them means on the wire.
+"""The tree of errors, and what each one means on the wire.
 
 PegboardError
 ├── Refusal                  a request that is answered with a JSON-RPC error

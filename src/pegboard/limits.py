@@ -1,4 +1,4 @@
-"""Every bound of the house in one place, all of them settable."""
+"""Sizes, counts and times that bound a server, all of them settable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log records as lines of text or JSON, in which no foreign text can end a line or reach a terminal as more than text."""
+"""Formats log records as lines of text or JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The content an author returns that is not plain text or JSON: `Image`, `Audio`, `File`, `Link`, and `Text` with notes.
+"""Content that a tool returns besides text and JSON: images, audio, files, links.
 
 A path is read when the object is made: a missing file then fails on the author's own line, a file in a temporary
 folder may vanish afterwards, and a sync tool reads it in its thread. Base64 is made when the block is asked for.

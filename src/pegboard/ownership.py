@@ -1,4 +1,4 @@
-"""Checks that no other user can read or replace the files that we keep secrets and state in.
+"""Checks that other users can neither read nor replace our files.
 
 The checks are those of POSIX systems; elsewhere the access lists of the system are what protects a user's files.
 A folder is checked before the files in it: where no other user can replace a file, what was checked is what is opened.

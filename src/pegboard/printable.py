@@ -1,4 +1,4 @@
-"""Foreign text made safe to show: what a terminal would obey, or a reader would not see, is written as an escape.
+"""Escapes text from peers before it is printed or logged.
 
 Every text that a peer chose passes through here where it is printed or logged. `printable` is for one line: a log
 record, a table cell, an error. `printable_lines` is for a text that may have several. `printable_json` is for JSON, and

@@ -1,4 +1,4 @@
-"""Watches an event loop from a thread, and reports what held it.
+"""Watches an event loop from a thread and reports what blocked it.
 
 Theory of operation. The loop runs a timer, the beat, a few times per `seconds`. A daemon thread checks that the beat is on
 time. When it is late, the thread samples the stack of the loop's thread, so the code that holds the loop is seen while it

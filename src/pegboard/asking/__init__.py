@@ -1,1 +1,1 @@
-"""Questions that a running tool asks its caller: elicitation, sampling and roots, in one request or over several rounds."""
+"""Questions that a running tool asks its caller: elicitation, sampling and roots."""

@@ -1,4 +1,4 @@
-"""Forms: what a user is asked to fill in, as the flat schema a client can show, and what they filled in as a value.
+"""Forms: the flat schema a client displays, and the submitted values.
 
 A form is made of a type and read by the engine that reads arguments: what a client sends as text and the form wants as
 a number is repaired here as it is there.

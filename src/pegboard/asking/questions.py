@@ -1,4 +1,4 @@
-"""What a tool may ask of its caller's side, and the answers as values: its user, its model, its roots."""
+"""The questions a tool can ask, and their answers as values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The questions of one call and their answers, over however many rounds it takes to gather them.
+"""The questions and answers of one call, across several requests if needed.
 
 Theory of operation. A caller of the older revisions is asked while the call runs, and the tool waits. A caller of
 2026-07-28 is asked by the answer to its request: the call ends, the request is sent again with the answers, and the

@@ -1,4 +1,4 @@
-"""Checks the messages that a client's model is asked to go on with, by the rules of sampling."""
+"""Checks the messages of a sampling request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tickets that have been used, so that they are not used again."""
+"""Tickets that were used already, so that none is used twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the raw JSON of a call's arguments to the arguments of the author's function, compiled once per tool.
+"""Binds the raw JSON of a call's arguments to a function's parameters; compiled once per tool.
 
 Theory of operation. `bind_raw` decodes the bytes straight into a struct generated from the parameters: check and
 conversion are one pass in C. Where msgspec would take what the JSON Schema refuses (formats, patterns, sets), the same

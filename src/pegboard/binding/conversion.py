@@ -1,4 +1,4 @@
-"""Why an argument that fits its schema still cannot be bound, told at its path."""
+"""Explains why an argument that fits its schema cannot be converted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiles a shape into what msgspec decodes it as, and what is left to do in Python.
+"""Compiles a shape to a msgspec type, plus the Python code for what msgspec cannot decode.
 
 Most shapes are read by msgspec alone. What it cannot express (pydantic models, two dataclasses in one union, paths) is
 decoded as plain JSON, or as the nearest type it knows, and finished by a `load` function.

@@ -1,4 +1,4 @@
-"""Numbers as they were written: what a Decimal must not lose on the way through a float."""
+"""Numbers with all their digits, for Decimal parameters."""
 
 from __future__ import annotations
 

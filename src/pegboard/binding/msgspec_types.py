@@ -1,4 +1,4 @@
-"""Which shapes msgspec reads into the author's own types without help, and as what."""
+"""Which shapes msgspec decodes directly into the author's types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that JSON and Python tell apart differently, settled by the shape they are bound to.
+"""Converts numbers where JSON and Python disagree about integers and floats.
 
 JSON Schema calls 1.0 an integer, Python does not. A Decimal has every digit that was written, a float has not.
 """

@@ -1,4 +1,4 @@
-"""How long a client may keep what it was told, and whether others may be told the same."""
+"""Cache hints of a result: how long it stays valid, and whether it may be shared."""
 
 from __future__ import annotations
 

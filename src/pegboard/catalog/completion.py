@@ -1,4 +1,4 @@
-"""What an argument of a prompt or a resource template may become, while somebody types it."""
+"""Completions of the arguments of prompts and resource templates."""
 
 from __future__ import annotations
 

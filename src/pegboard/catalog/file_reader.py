@@ -1,4 +1,4 @@
-"""Reads files that a client asked for: regular ones, and never more of them than can be sent."""
+"""Reads regular files up to a size limit."""
 
 from __future__ import annotations
 

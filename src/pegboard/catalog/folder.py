@@ -1,4 +1,4 @@
-"""A folder whose files are resources: read by their path, and listed as far as a list should go."""
+"""A folder whose files are resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompts: messages that a client asks for by name, made from a few text arguments."""
+"""Prompts: messages that a client requests by name, built from text arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resources: what a client may read by its URI, one fixed or a whole family by a template."""
+"""Resources: fixed ones, and families of them described by a URI template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools of a board, by name and in the order they were hung."""
+"""The tools of a board, their encoded list, and the error for an unknown tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""URI templates (RFC 6570): which variables a URI fills in, and the URI that values make.
+"""URI templates (RFC 6570): matching and expansion.
 
 Matching reads the URI once from left to right: each variable takes the characters it may have up to the next literal.
 There is no backtracking and no second look at a character, so the time is proportional to template and URI.

@@ -1,4 +1,4 @@
-"""Finds the template that a URI belongs to among very many.
+"""Finds the template that matches a URI among thousands.
 
 A server may list thousands of templates, and a client may ask for any URI. Templates are kept by the literal they begin
 with, so only those that begin as the URI does are looked at; of these only the ones that also end as it does are matched,

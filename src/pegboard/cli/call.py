@@ -1,4 +1,4 @@
-"""`pegboard call TARGET TOOL key=value …`: call one tool and print what it answers."""
+"""`pegboard call TARGET TOOL key=value …`: call a tool and print its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pegboard demo`: a gateway over three servers to play with, with nothing to configure."""
+"""`pegboard demo`: a gateway with three sample servers."""
 
 from __future__ import annotations
 

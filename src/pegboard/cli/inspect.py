@@ -1,4 +1,4 @@
-"""`pegboard inspect TARGET`: what a server says of itself, and all that it offers."""
+"""`pegboard inspect TARGET`: describe a server and all it offers."""
 
 from __future__ import annotations
 

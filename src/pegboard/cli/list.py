@@ -1,4 +1,4 @@
-"""`pegboard list TARGET`: the tools of a file or a server."""
+"""`pegboard list TARGET`: list the tools of a file or a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pegboard lock CONFIG`: pin what the servers say of their tools, and see and accept what changed."""
+"""`pegboard lock CONFIG`: pin tool definitions; review and accept changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pegboard login CONFIG SERVER`: log in to a server that a gateway is to use."""
+"""`pegboard login CONFIG SERVER`: log in to a server of a gateway."""
 
 from __future__ import annotations
 

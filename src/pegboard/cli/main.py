@@ -1,4 +1,4 @@
-"""Finds the verb and runs it; a verb's own module is loaded only when it is asked for."""
+"""Finds the verb and runs it; a verb's module loads on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the verbs print, with every foreign text made safe for a terminal; the one module that prints for them."""
+"""Prints for the verbs, with text from peers escaped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flags that every serving verb shares; each may also be set by an environment variable PEGBOARD_…."""
+"""The flags of the serving verbs, each with an environment variable PEGBOARD_…."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the servers of a gateway fare, as a table for a terminal."""
+"""The status of a gateway's servers as a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `list`, `call` and their kin are pointed at: a board in a file, a server at an address, or a command that starts one."""
+"""The TARGET argument: a file, a URL or a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool answered, as a value."""
+"""The result of a tool call as a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The circuit breaker of a server: one that fails again and again is left alone for a while."""
+"""The circuit breaker of a server."""
 
 from __future__ import annotations
 

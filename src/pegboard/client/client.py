@@ -1,4 +1,4 @@
-"""The client: one way to use a server, whatever it is, wherever it runs and whichever revision it speaks."""
+"""The Client: one API for every server, transport and revision."""
 
 from __future__ import annotations
 

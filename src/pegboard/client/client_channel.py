@@ -1,4 +1,4 @@
-"""What a client hears while its requests are under way."""
+"""What a client receives while a request runs: progress, logs and questions."""
 
 from __future__ import annotations
 

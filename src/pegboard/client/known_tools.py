@@ -1,4 +1,4 @@
-"""What a client knows of a server's tools: the headers they want, and whether calling one twice does harm."""
+"""What a client knows of a server's tools: mirrored headers, and whether a retry is safe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client remembers of a server's lists, for as long as the server says that they hold."""
+"""Caches a server's lists for as long as the server allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a client answers what servers ask of it: its user by a form, its model by a sample, its roots by a list."""
+"""Answers questions of servers: elicitation, sampling and roots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way of a request: from the cache, over rounds of questions, within its deadlines, and again where that is safe."""
+"""Sends a request: cache, rounds of questions, deadlines and retries."""
 
 from __future__ import annotations
 

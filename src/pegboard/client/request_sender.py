@@ -1,4 +1,4 @@
-"""How a request is sent over a link: with credentials, within its deadlines, and again where that is safe."""
+"""Sends a request over a link, with credentials, deadlines, backoff and retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The changes of a server as they come, told through restarts."""
+"""The changes of a server as an async iterator, across reconnections."""
 
 from __future__ import annotations
 

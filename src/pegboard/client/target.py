@@ -1,4 +1,4 @@
-"""What a client can be pointed at: a board, a URL, a command, or an entry of a configuration."""
+"""What a client can connect to: a board, a URL, a command or a configuration entry."""
 
 from __future__ import annotations
 

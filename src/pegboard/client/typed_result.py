@@ -1,4 +1,4 @@
-"""What a tool answered as a value of a type, read by the engine that reads arguments."""
+"""The result of a tool call as a value of a given type."""
 
 from __future__ import annotations
 

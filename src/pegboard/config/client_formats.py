@@ -1,4 +1,4 @@
-"""The configuration files of other programs, as our own shape: one toolbox `main` with their servers.
+"""Configuration files of other programs, converted to ours.
 
     mcpServers      Claude Desktop, Claude Code, Cursor and their kin; Gemini, where the file says so
     servers         VS Code

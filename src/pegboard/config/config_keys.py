@@ -1,4 +1,4 @@
-"""The keys of our own configuration, and what each of them may hold: read by the reader, and by editors as a JSON Schema."""
+"""The keys of a configuration and their types, also as a JSON Schema for editors."""
 
 from __future__ import annotations
 

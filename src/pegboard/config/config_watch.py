@@ -1,4 +1,4 @@
-"""Edits of a configuration while it is in use: noticed, compared, and handed on if they are sound.
+"""Reloads a configuration file when it changes.
 
 The file is looked at about once a second. What looks new has to look the same at the next look before it is read, so
 that an editor can finish writing; what was only touched, or saved as it was, is no edit. An edit with a mistake in it

@@ -1,4 +1,4 @@
-"""One server as the configuration files of other programs write it: Claude, Cursor, VS Code, Codex, Gemini and their kin.
+"""One server entry in the format of another program.
 
 What they keep there for themselves (whether it is enabled, which tools are allowed, how long one may take) is passed over.
 """

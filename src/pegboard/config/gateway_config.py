@@ -1,4 +1,4 @@
-"""What a gateway is made of, as its configuration file says it."""
+"""The configuration of a gateway, read from its file."""
 
 from __future__ import annotations
 

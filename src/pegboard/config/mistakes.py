@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, told all at once to whoever wrote it, and never with a secret in it."""
+"""Collects the errors of a configuration and reports them together, without secrets."""
 
 from __future__ import annotations
 

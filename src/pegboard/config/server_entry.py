@@ -1,4 +1,4 @@
-"""One server of a configuration: what its keys mean together, and what of it nobody is shown."""
+"""One server of a configuration: the meaning of its keys together."""
 
 from __future__ import annotations
 

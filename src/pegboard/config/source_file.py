@@ -1,4 +1,4 @@
-"""The text of a configuration file as plain values, with the line that each key stands on.
+"""Parses a configuration file and keeps the line of each key.
 
 JSON may have comments and commas before a closing bracket, as editors' files of servers do. A key that stands twice in
 one object is remembered with both lines: taking the last one, as readers of JSON do, would lose a server unseen.

@@ -1,4 +1,4 @@
-"""Misspelt keys in the files of other programs: those near a key that is read here; all others are these programs' own."""
+"""Detects misspelled keys in the files of other programs."""
 
 from __future__ import annotations
 

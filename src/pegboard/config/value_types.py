@@ -1,4 +1,4 @@
-"""The kinds of values that a configuration has: each reads one, says what is wrong with it, and describes itself to editors."""
+"""The types of configuration values: each parses, reports errors and describes itself."""
 
 from __future__ import annotations
 

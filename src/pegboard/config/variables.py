@@ -1,4 +1,4 @@
-"""Variables in a configuration: `${NAME}`, `${NAME:-default}`, and what other programs write in their own files.
+"""Expands variables such as `${NAME}` and `${NAME:-default}`.
 
     ${NAME}          the environment's; that it is not set is a mistake
     ${NAME:-text}    the same, or the text

@@ -1,1 +1,1 @@
-"""The servers of `pegboard demo`: three boards, one in the gateway's own process, one on a pipe and one over HTTP."""
+"""The servers of `pegboard demo`: one in the gateway's process, one on stdio and one over HTTP."""

@@ -1,4 +1,4 @@
-"""The time: the server on a pipe, `pegboard run clock.py --stdio`."""
+"""The time: the server on stdio."""
 
 from __future__ import annotations
 

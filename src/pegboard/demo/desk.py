@@ -1,4 +1,4 @@
-"""Sums, units, texts and trips: the server in the gateway's own process."""
+"""Sums, units, texts and trips: the server in the gateway's process."""
 
 from __future__ import annotations
 

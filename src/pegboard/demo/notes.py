@@ -1,4 +1,4 @@
-"""Notes on a board: the server over HTTP, with resources and a prompt beside its tools."""
+"""Notes: the server over HTTP, with resources and a prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a running call may use of its board."""
+"""The parts of its board that a running call may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast one caller may ask for what costs its author something each time."""
+"""Limits how often one caller may request costly methods."""
 
 from __future__ import annotations
 

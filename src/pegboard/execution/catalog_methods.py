@@ -1,4 +1,4 @@
-"""The methods for what a client reads: resources, prompts, and completions of their arguments."""
+"""The methods for resources, prompts and completions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The streams of a tool: what its caller sends piece by piece, and what it sends back the same way."""
+"""The streams of a tool: what its caller sends in chunks, and what it sends back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a running tool may ask and say: progress, logs and questions to its caller, who that is, whether it waits."""
+"""The Context of a running tool: progress, logs, questions, caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the handler of each method; the root of every board is one of these."""
+"""Finds the handler of each method; the root Handler of every board."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs tool calls for programs that have their own agent loop: a request in, a record out, and nothing raised.
+"""Runs tool calls for programs with their own agent loop.
 
     executor = ToolExecutor(board)                      # or ToolExecutor(ToolCatalog([search, MemorySearch()]))
     batch = await executor.execute_batch(Provider("anthropic", board.tools).parse(message))

@@ -1,4 +1,4 @@
-"""What a request has to bring along before a tool, or any hook around it, hears of it."""
+"""Checks the ticket and the mirrored headers of a request before any hook runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs one tool for one call: read the arguments, supply what is injected, call, tell the result."""
+"""Runs a tool for one call: parse the arguments, inject values, call it, write the result."""
 
 from __future__ import annotations
 

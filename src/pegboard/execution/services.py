@@ -1,4 +1,4 @@
-"""Services that tools ask for by type: recipes live with the board, instances with the application or the call.
+"""Dependency injection: factories belong to the board, instances to the application or call.
 
 A recipe is a value, or a function that makes one: plain, async, or a generator whose code after `yield` cleans up.
 What a factory's own parameters are annotated with is supplied to it in the same way.

@@ -1,4 +1,4 @@
-"""Threads for synchronous tools: bounded, daemonic, with one wake-up of the loop for all that finished meanwhile.
+"""The thread pool for synchronous tools.
 
 Theory of operation. Jobs wait in one queue; a thread is started when a job comes and none is idle, up to the limit.
 A finished job goes into the tray of the loop it came from, and the first to put one there since that loop last looked

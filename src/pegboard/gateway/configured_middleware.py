@@ -1,4 +1,4 @@
-"""Makes the middleware that a configuration names."""
+"""Creates the middleware that a configuration names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One place where clients come to a gateway: a board that shows the toolboxes of that place."""
+"""One endpoint of a gateway: a board with the tools of its toolboxes."""
 
 from __future__ import annotations
 

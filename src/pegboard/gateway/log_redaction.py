@@ -1,4 +1,4 @@
-"""Keeps the secrets of a configuration out of the log, whoever says them: a link, a server, an exception."""
+"""Keeps the secrets of a configuration out of the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gateways that start gateways: each knows by its environment which ones are around it."""
+"""Detects gateways that start themselves."""
 
 from __future__ import annotations
 

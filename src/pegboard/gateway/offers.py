@@ -1,4 +1,4 @@
-"""What a downstream server has to offer, ready to be hung at every endpoint that shows it."""
+"""The tools, resources and prompts of one server, ready to be added to endpoints."""
 
 from __future__ import annotations
 

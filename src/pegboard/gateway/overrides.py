@@ -1,4 +1,4 @@
-"""A downstream tool as an operator wants it shown: other words, other names of arguments, some fixed or hidden."""
+"""Changes an operator makes to a tool: description, argument names, fixed or hidden arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a gateway keeps what outlives it, on each kind of machine."""
+"""The folder for a gateway's state, on each platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The URIs of one server as they stand here, wherever one is known to stand."""
+"""Rewrites the URIs in a server's definitions and results."""
 
 from __future__ import annotations
 

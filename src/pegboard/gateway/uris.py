@@ -1,4 +1,4 @@
-"""Resource URIs through the gateway: whose they are is written into them, and read back without a table.
+"""Resource URIs through a gateway: the server's name is part of them.
 
     file:///a      →  file://<server>.<toolbox>.pegboard/~/a        what stood behind `//` stands behind `/~`
     notes://h/p    →  notes://<server>.<toolbox>.pegboard/~h/p

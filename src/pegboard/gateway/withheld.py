@@ -1,4 +1,4 @@
-"""What of the servers' offers is not served until somebody accepts it."""
+"""Definitions that are not served until an operator accepts them."""
 
 from __future__ import annotations
 

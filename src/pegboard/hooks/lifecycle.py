@@ -1,4 +1,4 @@
-"""When middleware is started and stopped: with its boards, each once however often it is attached.
+"""Starts and stops middleware together with its boards.
 
 Theory of operation. What has been started is compared with what is attached while the board serves, and brought into
 line: at the start and the end of the board, and whenever something is attached or taken away meanwhile. One that is

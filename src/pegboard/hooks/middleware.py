@@ -1,4 +1,4 @@
-"""Middleware: hooks before, after and on the error of every call, with an order and a switch."""
+"""The base class of middleware: hooks before, after and on the error of every call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Composes the middleware of a tool into one Handler, once for each change and not at each call.
+"""Composes the middleware of a tool into one Handler, once for each change.
 
 Adjacent hooks become one stage (`hook_chain`); each `around` is a layer of its own. Hooks that are not overridden and
 disabled middleware are left out, and a plain `def` is called without an await.

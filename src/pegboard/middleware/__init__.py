@@ -1,4 +1,4 @@
-"""The middleware that comes with Pegboard; each of them costs nothing until it is used."""
+"""The built-in middleware; each module loads when it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reply of a middleware's own."""
+"""Builds a reply for a middleware that answers by itself."""
 
 from __future__ import annotations
 

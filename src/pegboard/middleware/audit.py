@@ -1,4 +1,4 @@
-"""An append-only record of every call, on the disk before its answer leaves."""
+"""An append-only record of every call, on disk before the response is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers from memory for tools that only read."""
+"""Caches the results of read-only tools in memory."""
 
 from __future__ import annotations
 

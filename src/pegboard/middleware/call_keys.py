@@ -1,4 +1,4 @@
-"""Whose calls are counted together: the key that a limit keeps its account under."""
+"""The key that a limit counts calls under: tool, category, principal or client."""
 
 from __future__ import annotations
 

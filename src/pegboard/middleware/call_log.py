@@ -1,4 +1,4 @@
-"""A line in the log for every call: what, for whom, how it ended, how long it took."""
+"""Logs one line for every call."""
 
 from __future__ import annotations
 

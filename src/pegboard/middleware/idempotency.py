@@ -1,4 +1,4 @@
-"""What the people of this server promise of a tool: that it may run twice, or need not run at all.
+"""Which tools are safe to run twice, by configuration or annotation.
 
 Only these may promise: whoever configures a middleware, by naming the tool, or a gateway, by the annotations that it puts
 over a tool's own; and the author of a tool that runs here, by its annotations. What a tool of another server says of itself is a hint for models and never enough for this.

@@ -1,4 +1,4 @@
-"""Append-only files whose records are on the disk before `put` returns.
+"""Append-only files whose records are on disk before `put` returns.
 
 Theory of operation. One thread writes. Whoever puts a record adds it to the pending ones and waits; the thread takes
 all that are pending, writes and syncs them at once, and wakes those who wait: the slower the disk, the larger the

@@ -1,4 +1,4 @@
-"""Hides what looks like a secret before values are written down."""
+"""Masks values that look like secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts and durations of calls, in the text format that Prometheus reads, under OpenTelemetry's names for MCP."""
+"""Call counts and durations in Prometheus format, with OpenTelemetry's names."""
 
 from __future__ import annotations
 

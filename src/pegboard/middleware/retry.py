@@ -1,4 +1,4 @@
-"""Tries again what failed, where that can do no harm."""
+"""Retries failed calls of tools that are safe to run twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long each tool takes: counts, totals and percentiles, and a word when a call was slow."""
+"""Durations of calls per tool: counts, totals, percentiles, and a warning for slow calls."""
 
 from __future__ import annotations
 

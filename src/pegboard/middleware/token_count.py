@@ -1,4 +1,4 @@
-"""How many tokens calls cost a model: counted exactly where the `tokens` extra is installed, else estimated."""
+"""Counts the tokens of calls: exactly with the `tokens` extra, else estimated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A span for every call, under OpenTelemetry's names for MCP, joined to the trace of its caller."""
+"""An OpenTelemetry span for every call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The content blocks of the protocol: how each is written, and which revision can carry which.
+"""Content blocks: how each is written, and which revision can carry it.
 
 Every function is pure; the classes an author types (`Image`, `Audio`, `File`, `Link`, `Text`) live in tools/media.py,
 because they may read a file.

@@ -1,4 +1,4 @@
-"""Extensions of the protocol: what they are called, and which clients have declared them."""
+"""Protocol extensions: their names, and which clients declared them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The MCP header rules of Streamable HTTP: which headers mirror the body, how values are written and compared."""
+"""The MCP headers of Streamable HTTP: which ones mirror the body, and how values are encoded."""
 
 from __future__ import annotations
 

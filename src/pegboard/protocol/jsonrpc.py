@@ -1,4 +1,4 @@
-"""JSON-RPC messages: decoded once and strictly into a small envelope, encoded so that an answer can always be written.
+"""JSON-RPC messages: decoded once and strictly into an envelope, and encoded.
 
 Theory of operation. A message is decoded into `Message`, whose params, result and error stay the bytes that came.
 Four rules are stricter than the decoder. Each is first tried by counting bytes, and only a suspicion is looked at exactly:

@@ -1,4 +1,4 @@
-"""Revisions 2024-11-05 to 2025-11-25 at the door: their handshake, and our results in their words."""
+"""Reads the handshake and writes results of revisions 2024-11-05 to 2025-11-25."""
 
 from __future__ import annotations
 

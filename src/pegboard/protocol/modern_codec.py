@@ -1,4 +1,4 @@
-"""Revision 2026-07-28 at the door: the envelope each request brings and the form each result leaves in."""
+"""Reads requests and writes results of revision 2026-07-28."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The members of a request's params that the house itself reads; all others stay as they came."""
+"""The members of a request's params that the server reads itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tongues a server answers in: one per revision, all with the same few sentences."""
+"""The interface of a codec, and the codec for each revision."""
 
 from __future__ import annotations
 

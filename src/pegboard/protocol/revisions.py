@@ -1,4 +1,4 @@
-"""Which revision knows which method, notice and field: the tables that every translation reads."""
+"""The table of protocol revisions: which one has which method, notification and field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server-sent events as bytes, out and in."""
+"""Server-sent events as bytes: encoding and parsing."""
 
 from __future__ import annotations
 

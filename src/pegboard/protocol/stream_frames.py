@@ -1,4 +1,4 @@
-"""The messages of a stream on a WebSocket: start, chunk, done, error and cancel as text, and chunks of bytes.
+"""The frames of a stream on a WebSocket: start, chunk, done, error and cancel.
 
 Theory of operation. A stream has an id, which its sender chose, and goes one way: it begins with `start`, carries chunks
 numbered from 0, and ends with `done` or `error`. Chunks of a text stream are JSON in messages of text; those of a binary

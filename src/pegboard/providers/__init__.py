@@ -1,4 +1,4 @@
-"""Tools for the providers of models: definitions out, tool calls in, answers back."""
+"""Tools for the APIs of model providers: definitions out, tool calls in, results back."""
 
 from pegboard.providers.export import FORMATS, Definition, Export, ExportOptions, export, export_tools
 from pegboard.providers.provider import READERS, Provider

@@ -1,4 +1,4 @@
-"""A set of tools as the definitions that providers of models take.
+"""Tool definitions in the format of each provider.
 
 format             definition
 openai             {"type": "function", "function": {"name", "description", "parameters", "strict"}}

@@ -1,4 +1,4 @@
-"""A set of tools as one provider of models sees it: definitions out, tool calls in, answers back.
+"""A set of tools for one model provider's API.
 
     provider = Provider("anthropic", tools)
     message = client.messages.create(tools=provider.definitions, …)

@@ -1,4 +1,4 @@
-"""JSON Schemas as the providers of models take them, with a note for each thing that had to go.
+"""Adapts JSON Schemas to what each provider supports, with a note for each change.
 
 What a keyword said is not lost on the model: a limit that a provider cannot take is added to the description.
 """

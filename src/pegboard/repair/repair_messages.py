@@ -1,4 +1,4 @@
-"""Repairs told to the model: what a value was, and what it was read as."""
+"""Repairs as messages for the model: the old value and the new one."""
 
 from __future__ import annotations
 

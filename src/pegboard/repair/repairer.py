@@ -1,4 +1,4 @@
-"""Arguments repaired: a walk of schema and value together that mends what can only have meant one thing.
+"""Repairs arguments that have exactly one valid reading.
 
 Theory of operation. A value that fits is never touched. Where one does not, the walk goes down to the places that
 are wrong and makes one attempt at each: what the value may be read as (`literals.readings`) is tried, and what then

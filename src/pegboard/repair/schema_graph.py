@@ -1,4 +1,4 @@
-"""The graph of a schema: at every place, what is wanted there and which places lie below.
+"""A schema as a graph: at each position of a value, the subschemas that apply.
 
 A node stands for all subschemas that hold at one place of a value at once: the one written there, what it refers to
 and its allOf. Its key is the pointers of those subschemas, so recursion in the schema is a cycle in the graph.

@@ -1,4 +1,4 @@
-"""One walk of a schema's graph and a value together, and what it changed on the way."""
+"""Walks a schema graph and a value together and records the changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns annotations, written as text or not, into types."""
+"""Resolves annotations, including those written as strings, to types."""
 
 from __future__ import annotations
 

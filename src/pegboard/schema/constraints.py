@@ -1,4 +1,4 @@
-"""What an annotation says about a value beyond its type: bounds, descriptions, examples, from whichever library.
+"""Reads bounds, descriptions and examples from annotations of any library.
 
 Our own words, a plain string, annotated-types, pydantic's `Field` and msgspec's `Meta` are read alike, by the names of
 their attributes: none of those libraries is imported for it.

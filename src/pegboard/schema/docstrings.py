@@ -1,4 +1,4 @@
-"""What a docstring says about a function and its parameters, in Google, NumPy or Sphinx style."""
+"""Reads descriptions from docstrings in Google, NumPy and Sphinx style."""
 
 from __future__ import annotations
 

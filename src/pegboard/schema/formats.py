@@ -1,4 +1,4 @@
-"""The formats of text that are asserted.
+"""The string formats that are validated.
 
 `format` is an annotation except for the formats our own schemas use, because only these have one meaning everywhere:
 

@@ -1,4 +1,4 @@
-"""The library that judges values by JSON Schema, loaded with the first schema that is compiled.
+"""Loads the JSON Schema library when the first schema is compiled.
 
 It takes four megabytes, and a board whose calls fit the signatures of its functions never needs it.
 """

@@ -1,4 +1,4 @@
-"""Literals as models write them: what a value sent in the wrong JSON type can be read as.
+"""What a value sent as the wrong JSON type can be read as.
 
 Pure functions; `None` of a reader means that the text is not such a literal (where null is a possible answer the
 reader returns a tuple instead).

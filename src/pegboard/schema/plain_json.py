@@ -1,4 +1,4 @@
-"""An author's value as plain JSON, or the place in it that cannot be."""
+"""Converts a Python value to plain JSON, or reports which part cannot be converted."""
 
 from __future__ import annotations
 

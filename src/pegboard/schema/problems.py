@@ -1,4 +1,4 @@
-"""Problems told to the model: what was wrong with which argument, in under 120 characters each."""
+"""Validation errors as messages for the model."""
 
 from __future__ import annotations
 

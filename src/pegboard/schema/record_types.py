@@ -1,4 +1,4 @@
-"""The declared parts of a record, whichever library its class is from.
+"""The fields of a record class: dataclass, TypedDict, msgspec, attrs or pydantic.
 
 Everything is read by the attributes those libraries put on their classes, so that none of them has to be imported.
 """

@@ -1,4 +1,4 @@
-"""The one tree that says what a value looks like; schema, binder, forms and exports are read from it."""
+"""The tree that describes a value; schemas, binders and forms are derived from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the shape of a type."""
+"""Reads the shape of a Python type."""
 
 from __future__ import annotations
 

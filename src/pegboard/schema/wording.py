@@ -1,4 +1,4 @@
-"""Words for the model: a value as it is shown, what a schema allows, and an example of it."""
+"""Phrases for messages to the model: values, allowed values and examples."""
 
 from __future__ import annotations
 

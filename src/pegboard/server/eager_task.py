@@ -1,4 +1,4 @@
-"""Runs a call's coroutine so that one which never waits is finished before its caller's callback returns.
+"""Starts a call's coroutine so that one that never waits finishes at once.
 
 An author's coroutine must have a current task from its first step (`asyncio.timeout`, task groups and anyio scopes
 need one). Python 3.12 gives that for nearly nothing with eager tasks; on 3.11 the first step waits for the loop.

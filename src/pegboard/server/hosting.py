@@ -1,4 +1,4 @@
-"""What a board and a gateway have in common: they are run, or mounted within somebody else's server."""
+"""What a board and a gateway share: `run()`, `asgi()` and their options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a door and an endpoint say to each other: a Head comes in, an Answer or a stream through a Sink goes out.
+"""The interface between an HTTP server and an endpoint: Head, Answer, Sink.
 
 A door owns bytes and connections and knows nothing of the protocol; an endpoint knows the protocol and nothing of
 connections. Both HTTP doors (our own HTTP/1.1 and ASGI) speak to the same endpoint through these types.

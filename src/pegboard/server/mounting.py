@@ -1,4 +1,4 @@
-"""A board within somebody else's server: opened by the first request at the latest, closed when that server ends.
+"""Mounts a board in another ASGI application.
 
 Theory of operation. Nothing tells a route of another application that its server starts or ends. So whichever comes first,
 a lifespan, `async with` or a request, opens the store, in a task that then only waits. A lifespan or the end of the block

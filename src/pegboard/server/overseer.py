@@ -1,4 +1,4 @@
-"""The overseer: the process that binds the sockets, and starts, restarts and ends the workers that serve them.
+"""The process that binds the sockets, and starts and restarts the workers.
 
 Theory of operation. The overseer loads the board, opens the listening sockets and forks; it serves nothing itself, so
 nothing can bring it down but a signal. Workers accept from sockets that it holds (transports/places.py): the port stays

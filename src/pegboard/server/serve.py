@@ -1,4 +1,4 @@
-"""Serves a board until it is told to stop: the loop, the signals, the order in which everything ends."""
+"""Serves until stopped: the event loop, signals, and the order of shutdown."""
 
 from __future__ import annotations
 

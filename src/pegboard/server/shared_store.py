@@ -1,4 +1,4 @@
-"""Where those who are served keep what must outlive a request: a store, opened before the first and closed after the last."""
+"""Opens the store of a server before the first request, closes it after the last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The questions put to one client of the older revisions that it has not answered yet."""
+"""Questions to a legacy client that are not answered yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The relay: brings what concerns a session to the process where that is under way."""
+"""Delivers messages for a session to the process that runs its call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The streams of one session: each the log of a call that spoke before its answer, and the connection it is sent on.
+"""The streams of a session: the log of a call's events, and the connection that sends them.
 
 Theory of operation. An event is in the log before any byte of it is sent, so a client never holds an id that the log does
 not have. A connection is a cursor: whoever comes back with the id of the last event it has seen reads the log from there

@@ -1,4 +1,4 @@
-"""One session of a legacy client: what it has said of itself, and what it has under way in this process."""
+"""One session of a legacy client: what it declared, and its calls in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions as a store keeps them, so that any process that shares it can serve them."""
+"""Sessions as records in a shared store."""
 
 from __future__ import annotations
 

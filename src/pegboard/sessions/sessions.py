@@ -1,4 +1,4 @@
-"""The sessions of legacy clients: opened by `initialize`, kept while used, ended by DELETE or by time.
+"""All sessions of a server: opened by `initialize`, ended by DELETE or a timeout.
 
 Theory of operation. A process keeps the sessions it serves in memory, and a request in one of them asks nobody. Alone, that
 is all there is. Where processes share a store, the store has the truth and memory is a copy: a session that is not here is

@@ -1,4 +1,4 @@
-"""The crew: the processes that serve together, and what they say to each other.
+"""The processes that share a store, and the messages between them.
 
 Theory of operation. Every process beats, and has one inbox; whoever expects a kind of message registers for it. Some are
 told and forgotten. Others ask everybody to do something and wait until all who live have said that it is done, but not for

@@ -1,4 +1,4 @@
-"""How stores name things where others may read the names.
+"""Digests that stand for secret ids in a store.
 
 A session id lets whoever knows it act as its client. What is written down is therefore a digest of it: enough to find
 what belongs to a session, of no use to open it. Ids are random, so there is nothing to guess and no salt is needed.

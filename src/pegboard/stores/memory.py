@@ -1,4 +1,4 @@
-"""The store of a single process: nothing outlives it, and no method ever waits."""
+"""The store of a single process, in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A corner of a store: what several places of one process share with other processes, each under names of its own."""
+"""A view of a store under a prefix, for one endpoint of several."""
 
 from __future__ import annotations
 

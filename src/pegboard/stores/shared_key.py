@@ -1,4 +1,4 @@
-"""The key that all processes of a store seal with, where nobody gave them one."""
+"""The sealing key that all processes of a store share."""
 
 from __future__ import annotations
 

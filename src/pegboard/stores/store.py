@@ -1,4 +1,4 @@
-"""What every store promises, whichever backend keeps the things.
+"""The contract of every store: logs, records, hints, workers and change logs.
 
 Logs and records are the truth; hints only say that it may be worth a look, and may be lost or come for nothing. Whoever
 waits for something therefore watches first, reads then, and looks again after a while even if no hint has come.

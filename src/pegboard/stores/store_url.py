@@ -1,4 +1,4 @@
-"""Which store an address names."""
+"""Opens the store that a URL names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The feed: brings the changes of a board into the log that processes share, and from there to who follows here.
+"""Synchronizes the change log between the processes that share a store.
 
 Theory of operation. Once it runs, the log in this process is a copy: a change that comes about here is first published in
 the shared log, which numbers it, and is read from there like those of all other processes. So all have the same changes

@@ -1,4 +1,4 @@
-"""What of a board changes while it is served: the log of its changes, and the request to hear of them.
+"""The log of a board's changes, and the `subscriptions/listen` method.
 
 Theory of operation. A change says that something is not as it was, never what it was: whoever hears of it looks again.
 So of many changes to one thing only the newest matters, and the log holds one entry for each thing, in the order of the

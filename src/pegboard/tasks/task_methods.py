@@ -1,4 +1,4 @@
-"""Tasks, the extension `io.modelcontextprotocol/tasks`: which calls become jobs, and the methods that ask after them."""
+"""The tasks extension: which calls become tasks, and the `tasks/*` methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call that may go on as a task: the work itself, and the channel of the call while it works.
+"""A call that may continue as a task.
 
 Theory of operation. The whole chain of hooks and tool runs once, in an asyncio task of its own. Until it detaches it is
 an ordinary call: what it says and asks goes to its caller, who waits for its reply, and who ends it by leaving. By

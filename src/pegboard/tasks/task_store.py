@@ -1,4 +1,4 @@
-"""The records of tasks: what is known of each, for as long as it is kept, and how much may be kept for whom."""
+"""The records of tasks, with limits per caller and in total."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of tools and middleware need: a recording hook, a clock to turn, a call to run, a store to break."""
+"""Tools for tests of tools and middleware."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A clock that stands still until a test turns it."""
+"""A clock that a test moves by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store of rate accounts for tests: on a fake clock, open to the eye, and down when told to be."""
+"""A rate store for tests, on a fake clock, which can be made to fail."""
 
 from __future__ import annotations
 

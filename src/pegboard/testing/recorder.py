@@ -1,4 +1,4 @@
-"""A middleware that writes down what happens to it."""
+"""A middleware that records the hooks that were called."""
 
 from __future__ import annotations
 

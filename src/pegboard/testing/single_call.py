@@ -1,4 +1,4 @@
-"""One middleware by itself, around a stub of a tool."""
+"""Runs one middleware around a stub of a tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names tools go by where their own cannot be used: readable, stable, reversible."""
+"""Alternative tool names for clients that do not accept the original ones."""
 
 from __future__ import annotations
 

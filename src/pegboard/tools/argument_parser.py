@@ -1,4 +1,4 @@
-"""A tool's declaration, compiled: what reads its arguments and what calls its author's code."""
+"""Compiles a tool's declaration into an argument parser and a call of its code."""
 
 from __future__ import annotations
 

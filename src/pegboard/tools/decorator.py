@@ -1,4 +1,4 @@
-"""The decorator for functions that know no board yet: it leaves a mark and changes nothing else."""
+"""The `@tool` decorator for functions outside a board."""
 
 from __future__ import annotations
 

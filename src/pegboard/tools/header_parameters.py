@@ -1,4 +1,4 @@
-"""Which parameters a tool mirrors into HTTP headers, by the rules of `x-mcp-header`."""
+"""Parameters that are mirrored into HTTP headers (`x-mcp-header`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool may be called, what it is called when nobody says or there are many, and which name was probably meant."""
+"""Which tool names are valid, default names, and suggestions for misspelled ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The declared style: parameters as values, and what a declared tool is handed when it runs."""
+"""The declared style: parameters as values, and the object a declared tool receives."""
 
 from __future__ import annotations
 

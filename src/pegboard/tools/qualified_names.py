@@ -1,4 +1,4 @@
-"""What a tool of a server is called through the gateway, and what is said of a name that nobody answers to.
+"""Names of tools behind a gateway, `toolbox__server__tool`, and the text for unknown ones.
 
 A qualified name is `{toolbox}__{server}__{tool}`. It is read by splitting at its first two `__`: toolboxes and servers
 have no `__` within and no `_` at either end (`check_part`), so that whatever the tool is called the three come back as

@@ -1,4 +1,4 @@
-"""Tools from the definitions of other servers: their arguments are read and repaired here, their calls go on."""
+"""A tool made from another server's definition: arguments are parsed here, calls are forwarded."""
 
 from __future__ import annotations
 

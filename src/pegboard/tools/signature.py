@@ -1,4 +1,4 @@
-"""Reads a function: its parameters, what is injected into it, what it returns and how it runs."""
+"""Reads a function: its parameters, injected values, return type and kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one Tool that everything above sees, whichever style its author chose."""
+"""The Tool that the rest of the code sees, whichever style its author chose."""
 
 from __future__ import annotations
 

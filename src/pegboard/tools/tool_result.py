@@ -1,4 +1,4 @@
-"""How whatever a tool returned becomes the result of its call, in the form of revision 2026-07-28.
+"""Turns what a tool returned into the result of its call.
 
 Theory of operation. A `Teller` is compiled once per tool. Where the type of a value alone proves that it fits the
 output schema (a finite float for {"type": "number"}), it is told at once. Every other value is encoded once, by

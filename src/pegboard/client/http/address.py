@@ -1,4 +1,4 @@
-"""Where a server is: the parts of its URL, and the proxy on the way to it."""
+"""The parts of a server's URL, and its proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How near an IP address is: what a server names may be as near as the server itself, and no nearer.
+"""How local an IP address is; rejects private addresses named by public servers.
 
 A server on the internet could otherwise have us ask this machine, or machines that only we can reach. Addresses are
 judged as numbers, after they were resolved: there are many spellings of one (`127.1`, `2130706433`, `0x7f000001`), and

@@ -1,4 +1,4 @@
-"""How a connection to an address is made: straight or through a proxy, with TLS where the address wants it."""
+"""Opens a connection: direct or through a proxy, with or without TLS."""
 
 from __future__ import annotations
 

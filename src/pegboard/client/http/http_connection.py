@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection to a server: one request at a time, its answer read as it comes."""
+"""One HTTP/1.1 connection: one request at a time."""
 
 from __future__ import annotations
 

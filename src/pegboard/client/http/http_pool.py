@@ -1,4 +1,4 @@
-"""HTTP requests over a few kept connections: TLS, proxies, redirects, and a bound on all of them."""
+"""HTTP requests over pooled connections: TLS, proxies, redirects, limits."""
 
 from __future__ import annotations
 

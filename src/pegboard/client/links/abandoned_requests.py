@@ -1,4 +1,4 @@
-"""Requests that were given up while a legacy server may still work on them, and ask or tell in their name."""
+"""Requests that were given up but may still run on a legacy server."""
 
 from __future__ import annotations
 

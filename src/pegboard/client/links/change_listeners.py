@@ -1,4 +1,4 @@
-"""Who listens for the changes of a legacy server, which tells them to everybody at once."""
+"""Distributes the change notifications of a legacy server to its listeners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seam between a link and whoever has credentials for it."""
+"""The interface between a link and an auth scheme."""
 
 from __future__ import annotations
 

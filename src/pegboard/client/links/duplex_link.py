@@ -1,4 +1,4 @@
-"""A link over one channel that carries every message both ways: stdio, and the transports that frame like it.
+"""A link over one channel for all messages in both directions, in both eras.
 
 Theory of operation. Every message comes in by `receive`, in the loop's callback, and is sorted by what it names: an
 answer by its id, progress by its token, a subscription's notice by the id of its listen request. What belongs to a

@@ -1,4 +1,4 @@
-"""Which era each server was last seen to be of: "a property of the server, not of an individual request"."""
+"""Remembers which protocol era each server speaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often each server wrote what is no message, over all its starts: whoever never stops fills no log."""
+"""Counts the output of servers that is not JSON-RPC, to limit the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The handshake of the older revisions from the client's side, and what it settles in today's words."""
+"""The `initialize` handshake, from the client's side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The link to a board in the same process: its Handler is called, with no transport between."""
+"""The link to a board in the same process."""
 
 from __future__ import annotations
 

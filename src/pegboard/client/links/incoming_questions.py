@@ -1,4 +1,4 @@
-"""Questions of a legacy server that are being answered: each by a task, all of them bounded and owned."""
+"""Questions of a legacy server that are being answered."""
 
 from __future__ import annotations
 

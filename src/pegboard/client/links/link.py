@@ -1,4 +1,4 @@
-"""What connects a client to one server: a request goes out, notices and questions come back on the way, then a result.
+"""The Link: a request out, notifications and questions back, then a result.
 
 All links speak revision 2026-07-28 to their owner; one to an older server translates: its handshake answers
 `server/discover`, what it sends without being asked answers `subscriptions/listen`, and what it asks goes to the

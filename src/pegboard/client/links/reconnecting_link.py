@@ -1,4 +1,4 @@
-"""A link that is made anew when it was lost, once for all who need it."""
+"""A link that is opened again when it was lost."""
 
 from __future__ import annotations
 

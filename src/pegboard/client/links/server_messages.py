@@ -1,4 +1,4 @@
-"""Messages as servers send them: read leniently where older servers are loose, refused where nothing can be made of them."""
+"""Parses the messages of servers, leniently where old servers deviate."""
 
 from __future__ import annotations
 

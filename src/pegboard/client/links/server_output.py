@@ -1,4 +1,4 @@
-"""What a server says, as a log or a message shows it: on one line, with its letters and without what moves a terminal."""
+"""Shortens what a server wrote to one printable line."""
 
 from __future__ import annotations
 

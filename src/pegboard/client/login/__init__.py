@@ -1,1 +1,1 @@
-"""Credentials that a server wants and an authorization server gives: OAuth 2.1 as the MCP specification uses it."""
+"""Login to a server: OAuth 2.1 as the MCP specification uses it."""

@@ -1,4 +1,4 @@
-"""Tokens: asked for at an authorization server, and what is kept of them."""
+"""Requests tokens, and what is stored of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a client proves at a token endpoint that it is the one it says."""
+"""Client authentication at a token endpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds the token for one server, and gets the next one when that is refused.
+"""Holds the token for one server, and replaces it when it is rejected.
 
 The way of a refused request: a 401 leads to the token that another request or process has got meanwhile, else to a
 refresh, else to a new grant; a 403 for want of scopes leads to a grant with more of them, each set once. Where the

@@ -1,4 +1,4 @@
-"""Takes a person to an authorization server, and waits on this machine for what it sends back."""
+"""Opens a browser for a login and receives the redirect on this machine."""
 
 from __future__ import annotations
 

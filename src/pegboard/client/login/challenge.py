@@ -1,4 +1,4 @@
-"""What a server asks for in a WWW-Authenticate field."""
+"""Parses WWW-Authenticate."""
 
 from __future__ import annotations
 

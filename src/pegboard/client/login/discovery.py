@@ -1,4 +1,4 @@
-"""Finds out who gives out the tokens of a server, from what it says in its challenge and at the well-known places."""
+"""Finds the authorization server of a server."""
 
 from __future__ import annotations
 

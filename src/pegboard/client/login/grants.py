@@ -1,4 +1,4 @@
-"""The ways to a token: a person says yes, a client speaks for itself, or somebody else vouches for it."""
+"""The OAuth grants: authorization code, client credentials and assertion."""
 
 from __future__ import annotations
 

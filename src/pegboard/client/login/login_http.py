@@ -1,4 +1,4 @@
-"""Requests for a login: JSON comes back, every answer is bounded, and nothing secret leaves in the clear."""
+"""HTTP requests for a login: bounded, JSON only, no secrets in plain text."""
 
 from __future__ import annotations
 

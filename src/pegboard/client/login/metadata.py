@@ -1,4 +1,4 @@
-"""The documents in which servers say who gives out tokens for them, and authorization servers how: read and checked, not fetched."""
+"""Parses and checks the metadata of protected resources and authorization servers."""
 
 from __future__ import annotations
 

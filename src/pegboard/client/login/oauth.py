@@ -1,4 +1,4 @@
-"""What a client is given as `auth`: how it gets its tokens, in a line."""
+"""`OAuth`, the value of `auth=`: how a client gets its tokens."""
 
 from __future__ import annotations
 

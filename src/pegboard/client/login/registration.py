@@ -1,4 +1,4 @@
-"""How a client becomes known to an authorization server: registered before, by a document of its own, or on the spot."""
+"""Registers a client: in advance, by metadata document, or dynamically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where what was got at a login is kept: in memory, or in files that only their owner can read."""
+"""Stores tokens: in memory, or in files that only their owner can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that we started ourselves: a process with its own group, which ends when we are done with it."""
+"""A child process with its own process group, and how it is ended."""
 
 from __future__ import annotations
 

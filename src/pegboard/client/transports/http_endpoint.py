@@ -1,4 +1,4 @@
-"""One MCP endpoint over HTTP: messages are posted to it, and what comes back is read as JSON or as a stream of events."""
+"""Posts messages to an MCP endpoint and reads JSON or event streams."""
 
 from __future__ import annotations
 

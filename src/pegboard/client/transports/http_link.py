@@ -1,4 +1,4 @@
-"""A server behind a URL: finds out which era and transport it is of, and asks again where that has changed."""
+"""A server behind a URL: detects its era and transport."""
 
 from __future__ import annotations
 

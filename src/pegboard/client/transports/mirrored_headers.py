@@ -1,4 +1,4 @@
-"""Arguments that a tool wants repeated in HTTP headers: which they are, and how they are written."""
+"""Arguments that a tool wants repeated in HTTP headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streamable HTTP in revision 2026-07-28: every request is whole by itself, and closing its answer cancels it."""
+"""Streamable HTTP of revision 2026-07-28."""
 
 from __future__ import annotations
 

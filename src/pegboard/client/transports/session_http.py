@@ -1,4 +1,4 @@
-"""Streamable HTTP of the revisions up to 2025-11-25: a session, streams that can be resumed, and questions on the way."""
+"""Streamable HTTP of revisions up to 2025-11-25: sessions and resumable streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP+SSE of revision 2024-11-05: one stream for all that a server says, and an address that it names for our messages."""
+"""The HTTP+SSE transport of revision 2024-11-05."""
 
 from __future__ import annotations
 

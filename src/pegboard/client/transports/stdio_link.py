@@ -1,4 +1,4 @@
-"""A server behind a command: started when it is needed, started again when it has died, and ended with us."""
+"""A server behind a command: started on demand, restarted when it exits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server behind a WebSocket: all messages both ways on one connection, opened again when it was lost.
+"""A server behind a WebSocket.
 
 The rules of RFC 6455 are `websockets`' to know, and how a connection is made is that of HTTP: the same proxies and
 certificates. A redirect is not followed, as the headers of the handshake may say who we are. A handshake that is refused

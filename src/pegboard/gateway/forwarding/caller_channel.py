@@ -1,4 +1,4 @@
-"""What a server says and asks while a request runs, as its caller is told and asked it."""
+"""Passes a server's notifications and questions on to the caller."""
 
 from __future__ import annotations
 

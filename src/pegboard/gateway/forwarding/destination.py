@@ -1,4 +1,4 @@
-"""Where a request goes on to, and how what comes back is told: all that is known of it before anybody calls."""
+"""Where a request is forwarded, and how its result is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way of one request through a server and back, whichever eras its caller and the server are of.
+"""Forwards a request to a server, whichever revisions its caller and the server speak.
 
 Theory of operation. A modern server asks by its answer: the caller is asked, while its call runs if it can be, and the
 request is sent again with what it says; or its call ends with the questions, and our ticket carries what the server gave

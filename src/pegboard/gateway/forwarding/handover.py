@@ -1,4 +1,4 @@
-"""Legs of a call that come to another process than the one that holds its errand.
+"""Continues a parked call when its caller reaches another process.
 
 The ticket names the holder. What the caller answers goes into the holder's inbox, which attends the errand in the caller's
 place and sends back what came of that; the next ticket still names the holder. Of what the server says meanwhile only

@@ -1,4 +1,4 @@
-"""What came of a request to a server, as its caller is told: results cleaned, errors mended, faults put into words."""
+"""Converts the result or error of a server for the caller."""
 
 from __future__ import annotations
 

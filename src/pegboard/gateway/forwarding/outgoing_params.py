@@ -1,4 +1,4 @@
-"""What a caller's request brings along that is for the server it goes on to: all that is neither ours nor read here.
+"""The params of a caller's request that are forwarded to the server.
 
 Nothing is forwarded as the bytes that came: JSON allows line breaks between tokens, and on stdio a line break ends a
 message, so that a caller could write messages of its own to the server.

@@ -1,4 +1,4 @@
-"""A request under way at an older server, for a caller that comes and goes.
+"""A request at a legacy server that waits while its caller answers a question.
 
 Theory of operation. The server asks while its request runs, and the caller can only be asked by the answer to its own.
 So the request has a task of its own, and the caller attends it: it waits for the result or for a question, whichever

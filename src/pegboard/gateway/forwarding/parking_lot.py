@@ -1,4 +1,4 @@
-"""The errands that nobody attends at the moment, because their callers have been asked something first."""
+"""The parked calls, within limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks of servers that their callers know nothing of: the gateway asks after them until they have ended."""
+"""Tasks of servers that the gateway polls for callers without tasks."""
 
 from __future__ import annotations
 

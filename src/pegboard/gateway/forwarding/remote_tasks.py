@@ -1,4 +1,4 @@
-"""Tasks that run at modern servers, under ids which say where, and which only who was given one can use."""
+"""Tasks of modern servers, under ids of the gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tickets that callers carry from leg to leg of a call that a server asks something in.
+"""The sealed `requestState` that a caller carries between the requests of one call.
 
 A ticket is the `requestState` of our answer: sealed, its principal's alone, good for this very request and for a while.
 What a server gives us to carry is never handed on bare: it is bound to our credentials there, so that one caller could

@@ -1,4 +1,4 @@
-"""What changed from one definition of a tool to the next, in words.
+"""Describes the changes between two definitions of a tool.
 
 What nobody would see in a text is written out. A line that begins with blanks belongs to the one before it.
 """

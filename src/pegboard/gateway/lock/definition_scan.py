@@ -1,4 +1,4 @@
-"""Reads what servers say of their tools for what should not be there: hidden text, orders to the model, impostors.
+"""Scans definitions for hidden text, instructions to the model and look-alike names.
 
 A finding is for a person to judge. Nothing is changed or withheld because of one.
 """

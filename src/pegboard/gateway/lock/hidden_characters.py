@@ -1,4 +1,4 @@
-"""Characters that a model reads and a person does not see, or takes for others."""
+"""Finds characters that a model reads and a person does not see."""
 
 from __future__ import annotations
 

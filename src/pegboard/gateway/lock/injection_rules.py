@@ -1,4 +1,4 @@
-"""The rules by which a text is taken for an instruction to the model that nobody who runs a server should give it.
+"""Rules that detect instructions to the model in a description.
 
 A description says what its tool does. One that tells the model what to do with other tools, with the user or with what
 is none of its business is flagged: for a person to read, never to be changed by us. Patterns are matched against text

@@ -1,4 +1,4 @@
-"""The lock file: what each server said of its tools, prompts and templates when somebody accepted it.
+"""The lock file: the accepted definitions of each server.
 
 It is JSON with a line for each definition, sorted, so that a version control system shows what changed. A definition's
 digest is over all of it as the server gave it, unknown members too; the definition stands beside it, so that a change can

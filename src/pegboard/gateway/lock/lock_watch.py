@@ -1,4 +1,4 @@
-"""Notices that the lock file was written while a gateway is served."""
+"""Reloads the lock file when it changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges what a server lists by the lock file: what goes through, and what waits until somebody accepts it."""
+"""Compares a server's definitions with the lock file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what servers list while the gateway runs, each definition once, and tells what a person should look at."""
+"""Scans new definitions while the gateway runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words that follow one another within a few characters, found in time proportional to the length of the text.
+"""Finds words near each other in linear time.
 
 One regular expression `A.{0,30}B.{0,30}C` tries every combination of what matches A, B and C. A chain looks for each of
 its links once, over the whole text, and then joins the places it found: for a link only the nearest place before it

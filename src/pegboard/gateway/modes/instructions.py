@@ -1,4 +1,4 @@
-"""What a client is told of the toolboxes at the beginning, so that its model knows where to look."""
+"""The instructions that describe the toolboxes to a client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The meta-tools as models are shown them: in as few words as they can be understood by."""
+"""The definitions of the meta-tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the meta-tools need of the endpoint that they hang on."""
+"""The interface between the meta-tools and their endpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools through which all others are found and called, where a client is not shown them all.
+"""The meta-tools, which find and call tools that are not listed.
 
 Theory of operation. They are ordinary tools of an endpoint's board, answered by a relay. Nothing they do depends on
 what was called before: opening a toolbox answers with the definitions of its tools, and any of them can be called at

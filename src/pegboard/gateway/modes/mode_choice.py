@@ -1,4 +1,4 @@
-"""Which tools a caller is shown: all of them, those of the toolboxes it opened, or the meta-tools alone.
+"""Which tools a caller sees: all, those of opened toolboxes, or the meta-tools.
 
 A mode is chosen for each toolbox: by the caller's principal, else for the endpoint, else for the toolbox, else for the
 gateway; never by what a client says of itself. `auto` means `all` where the definitions of all toolboxes in that mode

@@ -1,4 +1,4 @@
-"""What each mode costs a model in tokens, before it has done anything."""
+"""The token cost of each mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which toolboxes a legacy session has opened, where only these are listed."""
+"""The toolboxes that a legacy session has opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How text becomes words: split, stripped of filler, joined by others that mean the same, and spelt right."""
+"""Splits text into search terms: stop words, synonyms, spelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools of an endpoint by every name they can be asked for."""
+"""The tools of an endpoint by every name they can be requested by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tool a meta-tool is asked for, in whichever of its spellings.
+"""Which tool a call of a meta-tool means.
 
 A tool is named by a string (`tool_name`, `tool` or `name`), or by where it is: {toolbox, server, name}, as an object
 under one of these names or beside the arguments. `toolbox_name` beside a string is compared with where the tool is.

@@ -1,4 +1,4 @@
-"""Full-text search over the tools of an endpoint: words by BM25, parts of words by trigrams, slips by spelling.
+"""Full-text search over tools: ranking by BM25, prefixes, trigrams and spelling.
 
 Theory of operation. Two tables of SQLite's FTS5 live in memory: the pages, one for each tool, whose fields count
 differently; and the vocabulary, each word once, cut into trigrams. A query is taken apart into words, and each word is

@@ -1,4 +1,4 @@
-"""One subscription to a server, which tells of its lists and of the resources that somebody follows."""
+"""The subscription to the changes of one server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lanes to one server: one that all share, or one for each who calls."""
+"""The connections to one server: one shared, or one for each caller."""
 
 from __future__ import annotations
 

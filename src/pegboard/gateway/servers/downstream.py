@@ -1,4 +1,4 @@
-"""One server behind the gateway: reached when it is needed, and asked for whoever calls."""
+"""One server behind the gateway."""
 
 from __future__ import annotations
 

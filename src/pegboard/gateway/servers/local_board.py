@@ -1,4 +1,4 @@
-"""A board of our own process behind the gateway, loaded when it is first needed."""
+"""A board in the gateway's own process, loaded on demand."""
 
 from __future__ import annotations
 

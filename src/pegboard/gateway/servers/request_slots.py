@@ -1,4 +1,4 @@
-"""How many requests of all callers one server is given at a time, and how many wait for that."""
+"""Limits the concurrent and waiting requests of one server."""
 
 from __future__ import annotations
 

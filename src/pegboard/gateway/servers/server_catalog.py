@@ -1,4 +1,4 @@
-"""What one server has, as it listed it."""
+"""What one server listed."""
 
 from __future__ import annotations
 

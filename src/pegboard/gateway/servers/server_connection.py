@@ -1,4 +1,4 @@
-"""One link to a downstream server, and the calls that are under way on it."""
+"""One connection to a server, and the calls that run on it."""
 
 from __future__ import annotations
 

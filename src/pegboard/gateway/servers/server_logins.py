@@ -1,4 +1,4 @@
-"""How downstream servers are logged in to; nobody is asked for that while a gateway serves."""
+"""Logins to servers; a running gateway never prompts for one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watches over one server: connects, lists what there is, and stays to hear of changes and of its end.
+"""Keeps one server connected: connects, reads its lists, watches it, reconnects.
 
 Theory of operation. One task for each server. It opens the gateway's own lane, reads the lists, and then waits for the
 first of several things to happen: the subscription ends, the process is gone, a look at it finds nobody there, or nobody

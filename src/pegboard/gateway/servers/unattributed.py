@@ -1,4 +1,4 @@
-"""What a server says and asks without naming the call that it is about."""
+"""Notifications and questions of a server that name no call."""
 
 from __future__ import annotations
 

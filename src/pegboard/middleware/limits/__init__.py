@@ -1,1 +1,1 @@
-"""Rates, concurrency, budgets and timeouts."""
+"""Limits on rates, concurrency, tokens and time."""

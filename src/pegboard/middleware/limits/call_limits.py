@@ -1,4 +1,4 @@
-"""Limits on calls in progress: how many at once, and for how long."""
+"""Limits on concurrent calls and on the duration of a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results that were too long to send whole, kept for a while for those who were told where they are."""
+"""Keeps results that were too long to send, for a limited time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rate limits: how many calls a tool, a principal or a client may make in a time.
+"""Rate limits per tool, principal or client.
 
 Theory of operation. The generic cell rate algorithm: an account is one number, the time at which its calls so far
 will have been paid for. A call moves that on by the price of one call (the period divided by the limit) and is allowed

@@ -1,4 +1,4 @@
-"""The accounts of rate limits that several processes share, in Redis or Valkey."""
+"""Rate limits shared by several processes, in Redis or Valkey."""
 
 from __future__ import annotations
 

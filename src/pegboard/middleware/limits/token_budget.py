@@ -1,4 +1,4 @@
-"""Token budgets: how long a result may be before it is warned about, refused or cut."""
+"""Limits the tokens of a result: warn, reject or truncate."""
 
 from __future__ import annotations
 

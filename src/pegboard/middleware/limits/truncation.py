@@ -1,4 +1,4 @@
-"""Cuts texts down to a number of tokens: the first and the last part of each stay, and the cut is told in numbers.
+"""Truncates text to a number of tokens.
 
 Texts that are short enough stay whole; what they leave is shared equally among the longer ones. Where there are so
 many texts that a share would hold little more than its note, the texts in the middle go and one note takes their place.

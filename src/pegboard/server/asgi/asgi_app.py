@@ -1,4 +1,4 @@
-"""The endpoint as an ASGI application, for people who mount it in a framework or run it under another server.
+"""The endpoint as an ASGI application.
 
 A response that needs no waiting is sent from the server's own task. Otherwise that task carries what the endpoint streams to
 the server, whose slowness is the back-pressure, while a second one watches for the client's leave.

@@ -1,4 +1,4 @@
-"""From the scope of an ASGI request to a Head; the same head is recognized when it comes again."""
+"""Converts an ASGI scope to a Head."""
 
 from __future__ import annotations
 

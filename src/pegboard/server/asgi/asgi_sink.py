@@ -1,4 +1,4 @@
-"""Carries one streamed response from an endpoint that writes at once to an ASGI server that takes its time."""
+"""Sends one streamed response through ASGI."""
 
 from __future__ import annotations
 

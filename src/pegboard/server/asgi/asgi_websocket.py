@@ -1,4 +1,4 @@
-"""A WebSocket that another server holds, as ASGI hands it over."""
+"""A WebSocket connection that another ASGI server holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The deprecated doors beside `/mcp`: where each is, how it is guarded, and how it says that its time is over."""
+"""Routes the deprecated endpoints, with guard and deprecation headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream of events as a line that all calls of one client share."""
+"""An event stream that all calls of one client share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP with SSE, the deprecated transport of revision 2024-11-05: one stream tells a client everything, POSTs bring its words.
+"""The HTTP+SSE transport of revision 2024-11-05.
 
 Theory of operation. `GET /sse` opens the stream and with it a session, which ends when the stream does; the first event
 names the place to POST to. A POST is taken with 202 as soon as it is read, and what there is to answer goes to the stream,

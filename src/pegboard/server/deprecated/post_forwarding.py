@@ -1,4 +1,4 @@
-"""POSTs for a stream that another process sends: the session id names the process, which takes them as its own."""
+"""Forwards a POST to the process that holds its event stream."""
 
 from __future__ import annotations
 

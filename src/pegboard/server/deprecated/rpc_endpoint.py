@@ -1,4 +1,4 @@
-"""`POST /rpc`, deprecated: JSON-RPC in its plainest form, a message or an array of them in and JSON out."""
+"""`POST /rpc`: plain JSON-RPC, one message or an array."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`POST /sse`, deprecated: the answer to a message, or to each of an array, as an event, and one that says it was the last.
+"""`POST /sse`: the responses to a message or an array, as events.
 
     id: 1
     event: message

@@ -1,4 +1,4 @@
-"""From a message to a Call: what HTTP and stdio read alike, each revision in its own way."""
+"""Makes a Call from a message, for each revision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls of one endpoint that are under way, and the sweep that keeps time for them."""
+"""The running calls of an endpoint, their limits, and the periodic keep-alive."""
 
 from __future__ import annotations
 

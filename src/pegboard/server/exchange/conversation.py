@@ -1,4 +1,4 @@
-"""One peer on a line of whole messages: both eras, many calls in flight, each answered when it is ready."""
+"""One peer on a line of messages (stdio, WebSocket): both eras, many calls at a time."""
 
 from __future__ import annotations
 

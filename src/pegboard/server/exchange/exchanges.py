@@ -1,4 +1,4 @@
-"""Exchanges: what a running call says to its caller, and how its one answer leaves, over HTTP and over lines."""
+"""Writes the notifications and the one response of a call, for HTTP, lines and batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The short way to a `tools/call` that is plainly in order; the long way takes the rest, and can say what is wrong.
+"""Reads a plain `tools/call` in one pass; every other message takes the full path.
 
 Theory of operation. A plain call has four members, its params have one to three, and its `_meta` is one that came
 before. Each string takes two quotation marks, so where these members account for all the marks of the body there is no

@@ -1,4 +1,4 @@
-"""Exchanges that do not end with their call: `subscriptions/listen` makes a follower of who sends it."""
+"""Responses to `subscriptions/listen`, which stay open as subscribers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the head of a POST says, judged once for all requests that bring the same head."""
+"""The headers of a POST, checked once for all requests with the same headers."""
 
 from __future__ import annotations
 

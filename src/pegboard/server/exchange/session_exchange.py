@@ -1,4 +1,4 @@
-"""How a call of the older revisions speaks to its caller: by JSON alone, or on a stream that can be come back to.
+"""The response of a legacy call: JSON, or a resumable stream with questions.
 
 Theory of operation. Nothing is opened before the call speaks: most never do, and their answer is plain JSON that no store
 sees. What it says from then on goes into its stream's log first and then out on the connection, if there is one; so a

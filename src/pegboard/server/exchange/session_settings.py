@@ -1,4 +1,4 @@
-"""What a client of the older revisions wishes for the rest of its session: log messages, and news of resources."""
+"""What a legacy client sets for its session: log level and resource subscriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of any revision that belong to no session: nothing is remembered of who sent them."""
+"""Requests of any revision that belong to no session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Followers: open streams that hear of a board's changes, each no more than a place in the log of these.
+"""Open streams that receive a board's changes, each a position in the change log.
 
 Theory of operation. A follower has no task, no queue and no timer. One watch of the log serves all followers of a door:
 after a change each of them, some at a time so that others have the loop too, reads the log behind its place, writes what

@@ -1,4 +1,4 @@
-"""What the connections of one server share, and the sweep that keeps time for all of them.
+"""State that the connections share: buffered bytes, and the periodic sweep.
 
 Each connection may hold back a lot, in either direction, before its own limits end it: half of a request, or an answer that
 its peer does not read. Where all together hold too much, the one that has done so for longest makes room: who gets on with

@@ -1,4 +1,4 @@
-"""What a POST says of the form of its body, and of the forms of answer it takes."""
+"""Reads Content-Type and Accept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the MCP endpoint answers where no call is made."""
+"""Responses of the MCP endpoint when no call is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may knock at the HTTP door: Host and Origin checks, CORS, trusted proxies.
+"""Host and Origin checks, CORS, and trusted proxies.
 
 A page that a browser loaded from elsewhere may reach a server on this machine or in this network by DNS rebinding: its
 name resolves to our address, and its requests arrive under its own Host and Origin. So a host name is accepted only if the

@@ -1,4 +1,4 @@
-"""The server's side of HTTP/1.1 on one connection.
+"""One HTTP/1.1 connection: requests in order, responses, back-pressure.
 
 Requests are handed to the endpoint strictly one after the other, each in the callback that completed it where nothing is
 before it; what does not suspend is answered in that callback too, in one write. `_stream` is the response to the request

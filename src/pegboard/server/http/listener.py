@@ -1,4 +1,4 @@
-"""Opens the sockets of a server, and owns every connection that comes in by them."""
+"""Opens the listening sockets, and owns the connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gives memory that was freed back to the system, since the allocator of Linux keeps what lies between pieces in use.
+"""Returns freed memory to the operating system.
 
 After a flood that is nearly all of it. Nobody knows what could be given back without trying, so that is tried where the
 process has grown by a lot, and less and less often while it turns out to be in use. What has lived for a while and died in a

@@ -1,4 +1,4 @@
-"""What a door says by itself, without asking the endpoint."""
+"""Responses that the server sends without asking the endpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns the bytes of one connection into whole HTTP/1.1 requests, or into one refusal that ends it.
+"""Parses the bytes of a connection into HTTP/1.1 requests, within limits; no I/O.
 
 The grammar is llhttp's in its strict mode; what that leaves open is closed when a head is complete. No I/O and no clock:
 the same bytes give the same requests however they are cut.

@@ -1,4 +1,4 @@
-"""Whole lines written to a pipe or a file."""
+"""Writes whole lines to a pipe or a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MCP over a pair of pipes: one message a line, both eras, many calls in flight.
+"""MCP over stdin and stdout: one message per line.
 
 The protocol takes the process's real stdin and stdout for itself; whatever a tool, a library or a child process prints
 goes to stderr, and whatever reads stdin finds it empty.

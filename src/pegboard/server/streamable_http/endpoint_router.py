@@ -1,4 +1,4 @@
-"""Several places behind one door: the main endpoint, and one for each place that has a name of its own."""
+"""Routes requests to the main endpoint or to one of the named ones."""
 
 from __future__ import annotations
 

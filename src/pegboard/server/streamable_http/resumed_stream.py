@@ -1,4 +1,4 @@
-"""A connection by which a client of the older revisions has come back for a stream: GET with `Last-Event-ID`."""
+"""Resumes a stream of a legacy client: GET with `Last-Event-ID`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The legacy half of the MCP endpoint: requests that belong to a session, which `initialize` opens."""
+"""The requests of legacy clients, in a session."""
 
 from __future__ import annotations
 

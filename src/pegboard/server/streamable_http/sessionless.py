@@ -1,4 +1,4 @@
-"""The legacy half of the MCP endpoint where there are no sessions: switched off, or with nowhere to be kept."""
+"""The requests of legacy clients where sessions are off."""
 
 from __future__ import annotations
 

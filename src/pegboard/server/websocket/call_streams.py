@@ -1,4 +1,4 @@
-"""The streams of one call on a WebSocket: what its caller sends, what it sends back, and how it ends."""
+"""The streams of one call on a WebSocket."""
 
 from __future__ import annotations
 

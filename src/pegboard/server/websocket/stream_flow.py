@@ -1,4 +1,4 @@
-"""One stream on a WebSocket: what comes in, kept until it is read, and what goes out, as its reader keeps up."""
+"""One stream on a WebSocket, with flow control."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection of ours that has become a WebSocket; the rules of RFC 6455 are `websockets`' to know.
+"""An HTTP connection of our server that was upgraded to a WebSocket.
 
 As in HTTP no connection has a timer: the sweep over all of them is the clock. It also pings, since a peer that is gone
 without a word would otherwise be waited for for ever.

@@ -1,4 +1,4 @@
-"""`/ws`: JSON-RPC in both directions at once, in both eras, and streams beside it.
+"""`/ws`: JSON-RPC in both directions, and streams beside it.
 
 Theory of operation. A message of text is JSON-RPC, served as on any line, or belongs to a stream; a message of bytes is
 a chunk of one. A stream that a client starts is a call of the tool that it names, with all hooks around it, and any

@@ -1,1 +1,1 @@
-"""The store in a Redis or Valkey server: any number of processes on any number of machines share it."""
+"""The store in a Redis or Valkey server, for any number of processes and machines."""

@@ -1,4 +1,4 @@
-"""The log of a board's changes in a Redis or Valkey server."""
+"""A board's change log in a Redis server."""
 
 from __future__ import annotations
 

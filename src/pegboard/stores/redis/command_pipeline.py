@@ -1,4 +1,4 @@
-"""The commands of one process, carried to the server over one connection.
+"""Sends the commands of one process over one connection, batched.
 
 Theory of operation. A round trip costs much more than a command. So there is one under way at a time, and whatever is
 asked for meanwhile travels together in the next. Where the connection breaks, nobody knows which commands the server had

@@ -1,4 +1,4 @@
-"""Hints between the processes that share a server, over one subscribed connection.
+"""Hints between processes, by publish and subscribe.
 
 Theory of operation. What this process does it tells its own watchers itself, at once; others hear of it through the
 server, from a message that says no more than who sent it. Subscriptions follow the watches a moment later. When one is

@@ -1,4 +1,4 @@
-"""The names a process uses on the server, and the time where it brings its own."""
+"""The names of keys, and the clock in tests."""
 
 from __future__ import annotations
 

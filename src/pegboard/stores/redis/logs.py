@@ -1,4 +1,4 @@
-"""Logs as streams of a Redis or Valkey server."""
+"""Logs as Redis streams."""
 
 from __future__ import annotations
 

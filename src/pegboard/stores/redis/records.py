@@ -1,4 +1,4 @@
-"""Records as hashes of a Redis or Valkey server."""
+"""Records as Redis hashes."""
 
 from __future__ import annotations
 

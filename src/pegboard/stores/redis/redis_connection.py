@@ -1,4 +1,4 @@
-"""Connections to a Redis or Valkey server, and the one place that knows its client library."""
+"""Connections to the server; the only module that knows the client library."""
 
 from __future__ import annotations
 

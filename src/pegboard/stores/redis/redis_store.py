@@ -1,4 +1,4 @@
-"""All that a Redis or Valkey server keeps for us."""
+"""The Redis store as a whole."""
 
 from __future__ import annotations
 

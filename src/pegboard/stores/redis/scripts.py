@@ -1,4 +1,4 @@
-"""What the server does as one step.
+"""Lua scripts: what the server does as one atomic step.
 
 A session is one hash, its book: the size of all its logs, and for each log what is known of it (`l` and its name) and
 what was said when it was opened (`a` and its name). The entries of a log are a stream, numbered `0-<seq>`. All keys of a

@@ -1,4 +1,4 @@
-"""The processes that share a server, and what they tell each other."""
+"""Heartbeats and inboxes of the processes that share a Redis server."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The store in one file: what it keeps outlives the process, and several processes of one machine may share it."""
+"""The store in one SQLite file, for processes of one machine; its data survives restarts."""

@@ -1,4 +1,4 @@
-"""The log of a board's changes in a SQLite file."""
+"""A board's change log in a SQLite file."""
 
 from __future__ import annotations
 

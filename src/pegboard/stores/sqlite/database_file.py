@@ -1,4 +1,4 @@
-"""The file of a SQLite store: who may read it, what is in it, and how it is opened."""
+"""The database file: permissions, schema and opening."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs in a SQLite file; its bounds are in `trimming`."""
+"""Logs in a SQLite file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The thread that reads a SQLite file, so that a slow disk holds up nobody else."""
+"""The thread that reads from the file."""
 
 from __future__ import annotations
 

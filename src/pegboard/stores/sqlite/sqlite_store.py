@@ -1,4 +1,4 @@
-"""All that a SQLite file keeps."""
+"""The SQLite store as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes first when the logs of a SQLite file reach a bound."""
+"""What is deleted first when the logs of a SQLite file reach a limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes that share a SQLite file, and what they tell each other."""
+"""Heartbeats and inboxes of the processes that share a SQLite file."""
 
 from __future__ import annotations
 

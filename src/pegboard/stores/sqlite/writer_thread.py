@@ -1,4 +1,4 @@
-"""The one thread that writes to a SQLite file.
+"""The one thread that writes to the file, many jobs in one transaction.
 
 Theory of operation. A transaction costs more than what is in it, and two at a time there cannot be. So whatever waits
 when the thread comes for more is written in one transaction, and answered once that is committed: alone an append takes
