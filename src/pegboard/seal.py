@@ -1,4 +1,4 @@
-"""Signs and encrypts values that a client carries for us between requests.
+"""Seals values that a client carries for us: signed, and encrypted where they are secret.
 
 A sealed value cannot be changed by its carrier: the seal covers the value, its purpose, the server that made it, whom it
 was given to and until when. With the `auth` extra installed a secret one cannot be read by its carrier either. Keys form a
