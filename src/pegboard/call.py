@@ -1,7 +1,7 @@
 """The one contract: a Handler takes a Call and returns a Reply.
 
-The dispatcher is a Handler, a middleware wraps one, a door feeds one, a client connection is one. Everything here
-speaks revision 2026-07-28; older clients are translated before a Call exists and after a Reply is made.
+The dispatcher is a Handler, middleware wraps one, and a transport calls one. Everything here is in terms of revision
+2026-07-28; requests of older clients are translated before a Call exists, and responses after a Reply is made.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Deadlines of a call, shared by its retries, questions and resumed streams.
 
-Theory of operation. It is `asyncio.timeout` for deadlines that move often and rarely come: all who wait on a loop share
-one timer, set for the nearest of them. Where that one moves on or is met the timer is left as it is, and when it fires it
-looks at all and is set for the next. Whoever's deadline has passed has its task cancelled, and what leaves the block
-because of that, and of no other cancellation, is turned into a TimeoutError.
+Theory of operation. This is `asyncio.timeout` for deadlines that move often and rarely pass. All deadlines of a loop
+share one timer, set for the nearest. When that deadline moves or is met, the timer stays; when it fires, it checks all
+deadlines and is set for the next one. The task of a passed deadline is cancelled, and that cancellation, but no other,
+leaves the block as a TimeoutError.
 """
 
 from __future__ import annotations

@@ -1,40 +1,42 @@
 """The tree of errors, and what each one means on the wire.
 
 PegboardError
-├── Refusal                  a request that is answered with a JSON-RPC error
-│   ├── ParseFailure         -32700  the peer's bytes are not JSON we accept
-│   ├── InvalidRequest       -32600  JSON, but not a message of this protocol
-│   │   └── IdInFlight       -32600  an id whose first use is not answered yet
-│   ├── MethodNotFound       -32601  a method this revision or server does not have
-│   ├── InvalidParams        -32602  a method's parameters are wrong or name nothing we know
-│   │   ├── UnknownTool      -32602  with the closest names we do have
-│   │   └── ResourceNotFound -32602  no resource answers to the URI (-32002 before 2026-07-28)
-│   ├── InternalFailure      -32603  our fault; the text is in the log under an id
-│   │   └── Busy             -32603  a limit is reached; come back later
-│   │       └── StoreDown    -32603  where things are kept cannot be reached or written; come back later
-│   ├── HeaderMismatch       -32020  the HTTP headers and the body disagree
-│   ├── MissingCapability    -32021  the client did not declare what the call needs
-│   ├── UnsupportedVersion   -32022  a protocol revision we do not speak
-│   │   └── NoSessions       -32022  a revision that needs sessions, where they cannot be kept
-│   ├── StreamFault          -32000  a stream breaks its rules, or nothing comes any more
-│   ├── SessionRequired      -32602  a legacy request that names no session
-│   └── SessionNotFound      -32001  a session that ended, expired or belongs to somebody else
-├── ToolError                what a tool's author says to the model: an `isError` result
-│   ├── InvalidArguments     the same, with the problems of each argument for programs to read
-│   ├── LimitReached         a limit, budget or deadline said no; the text says when to come back
-│   └── AskFailed            the caller was asked something, and could not answer
-├── ServerFault              a server that we call let us down; the text names it
-│   ├── Unreachable          nobody is there, it is busy, or its command cannot be started
-│   ├── NotAdmitted          it wants credentials that it was not given
-│   │   └── LoginFailed      they were sought at its authorization server, and not got
-│   ├── LinkLost             the connection ended before the answer came
-│   ├── NoAnswer             nothing came in time
-│   └── Garbled              what came is not what the protocol has there
-├── DeclarationError         a tool, resource or prompt was declared wrongly: the author's to fix
-└── SetupError               a command line, file or environment is wrong: the operator's to fix
+├── Refusal                     a request that is answered with a JSON-RPC error
+│   ├── ParseFailure            -32700  the peer's bytes are not acceptable JSON
+│   ├── InvalidRequest          -32600  JSON, but not a message of this protocol
+│   │   └── DuplicateRequestId  -32600  the id of a request that is still running
+│   ├── MethodNotFound          -32601  a method this revision or server does not have
+│   ├── InvalidParams           -32602  a method's parameters are wrong or name nothing we know
+│   │   ├── UnknownTool         -32602  no tool has this name; suggests similar names
+│   │   └── ResourceNotFound    -32602  no resource has this URI (-32002 before 2026-07-28)
+│   ├── InternalFailure         -32603  our fault; the log has the text under an id
+│   │   └── Busy                -32603  a limit is reached; retry later
+│   │       └── StoreDown       -32603  the store cannot be reached or written; retry later
+│   ├── HeaderMismatch          -32020  the HTTP headers and the body disagree
+│   ├── MissingCapability       -32021  the client did not declare what the call needs
+│   ├── UnsupportedVersion      -32022  a protocol revision we do not speak
+│   │   └── SessionsUnsupported -32022  a revision that needs sessions, where there are none
+│   ├── StreamError             -32000  a stream breaks its rules, or its sender stopped
+│   ├── SessionRequired         -32602  a legacy request that names no session
+│   └── SessionNotFound         -32001  a session that ended, expired or belongs to another principal
+├── ToolError                   a tool's error message for the model: an `isError` result
+│   ├── InvalidArguments        the arguments are wrong; with the problems as data
+│   ├── DelegationFailed        the server behind a gateway failed the call
+│   ├── LimitReached            a limit, budget or deadline is exceeded; says when to retry
+│   └── QuestionFailed          the caller could not answer a question
+├── ServerFault                 a server that we call failed; the text names it
+│   ├── Unreachable             it does not respond, is busy, or its command cannot be started
+│   ├── Unauthorized            it requires credentials that it was not given
+│   │   └── LoginFailed         its authorization server did not grant them
+│   ├── ConnectionLost          the connection ended before the response came
+│   ├── ResponseTimeout         no response came in time
+│   └── MalformedMessage        its message violates the protocol
+│       └── MessageTooLong      its message exceeds a limit
+├── DeclarationError            a tool, resource or prompt is declared wrongly; for its author to fix
+└── SetupError                  a command line, file or environment is wrong; for the operator to fix
 
-Codes are those of revision 2026-07-28; the doors map them for older clients. A message says what was wrong, what was
-got, what is allowed and what to do next. Text of an unexpected exception never enters one of these.
+Codes are those of revision 2026-07-28; the codecs map them for older clients. A message says what is wrong, what was
+received, what is allowed and what to do next. It never contains the text of an unexpected exception.
 """
 
 from __future__ import annotations

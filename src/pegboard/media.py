@@ -1,7 +1,7 @@
 """Content that a tool returns besides text and JSON: images, audio, files, links.
 
-A path is read when the object is made: a missing file then fails on the author's own line, a file in a temporary
-folder may vanish afterwards, and a sync tool reads it in its thread. Base64 is made when the block is asked for.
+A path is read when the object is created: a missing file then fails on the author's own line, a temporary file may be
+deleted afterwards, and a sync tool reads it in its thread. Base64 is computed when the block is requested.
 """
 
 from __future__ import annotations

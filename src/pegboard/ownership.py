@@ -1,7 +1,7 @@
 """Checks that other users can neither read nor replace our files.
 
-The checks are those of POSIX systems; elsewhere the access lists of the system are what protects a user's files.
-A folder is checked before the files in it: where no other user can replace a file, what was checked is what is opened.
+The checks are for POSIX systems; on others the system's access lists protect a user's files. A folder is checked before
+the files in it: if no other user can replace a file, the file that was checked is the file that is opened.
 """
 
 from __future__ import annotations

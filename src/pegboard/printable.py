@@ -1,8 +1,8 @@
 """Escapes text from peers before it is printed or logged.
 
-Every text that a peer chose passes through here where it is printed or logged. `printable` is for one line: a log
-record, a table cell, an error. `printable_lines` is for a text that may have several. `printable_json` is for JSON, and
-its escapes leave the value as it was.
+Every text that a peer chose passes through here before it is printed or logged. `printable` is for one line: a log
+record, a table cell, an error. `printable_lines` is for text of several lines. `printable_json` is for JSON; its
+escapes do not change the value.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Seals values that a client carries for us: signed, and encrypted where they are secret.
 
-A sealed value cannot be changed by its carrier: the seal covers the value, its purpose, the server that made it, whom it
-was given to and until when. With the `auth` extra installed a secret one cannot be read by its carrier either. Keys form a
-ring: the first seals, all of them open. No key of the ring is used itself: each purpose of each server derives its own.
+The carrier of a sealed value cannot change it: the seal covers the value, its purpose, the server that made it, whom it
+was given to and its expiry. With the `auth` extra the carrier cannot read a secret value either. Keys form a ring: the
+first one seals, all of them open. The keys are not used directly: each purpose of each server has a derived key.
 """
 
 from __future__ import annotations

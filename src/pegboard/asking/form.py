@@ -1,7 +1,7 @@
 """Forms: the flat schema a client displays, and the submitted values.
 
-A form is made of a type and read by the engine that reads arguments: what a client sends as text and the form wants as
-a number is repaired here as it is there.
+A form is derived from a type and read by the engine that reads arguments, so the same repairs apply: a number that a
+client sends as text is converted.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The questions and answers of one call, across several requests if needed.
 
-Theory of operation. A caller of the older revisions is asked while the call runs, and the tool waits. A caller of
-2026-07-28 is asked by the answer to its request: the call ends, the request is sent again with the answers, and the
-tool runs again from its first line. Only the answers to the last questions come with it; what was answered before
-rides in the ticket (`requestState`), which is sealed, belongs to its principal and to this very request, and expires.
-An answer counts only for the question it was given to: the ticket says, by digest, what each key was asked. So a tool
-may branch, loop and ask in any order, and finds each answer again where it asked for it. What ends a round is an
-exception; a tool that catches it goes on without an answer, so whatever it comes to is dropped and the question asked.
+Theory of operation. A legacy caller is asked while the call runs, and the tool waits. A caller of 2026-07-28 is asked
+by the response to its request: the call ends, the client repeats the request with the answers, and the tool runs again
+from its first line. The repeated request brings only the answers to the last questions; earlier answers are in the
+ticket (`requestState`), which is sealed, bound to its principal and to this request, and expires. An answer is valid
+only for its question: the ticket stores a digest of each question under its key. So a tool may branch, loop and ask in
+any order, and finds each answer where it asked. A round ends with an exception; if a tool catches it, its result is
+discarded and the question is still sent.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Binds the raw JSON of a call's arguments to a function's parameters; compiled once per tool.
 
-Theory of operation. `bind_raw` decodes the bytes straight into a struct generated from the parameters: check and
-conversion are one pass in C. Where msgspec would take what the JSON Schema refuses (formats, patterns, sets), the same
-bytes are also judged by the schema: the schema decides. Whatever does not pass returns None and takes the slow road,
-which ends in `bind_value` with a JSON value that fits.
+Theory of operation. `bind_raw` decodes the bytes directly into a struct generated from the parameters: validation and
+conversion are one pass in C. Where msgspec accepts more than the JSON Schema does (formats, patterns, sets), the schema
+also validates the same bytes and decides. Bytes that do not pass return None and take the slow path, which ends in
+`bind_value` with a valid JSON value.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compiles a shape to a msgspec type, plus the Python code for what msgspec cannot decode.
 
-Most shapes are read by msgspec alone. What it cannot express (pydantic models, two dataclasses in one union, paths) is
-decoded as plain JSON, or as the nearest type it knows, and finished by a `load` function.
+msgspec reads most shapes alone. What it cannot express (pydantic models, two dataclasses in one union, paths) is
+decoded as plain JSON, or as the nearest type that msgspec knows, and completed by a `load` function.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Converts numbers where JSON and Python disagree about integers and floats.
 
-JSON Schema calls 1.0 an integer, Python does not. A Decimal has every digit that was written, a float has not.
+1.0 is an integer in JSON Schema and a float in Python. A Decimal keeps every digit as written; a float does not.
 """
 
 from __future__ import annotations

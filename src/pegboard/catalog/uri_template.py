@@ -1,7 +1,7 @@
 """URI templates (RFC 6570): matching and expansion.
 
 Matching reads the URI once from left to right: each variable takes the characters it may have up to the next literal.
-There is no backtracking and no second look at a character, so the time is proportional to template and URI.
+There is no backtracking, so the time is proportional to the lengths of template and URI.
 """
 
 from __future__ import annotations

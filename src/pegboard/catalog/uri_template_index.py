@@ -1,8 +1,8 @@
 """Finds the template that matches a URI among thousands.
 
-A server may list thousands of templates, and a client may ask for any URI. Templates are kept by the literal they begin
-with, so only those that begin as the URI does are looked at; of these only the ones that also end as it does are matched,
-up to a bound.
+A server may list thousands of templates, and a client may request any URI. Templates are indexed by their literal
+prefix, so only those with a prefix of the URI are considered; of these, only those whose literal suffix fits are
+matched, up to a limit.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Configuration files of other programs, converted to ours.
 
-    mcpServers      Claude Desktop, Claude Code, Cursor and their kin; Gemini, where the file says so
+    mcpServers      Claude Desktop, Claude Code, Cursor and similar; Gemini, if the file shows it
     servers         VS Code
     mcp_servers     Codex
 
-What these programs keep in their files for themselves is passed over, with a warning where somebody might count on it,
-and where a key is nearly one that is read.
-Our own keys may stand in any of them.
+Settings that only concern these programs are ignored, with a warning if a user may rely on one, or if a key looks
+like a misspelled one. Our own keys may be used in any of them.
 """
 
 from __future__ import annotations

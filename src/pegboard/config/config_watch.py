@@ -1,8 +1,8 @@
 """Reloads a configuration file when it changes.
 
-The file is looked at about once a second. What looks new has to look the same at the next look before it is read, so
-that an editor can finish writing; what was only touched, or saved as it was, is no edit. An edit with a mistake in it
-leaves the old configuration in use, and is told once.
+The file is checked about once a second. A change must look the same at two checks before it is read, so that an editor
+can finish writing; a file that was only touched or saved unchanged does not count. A change with an error leaves the
+old configuration in use and is reported once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One server entry in the format of another program.
 
-What they keep there for themselves (whether it is enabled, which tools are allowed, how long one may take) is passed over.
+Settings that only concern those programs (enabled, allowed tools, timeouts) are ignored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parses a configuration file and keeps the line of each key.
 
-JSON may have comments and commas before a closing bracket, as editors' files of servers do. A key that stands twice in
-one object is remembered with both lines: taking the last one, as readers of JSON do, would lose a server unseen.
+JSON may have comments and trailing commas, as in the files of editors. A key that occurs twice in one object is
+recorded with both lines: using the last one, as JSON parsers do, would silently lose a server.
 """
 
 from __future__ import annotations

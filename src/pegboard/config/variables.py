@@ -1,14 +1,14 @@
 """Expands variables such as `${NAME}` and `${NAME:-default}`.
 
-    ${NAME}          the environment's; that it is not set is a mistake
-    ${NAME:-text}    the same, or the text
+    ${NAME}          the environment variable; an error if it is not set
+    ${NAME:-text}    the same, with a default
     ${env:NAME}      as Cursor and VS Code write it
-    ${input:id}      what VS Code asks a person for: PEGBOARD_INPUT_ID of the environment
-    $NAME            in Gemini's files only; where it is not set it stays as it stands
+    ${input:id}      what VS Code prompts for: the environment variable PEGBOARD_INPUT_ID
+    $NAME            in Gemini's files only; unchanged if it is not set
     $${NAME}         the text ${NAME} itself
 
-Names are in capitals; other words between the braces stay as they stand, for a shell may want them. What is put in is
-not looked through again.
+Names are upper case; other words in braces stay unchanged, since a shell may need them. Expanded values are not
+expanded again.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
     batch = await executor.execute_batch(Provider("anthropic", board.tools).parse(message))
     for record in batch.records: …
 
-A request walks the way every call walks: middleware, repair and check of the arguments, the tool, check of the result.
+A request takes the path of every call: middleware, repair and validation of the arguments, the tool, validation of the
+result.
 """
 
 from __future__ import annotations

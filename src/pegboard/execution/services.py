@@ -1,7 +1,7 @@
 """Dependency injection: factories belong to the board, instances to the application or call.
 
-A recipe is a value, or a function that makes one: plain, async, or a generator whose code after `yield` cleans up.
-What a factory's own parameters are annotated with is supplied to it in the same way.
+A recipe is a value, or a function that makes one: plain, async, or a generator whose code after `yield` cleans up. The
+parameters of a factory are injected in the same way.
 """
 
 from __future__ import annotations

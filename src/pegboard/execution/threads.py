@@ -1,13 +1,12 @@
 """The thread pool for synchronous tools.
 
-Theory of operation. Jobs wait in one queue; a thread is started when a job comes and none is idle, up to the limit.
-A finished job goes into the tray of the loop it came from, and the first to put one there since that loop last looked
-wakes it: however many finish together, the loop is woken once. A caller that is cancelled leaves at once; its thread
-cannot be stopped and keeps its place until the function returns. A thread that waits for a person to answer lends its
-place to another meanwhile, or a few open questions would stop all synchronous tools; when it has its answer there is
-one too many, and the next to finish ends. The threads are daemons, so a function that never returns does not keep the
-process from ending. A thread that waits for a job holds the queue and not the pool, so a pool that is dropped is deleted,
-which ends its threads.
+Theory of operation. Jobs wait in one queue; a thread starts when a job arrives and no thread is idle, up to the limit.
+A finished job goes into the result queue of its loop, and the first one since the loop last looked wakes the loop, so
+many results cause one wake-up. A cancelled caller returns at once; its thread cannot be stopped and keeps its slot
+until the function returns. A thread that waits for an answer from a person lends its slot to another thread, or a few
+open questions would stop all synchronous tools; when it continues, there is one thread too many, and the next one that
+finishes ends. The threads are daemons, so a function that never returns does not keep the process alive. An idle thread
+refers to the queue and not to the pool, so a pool that is no longer used is deleted, which ends its threads.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Resource URIs through a gateway: the server's name is part of them.
 
-    file:///a      →  file://<server>.<toolbox>.pegboard/~/a        what stood behind `//` stands behind `/~`
+    file:///a      →  file://<server>.<toolbox>.pegboard/~/a        what followed `//` follows `/~`
     notes://h/p    →  notes://<server>.<toolbox>.pegboard/~h/p
-    memo:n         →  memo://<server>.<toolbox>.pegboard/:n         what stood behind a bare `:` stands behind `/:`
+    memo:n         →  memo://<server>.<toolbox>.pegboard/:n         what followed a bare `:` follows `/:`
     readme, {+uri} →  pegboard://<server>.<toolbox>.pegboard/!…     no scheme to keep
     https://h/p    →  https://h/p                                   the client may fetch it itself
 
-The scheme stays, because hosts look at it (`ui://`). What was there is moved and never rewritten, so that a template is
-mapped as a URI is, and what its mapped form expands to leads back to what it expands to itself. Parsers of URLs write
-hosts in small letters, and so do we: the names that come back are in small letters (toolboxes and servers differ in more
+The scheme stays, because hosts depend on it (`ui://`). The original text is moved and never rewritten, so that
+templates are mapped like URIs: a URI expanded from a mapped template maps back to the expansion of the original. URL
+parsers lower-case hosts, and so do we: the names that come back are lower case (toolboxes and servers differ in more
 than case).
 """
 

@@ -1,8 +1,8 @@
 """Starts and stops middleware together with its boards.
 
-Theory of operation. What has been started is compared with what is attached while the board serves, and brought into
-line: at the start and the end of the board, and whenever something is attached or taken away meanwhile. One that is
-attached to several boards is started with the first of them and stopped with the last.
+Theory of operation. The started middleware is compared with the attached middleware, and the difference is started or
+stopped: when the board starts and ends, and whenever middleware is attached or removed meanwhile. Middleware that is
+attached to several boards starts with the first of them and stops with the last.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Which tools are safe to run twice, by configuration or annotation.
 
-Only these may promise: whoever configures a middleware, by naming the tool, or a gateway, by the annotations that it puts
-over a tool's own; and the author of a tool that runs here, by its annotations. What a tool of another server says of itself is a hint for models and never enough for this.
+Three parties can declare this: the configuration of a middleware, by naming the tool; a gateway, by annotations that
+override the tool's own; and the author of a local tool, by its annotations. The annotations of another server's tool
+are hints for models and not sufficient.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Append-only files whose records are on disk before `put` returns.
 
-Theory of operation. One thread writes. Whoever puts a record adds it to the pending ones and waits; the thread takes
-all that are pending, writes and syncs them at once, and wakes those who wait: the slower the disk, the larger the
-batches, and the loop is never blocked. Pending records are bounded; who comes when there are too many waits for room.
+Theory of operation. One thread writes. `put` adds a record to the pending ones and waits; the thread takes all pending
+records, writes and syncs them together, and wakes their callers: the slower the disk, the larger the batches, and the
+loop is never blocked. The number of pending records is limited; beyond it, `put` waits for room.
 
-A crash can tear only what was being written: nobody had been answered for it. The torn end of a file of lines is cut
-off, with a note in the log, when it is next opened; SQLite rolls such a transaction back itself.
+A crash can only tear records that were being written, for which no caller has been answered. The torn end of a file of
+lines is removed, with a note in the log, when it is next opened; SQLite rolls back such a transaction itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Content blocks: how each is written, and which revision can carry it.
 
-Every function is pure; the classes an author types (`Image`, `Audio`, `File`, `Link`, `Text`) live in tools/media.py,
-because they may read a file.
+Every function is pure; the classes for authors (`Image`, `Audio`, `File`, `Link`, `Text`) are in `media.py`, because
+they may read a file.
 """
 
 from __future__ import annotations

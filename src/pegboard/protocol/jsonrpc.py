@@ -1,9 +1,9 @@
 """JSON-RPC messages: decoded once and strictly into an envelope, and encoded.
 
-Theory of operation. A message is decoded into `Message`, whose params, result and error stay the bytes that came.
-Four rules are stricter than the decoder. Each is first tried by counting bytes, and only a suspicion is looked at exactly:
+Theory of operation. A message is decoded into `Message`, whose params, result and error stay raw bytes. Four rules are
+stricter than the decoder. Each is first tested by counting bytes, and checked exactly only if the count is suspicious:
 
-- UTF-8 everywhere: a body that is ASCII needs no look.
+- UTF-8 everywhere: a body that is ASCII needs no check.
 - Depth: a body that has no room for more pairs of brackets than the limit, or no more of them, cannot nest deeper.
 - Number length: a body shorter than the longest number allowed cannot hold a longer one.
 - No object repeats a member, at any depth: one parser would take the first value, another the last. Our decoder keeps the

@@ -1,16 +1,16 @@
 """The frames of a stream on a WebSocket: start, chunk, done, error and cancel.
 
-Theory of operation. A stream has an id, which its sender chose, and goes one way: it begins with `start`, carries chunks
+Theory of operation. A stream has an id, chosen by its sender, and one direction: it begins with `start`, carries chunks
 numbered from 0, and ends with `done` or `error`. Chunks of a text stream are JSON in messages of text; those of a binary
 stream are messages of bytes, each behind a header of 24:
 
     16 bytes  the stream's id, a GUID in the order in which .NET writes one (the first three groups little-endian)
      8 bytes  the number of the chunk, little-endian
 
-An id that is no GUID stands there as zeros.
+An id that is not a GUID is written as zeros.
 
 A stream whose start names a `window` has credit: its sender sends no more than its reader has granted, by messages of type
-`credit`. All others are held back together, by what the socket takes.
+`credit`. All other streams share the back-pressure of the socket.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@
     message = client.messages.create(tools=provider.definitions, …)
     for request in provider.parse(message): …
 
-`parse` takes the provider's whole answer, its message, or the list of calls; as dicts or as the objects of the
-provider's own package. Each call becomes a `ToolCallRequest` with the tool's real name, its arguments repaired by the
-tool itself, and what was repaired.
+`parse` takes the provider's whole response, its message, or the list of calls, as dicts or as objects of the provider's
+package. Each call becomes a `ToolCallRequest` with the tool's real name, its repaired arguments, and the repairs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Adapts JSON Schemas to what each provider supports, with a note for each change.
 
-What a keyword said is not lost on the model: a limit that a provider cannot take is added to the description.
+A limit that a provider does not support is added to the description, so that the model still sees it.
 """
 
 from __future__ import annotations

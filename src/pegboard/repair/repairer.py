@@ -1,10 +1,9 @@
 """Repairs arguments that have exactly one valid reading.
 
-Theory of operation. A value that fits is never touched. Where one does not, the walk goes down to the places that
-are wrong and makes one attempt at each: what the value may be read as (`literals.readings`) is tried, and what then
-validates is taken if it is a single JSON value. Two different ones are ambiguous, and refused. Where strings are
-admitted for what they say, no string is read as anything else. At a union every branch is tried in the same way.
-The last word has the validator, over the whole.
+Theory of operation. A valid value is never changed. Otherwise the walk descends to the invalid parts and makes one
+attempt at each: it tries what the value can be read as (`literals.readings`), and takes the reading that validates if
+there is exactly one. Two different readings are ambiguous and rejected. Where the schema accepts any string, a string
+is not read as anything else. At a union every branch is tried in the same way. Finally the whole value is validated.
 
 The walk is bounded: it works off a budget (`Limits.repair_work`), reads no text longer than `Limits.repair_text` as
 something else, and goes 64 levels down, into 32 branches, and into JSON text inside JSON text twice. It is deterministic
@@ -15,7 +14,7 @@ and reads no clock.
     string_literal_converted_to_integer      "42", "1e3", "1,000"
     string_literal_converted_to_number       "4.2"
     string_literal_converted_to_null         "null", "none"
-    string_literal_converted_to_object       JSON text, fenced too, comments and trailing commas forgiven
+    string_literal_converted_to_object       JSON text, fenced too, comments and trailing commas allowed
     string_literal_converted_to_array        the same
     empty_object_string, empty_map_string    "" for an object, for a map
     empty_array_string                       "" for a list

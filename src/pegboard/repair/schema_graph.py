@@ -1,9 +1,9 @@
 """A schema as a graph: at each position of a value, the subschemas that apply.
 
-A node stands for all subschemas that hold at one place of a value at once: the one written there, what it refers to
-and its allOf. Its key is the pointers of those subschemas, so recursion in the schema is a cycle in the graph.
-Branches of anyOf and oneOf are nodes too: the place itself plus one branch, with that union counted as settled.
-Nodes are made when a value first reaches them.
+A node stands for all subschemas that apply at one position of a value: the one written there, what it refers to and its
+allOf. Its key consists of the pointers of those subschemas, so recursion in the schema is a cycle in the graph.
+Branches of anyOf and oneOf are nodes too: the position plus one branch, with that union resolved. Nodes are created
+when a value first reaches them.
 """
 
 from __future__ import annotations

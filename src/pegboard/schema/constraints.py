@@ -1,7 +1,7 @@
 """Reads bounds, descriptions and examples from annotations of any library.
 
-Our own words, a plain string, annotated-types, pydantic's `Field` and msgspec's `Meta` are read alike, by the names of
-their attributes: none of those libraries is imported for it.
+Our own classes, a plain string, annotated-types, pydantic's `Field` and msgspec's `Meta` are read in the same way, by
+the names of their attributes; none of those libraries is imported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a value sent as the wrong JSON type can be read as.
 
-Pure functions; `None` of a reader means that the text is not such a literal (where null is a possible answer the
-reader returns a tuple instead).
+All functions are pure. A reader returns `None` if the text is not such a literal (or a tuple, where null is a possible
+value).
 """
 
 from __future__ import annotations

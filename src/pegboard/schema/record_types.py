@@ -1,6 +1,6 @@
 """The fields of a record class: dataclass, TypedDict, msgspec, attrs or pydantic.
 
-Everything is read by the attributes those libraries put on their classes, so that none of them has to be imported.
+Fields are read from the attributes that those libraries put on their classes, so that none of them has to be imported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Starts a call's coroutine so that one that never waits finishes at once.
 
-An author's coroutine must have a current task from its first step (`asyncio.timeout`, task groups and anyio scopes
-need one). Python 3.12 gives that for nearly nothing with eager tasks; on 3.11 the first step waits for the loop.
+An author's coroutine must have a current task from its first step (`asyncio.timeout`, task groups and anyio scopes need
+one). Python 3.12 has eager tasks for that, at nearly no cost; on 3.11 the first step waits for the loop.
 """
 
 from __future__ import annotations

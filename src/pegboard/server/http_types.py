@@ -1,7 +1,7 @@
 """The interface between an HTTP server and an endpoint: Head, Answer, Sink.
 
-A door owns bytes and connections and knows nothing of the protocol; an endpoint knows the protocol and nothing of
-connections. Both HTTP doors (our own HTTP/1.1 and ASGI) speak to the same endpoint through these types.
+An HTTP server owns bytes and connections and does not know the protocol; an endpoint knows the protocol and not the
+connections. Both servers (our own HTTP/1.1 and ASGI) use the same endpoint through these types.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Mounts a board in another ASGI application.
 
-Theory of operation. Nothing tells a route of another application that its server starts or ends. So whichever comes first,
-a lifespan, `async with` or a request, opens the store, in a task that then only waits. A lifespan or the end of the block
-ends the wait; where there is neither, whoever runs the loop cancels what is left in it at the end. In each case the calls
-under way come to their end, then the board's services, then the store. What comes later opens it anew.
+Theory of operation. A route of another application is not notified when its server starts or ends. So the first of a
+lifespan, `async with` or a request opens the store, in a task that then only waits. A lifespan or the end of the block
+ends the wait; without either, the loop cancels the task at its end. In each case the running calls finish first, then
+the board's services, then the store. A later request opens it again.
 """
 
 from __future__ import annotations

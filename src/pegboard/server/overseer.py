@@ -1,13 +1,13 @@
 """The process that binds the sockets, and starts and restarts the workers.
 
 Theory of operation. The overseer loads the board, opens the listening sockets and forks; it serves nothing itself, so
-nothing can bring it down but a signal. Workers accept from sockets that it holds (transports/places.py): the port stays
-ours while they come and go, and who waits there when one dies is served by the next. Forked from a process that has read
-everything once, they start in milliseconds, share its memory, and have the same secret keys.
+only a signal ends it. Workers accept from sockets that it holds (`server/http/worker_sockets.py`): the port stays open
+while workers come and go, and connections that wait when one dies are served by the next. Forked from a process that
+has loaded everything, workers start in milliseconds, share its memory and have the same secret keys.
 
-Each worker has a pair of pipes. By one it is given orders, and sees by its end that the overseer is gone. By the other it
-reports that it is ready, or why it cannot be. Signals to a whole group, as Ctrl+C or a service manager send them, reach
-workers too: they leave it to the overseer to say how often it was asked.
+Each worker has a pair of pipes. One brings commands, and its end tells the worker that the overseer is gone. The other
+reports that the worker is ready, or why it cannot start. Signals to a whole process group, such as Ctrl+C, reach the
+workers too; they ignore them and wait for the overseer's command.
 """
 
 from __future__ import annotations

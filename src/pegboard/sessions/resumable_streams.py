@@ -1,13 +1,13 @@
 """The streams of a session: the log of a call's events, and the connection that sends them.
 
-Theory of operation. An event is in the log before any byte of it is sent, so a client never holds an id that the log does
-not have. A connection is a cursor: whoever comes back with the id of the last event it has seen reads the log from there
-and goes on reading as it grows. Replay and live are one loop, so there is no moment between them in which something could
-be lost or sent twice. A stream is sent on one connection: the newest.
+Theory of operation. An event is in the log before any byte of it is sent, so a client never holds an id that the log
+does not have. A connection is a cursor: a client that returns with the id of the last event it saw reads the log from
+there and follows it as it grows. Replay and live events are one loop, so no event is lost or sent twice between them. A
+stream is sent on one connection: the newest.
 
-Where several processes share the logs, a stream may be read in one and written in another. Who reads at the end of a log
-that is not ended, and finds its writer dead, appends the one answer that is missing. The number of an entry is taken once:
-of several who try one succeeds, and a writer that was only slow finds its number taken and gives up its call.
+Where several processes share the logs, a stream may be read in one and written in another. A reader at the end of an
+unfinished log whose writer is dead appends the missing response. The number of an entry can be taken only once: of
+several processes that try, one succeeds, and a writer that was only slow finds its number taken and ends its call.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """All sessions of a server: opened by `initialize`, ended by DELETE or a timeout.
 
-Theory of operation. A process keeps the sessions it serves in memory, and a request in one of them asks nobody. Alone, that
-is all there is. Where processes share a store, the store has the truth and memory is a copy: a session that is not here is
-read from there, so it may be served anywhere and outlives any process. Whoever changes or ends one writes that down first,
-and then waits until every other process has dropped its copy, or renewed it where its calls and streams are under way. A
-process that may have missed such word trusts none of its copies.
+Theory of operation. A process keeps the sessions it serves in memory, and their requests need no store. Where processes
+share a store, the store holds the truth and memory is a copy: an unknown session is read from the store, so any process
+can serve it, and it outlives any process. A process that changes or ends a session writes that first, and then waits
+until every other process has dropped its copy, or refreshed it if it runs calls or streams of the session. A process
+that may have missed such a message trusts none of its copies.
 """
 
 from __future__ import annotations

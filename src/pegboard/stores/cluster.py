@@ -1,9 +1,9 @@
 """The processes that share a store, and the messages between them.
 
-Theory of operation. Every process beats, and has one inbox; whoever expects a kind of message registers for it. Some are
-told and forgotten. Others ask everybody to do something and wait until all who live have said that it is done, but not for
-long: one that does not answer in time is stuck or dying. A process that has not beaten for as long as others believe it
-alive may have missed anything, and tells those who keep copies of what is shared.
+Theory of operation. Every process sends heartbeats and has one inbox; modules register for the kinds of messages they
+expect. Some messages need no reply. Others ask every process to do something and wait, for a limited time, until all
+live ones have confirmed; a process that does not answer in time is stuck or dying. A process whose own heartbeat was
+overdue may have missed messages, and notifies the owners of cached copies.
 """
 
 from __future__ import annotations

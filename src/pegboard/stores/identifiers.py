@@ -1,7 +1,7 @@
 """Digests that stand for secret ids in a store.
 
-A session id lets whoever knows it act as its client. What is written down is therefore a digest of it: enough to find
-what belongs to a session, of no use to open it. Ids are random, so there is nothing to guess and no salt is needed.
+A session id is a secret: anyone who knows it can act as its client. Stores therefore keep a digest: enough to find the
+data of a session, useless for opening it. Ids are random, so no salt is needed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The contract of every store: logs, records, hints, workers and change logs.
 
-Logs and records are the truth; hints only say that it may be worth a look, and may be lost or come for nothing. Whoever
-waits for something therefore watches first, reads then, and looks again after a while even if no hint has come.
+Logs and records are the truth; hints only say that something may have changed, and may be lost or wrong. A waiting
+process therefore watches first, then reads, and reads again after a while even without a hint.
 
-A store that cannot be reached or written raises StoreDown from whatever was asked of it. What was asked may have been
-done all the same: whoever then finds a number taken reads the log to learn by whom.
+A store that cannot be reached or written raises StoreDown. The operation may have succeeded nevertheless: a process
+that then finds its number taken reads the log to learn by whom.
 """
 
 from __future__ import annotations

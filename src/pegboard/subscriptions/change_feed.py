@@ -1,9 +1,9 @@
 """Synchronizes the change log between the processes that share a store.
 
-Theory of operation. Once it runs, the log in this process is a copy: a change that comes about here is first published in
-the shared log, which numbers it, and is read from there like those of all other processes. So all have the same changes
-under the same numbers, and who follows may go on elsewhere. Of changes that cannot be published yet, each kind and URI
-waits once.
+Theory of operation. Once the feed runs, the log in this process is a copy: a local change is first published in the
+shared log, which numbers it, and is read from there like those of all other processes. So all processes have the same
+changes under the same numbers, and a subscriber can continue at any of them. Of changes that cannot be published yet,
+each kind and URI waits once.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The log of a board's changes, and the `subscriptions/listen` method.
 
-Theory of operation. A change says that something is not as it was, never what it was: whoever hears of it looks again.
-So of many changes to one thing only the newest matters, and the log holds one entry for each thing, in the order of the
-newest changes. A follower is a number, that of the last change it knows; what it has missed is the end of the log behind
-that number, already without repetitions, however slow it was. Entries fall off the other end; a follower whose number is
-older than the newest of these may have missed anything, and is told that everything may have changed.
+Theory of operation. A change says that something is different, never how: the receiver reads it again. So of many
+changes to one thing only the newest matters, and the log holds one entry for each thing, in the order of the newest
+changes. A subscriber is a number, that of the last change it knows; what it missed is the rest of the log after that
+number, already without repetitions, however slow it was. The oldest entries are dropped; a subscriber whose number is
+older than the newest dropped entry may have missed anything, and is notified that everything may have changed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A call that may continue as a task.
 
-Theory of operation. The whole chain of hooks and tool runs once, in an asyncio task of its own. Until it detaches it is
-an ordinary call: what it says and asks goes to its caller, who waits for its reply, and who ends it by leaving. By
-detaching it becomes a task: its record is written, its caller is told whom to ask after, and from then on progress is
-the status of the record, and questions wait there for `tasks/update`. It has one end, whoever brings that about first:
-the work itself, `tasks/cancel`, the end of its time, or the end of the server.
+Theory of operation. The whole chain of hooks and tool runs once, in its own asyncio task. Until it detaches it is an
+ordinary call: its notifications and questions go to its caller, which waits for the reply and cancels it by
+disconnecting. By detaching it becomes a task: its record is written, the caller gets the task id, and from then on
+progress is the status of the record, and questions wait there for `tasks/update`. It ends once, by whichever comes
+first: the work itself, `tasks/cancel`, its time limit, or the end of the server.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Names of tools behind a gateway, `toolbox__server__tool`, and the text for unknown ones.
 
-A qualified name is `{toolbox}__{server}__{tool}`. It is read by splitting at its first two `__`: toolboxes and servers
-have no `__` within and no `_` at either end (`check_part`), so that whatever the tool is called the three come back as
-they went in. Calls are routed by looking the served name up, never by reading it; reading is for the sentences below
-and for people.
+A qualified name is `{toolbox}__{server}__{tool}`. It is parsed by splitting at its first two `__`: toolboxes and
+servers contain no `__` and neither start nor end with `_` (`check_part`), so any tool name survives the round trip.
+Calls are routed by looking up the served name, never by parsing it; parsing is for the messages below and for people.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Turns what a tool returned into the result of its call.
 
-Theory of operation. A `Teller` is compiled once per tool. Where the type of a value alone proves that it fits the
-output schema (a finite float for {"type": "number"}), it is told at once. Every other value is encoded once, by
-msgspec; the text block is that JSON (a lone string stays plain), and structured content is that JSON decoded again:
-a copy nobody else holds, exactly what will be sent, and what the schema is checked against.
+Theory of operation. A `ResultWriter` is compiled once per tool. If the type of a value alone proves that it fits the
+output schema (a finite float for {"type": "number"}), it is written at once. Every other value is encoded once, by
+msgspec; the text block is that JSON (a lone string stays plain), and structured content is that JSON decoded again: a
+private copy, exactly what will be sent, and what is validated against the schema.
 
-`structuredContent` is sent where the tool declares an output schema, or where the author gave it in a `ToolResult`;
-never by guess. A value that cannot be sent as JSON, or does not fit the schema, raises `ResultProblem`: it is the
-author's to read, and the model never sees any part of the value.
+`structuredContent` is sent if the tool declares an output schema or the author set it in a `ToolResult`; it is never
+guessed. A value that cannot be sent as JSON, or does not fit the schema, raises `ResultProblem`: its text is for the
+author, and the model never sees any part of the value.
 """
 
 from __future__ import annotations

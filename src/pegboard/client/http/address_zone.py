@@ -1,8 +1,8 @@
 """How local an IP address is; rejects private addresses named by public servers.
 
-A server on the internet could otherwise have us ask this machine, or machines that only we can reach. Addresses are
-judged as numbers, after they were resolved: there are many spellings of one (`127.1`, `2130706433`, `0x7f000001`), and
-any name can lead to it.
+A public server could otherwise make us send requests to this machine or to private networks. Addresses are classified
+after they were resolved: one address has many spellings (`127.1`, `2130706433`, `0x7f000001`), and any name can resolve
+to it.
 """
 
 from __future__ import annotations

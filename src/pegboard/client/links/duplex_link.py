@@ -1,10 +1,10 @@
 """A link over one channel for all messages in both directions, in both eras.
 
-Theory of operation. Every message comes in by `receive`, in the loop's callback, and is sorted by what it names: an
-answer by its id, progress by its token, a subscription's notice by the id of its listen request. What belongs to a
-request waits in that request's own inbox, and the coroutine that sent it takes it out, so that notices are handed on
-in order and before the answer. A notice or question that names no request belongs to the only one under way, unless the
-server may still be at work for somebody else, who gave up; or else to the lobby.
+Theory of operation. `receive` gets every message in a callback of the event loop and sorts it: a response by its id,
+progress by its token, a notification of a subscription by the id of its listen request. Messages for a request wait in
+that request's own inbox; the coroutine that sent the request takes them out, so notifications are delivered in order
+and before the response. A notification or question that names no request belongs to the only running one, unless the
+server may still be working on an abandoned request; otherwise it is unattributed.
 """
 
 from __future__ import annotations

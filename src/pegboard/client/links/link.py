@@ -1,8 +1,8 @@
 """The Link: a request out, notifications and questions back, then a result.
 
-All links speak revision 2026-07-28 to their owner; one to an older server translates: its handshake answers
-`server/discover`, what it sends without being asked answers `subscriptions/listen`, and what it asks goes to the
-channel of the request. A link owns the ids and progress tokens of its requests.
+All links use revision 2026-07-28 towards their owner; a link to an older server translates. Its handshake answers
+`server/discover`, its unsolicited notifications answer `subscriptions/listen`, and its questions go to the channel of
+the request. A link owns the ids and progress tokens of its requests.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Holds the token for one server, and replaces it when it is rejected.
 
-The way of a refused request: a 401 leads to the token that another request or process has got meanwhile, else to a
-refresh, else to a new grant; a 403 for want of scopes leads to a grant with more of them, each set once. Where the
-tokens of a server come from is looked up each time: the authorization server may have changed. One request seeks at a
-time, and the others take what it finds, a failure too.
+After a 401 the request continues with a token that another request or process has obtained meanwhile, else with a
+refresh, else with a new grant. After a 403 for insufficient scope it requests a grant with more scopes, each set once.
+The authorization server is looked up each time, because it may have changed. One request at a time obtains a token, and
+the others share its result, including a failure.
 """
 
 from __future__ import annotations

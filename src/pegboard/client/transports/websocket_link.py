@@ -1,8 +1,8 @@
 """A server behind a WebSocket.
 
-The rules of RFC 6455 are `websockets`' to know, and how a connection is made is that of HTTP: the same proxies and
-certificates. A redirect is not followed, as the headers of the handshake may say who we are. A handshake that is refused
-for want of credentials leads to a login as a request over HTTP does, with the same address: `wss` is `https` there.
+`websockets` implements RFC 6455; connections are opened as for HTTP, with the same proxies and certificates. Redirects
+are not followed, since the headers of the handshake may hold credentials. A handshake that is rejected for missing
+credentials leads to a login as an HTTP request does, with the same address: `wss` counts as `https`.
 """
 
 from __future__ import annotations

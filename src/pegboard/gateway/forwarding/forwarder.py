@@ -1,10 +1,10 @@
 """Forwards a request to a server, whichever revisions its caller and the server speak.
 
-Theory of operation. A modern server asks by its answer: the caller is asked, while its call runs if it can be, and the
-request is sent again with what it says; or its call ends with the questions, and our ticket carries what the server gave
-us to bring back. An older server asks while its request runs. A caller that can be asked meanwhile is; for one that
-cannot the request becomes an errand, which its caller leaves and attends again (`errand`, `parking`). Tasks go to callers
-that know them under ids of ours; for others they are waited for here.
+Theory of operation. A modern server asks in its response: the caller is asked during its call if possible, and the
+request is repeated with the answers; otherwise the call ends with the questions, and our ticket carries the server's
+`requestState`. A legacy server asks while its request runs. A legacy caller is asked meanwhile; for a modern caller the
+request becomes a parked call, which the caller leaves and returns to (`parked_call`, `parking_lot`). Callers that
+support tasks get them under ids of ours; for others the gateway waits for the task.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Continues a parked call when its caller reaches another process.
 
-The ticket names the holder. What the caller answers goes into the holder's inbox, which attends the errand in the caller's
-place and sends back what came of that; the next ticket still names the holder. Of what the server says meanwhile only
-the newest progress comes back.
+The ticket names the process that holds the parked call. The caller's answers go into the inbox of that process, which
+waits with the parked call in the caller's place and sends the outcome back; the next ticket still names it. Of the
+server's notifications meanwhile, only the newest progress is sent back.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The params of a caller's request that are forwarded to the server.
 
-Nothing is forwarded as the bytes that came: JSON allows line breaks between tokens, and on stdio a line break ends a
-message, so that a caller could write messages of its own to the server.
+Params are encoded again and never forwarded as the bytes that came: JSON allows line breaks between tokens, and on
+stdio a line break ends a message, so a caller could write messages of its own to the server.
 """
 
 from __future__ import annotations

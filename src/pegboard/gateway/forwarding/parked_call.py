@@ -1,10 +1,10 @@
 """A request at a legacy server that waits while its caller answers a question.
 
-Theory of operation. The server asks while its request runs, and the caller can only be asked by the answer to its own.
-So the request has a task of its own, and the caller attends it: it waits for the result or for a question, whichever
-comes first. Then it leaves with the questions, the request goes on waiting, and the next leg brings the answers and
-attends again. Whoever leaves without having been asked gives the request up. While nobody attends, the newest progress
-is kept for the next leg.
+Theory of operation. The server asks while its request runs, and a modern caller can be asked only by the response to
+its own request. So the request has its own task, and the caller waits with it for the result or for a question,
+whichever comes first. With a question the caller's request ends while the server's keeps waiting, and the caller's next
+request brings the answers and waits again. A caller that disconnects without having been asked cancels the request.
+While no caller waits, the newest progress is kept for the next one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The sealed `requestState` that a caller carries between the requests of one call.
 
-A ticket is the `requestState` of our answer: sealed, its principal's alone, good for this very request and for a while.
-What a server gives us to carry is never handed on bare: it is bound to our credentials there, so that one caller could
+A ticket is the `requestState` of our response: sealed, bound to its principal and to this request, and limited in time.
+The `requestState` of a server is never passed on unsealed: it is bound to our credentials there, so one caller could
 present another's.
 """
 

@@ -1,6 +1,6 @@
 """Describes the changes between two definitions of a tool.
 
-What nobody would see in a text is written out. A line that begins with blanks belongs to the one before it.
+Invisible characters are written out. An indented line belongs to the one before it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Scans definitions for hidden text, instructions to the model and look-alike names.
 
-A finding is for a person to judge. Nothing is changed or withheld because of one.
+Findings are for a person to review. Nothing is changed or withheld because of one.
 """
 
 from __future__ import annotations

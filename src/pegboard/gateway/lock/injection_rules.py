@@ -1,9 +1,9 @@
 """Rules that detect instructions to the model in a description.
 
-A description says what its tool does. One that tells the model what to do with other tools, with the user or with what
-is none of its business is flagged: for a person to read, never to be changed by us. Patterns are matched against text
-in small letters, with nothing invisible within and blanks made one, as it is and with look-alikes made Latin. `<30>`
-between two words stands for up to thirty characters of the same sentence (`word_chain`).
+A description says what its tool does. A description that tells the model what to do with other tools or with the user
+is flagged for review, and never changed. Patterns are matched against lower-case text without invisible characters and
+with single spaces, both as written and with look-alike letters replaced by Latin ones. `<30>` between two words stands
+for up to thirty characters of the same sentence (`word_chain`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The lock file: the accepted definitions of each server.
 
-It is JSON with a line for each definition, sorted, so that a version control system shows what changed. A definition's
-digest is over all of it as the server gave it, unknown members too; the definition stands beside it, so that a change can
-be told in words.
+It is JSON with a line for each definition, sorted, so that version control shows what changed. The digest covers the
+whole definition as the server sent it, including unknown members; the definition itself is stored beside it, so that
+changes can be described.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Finds words near each other in linear time.
 
-One regular expression `A.{0,30}B.{0,30}C` tries every combination of what matches A, B and C. A chain looks for each of
-its links once, over the whole text, and then joins the places it found: for a link only the nearest place before it
-counts, because whatever reaches from farther away reaches from there too.
+One regular expression `A.{0,30}B.{0,30}C` tries every combination of matches of A, B and C. A chain searches for each
+link once over the whole text and then joins the matches: for a link only the nearest preceding match counts, because
+any match that reaches from farther away also reaches from there.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The meta-tools, which find and call tools that are not listed.
 
-Theory of operation. They are ordinary tools of an endpoint's board, answered by a relay. Nothing they do depends on
-what was called before: opening a toolbox answers with the definitions of its tools, and any of them can be called at
-any time, opened or not. Only where a legacy session lists what it has opened does opening change that list, too. A call
-through `workbench_use_tool` becomes a call of the tool it names, which walks the whole way of that tool: repair,
-middleware, output check, questions and tasks see the tool's own name and arguments, and its reply is handed back as it
-is. A ticket that comes with such a reply comes back with the same arguments, and so to the same tool.
+Theory of operation. Meta-tools are ordinary tools of an endpoint's board, answered by a relay. They do not depend on
+earlier calls: opening a toolbox returns the definitions of its tools, and every tool can be called at any time, opened
+or not. Only for a legacy session that lists its opened toolboxes does opening also change the list. A call of
+`workbench_use_tool` becomes a call of the tool it names and takes the whole path of that tool: repair, middleware,
+output check, questions and tasks see the tool's own name and arguments, and its reply is returned unchanged. A ticket
+in such a reply comes back with the same arguments, and therefore to the same tool.
 """
 
 from __future__ import annotations

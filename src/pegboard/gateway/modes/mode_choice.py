@@ -1,8 +1,8 @@
 """Which tools a caller sees: all, those of opened toolboxes, or the meta-tools.
 
-A mode is chosen for each toolbox: by the caller's principal, else for the endpoint, else for the toolbox, else for the
-gateway; never by what a client says of itself. `auto` means `all` where the definitions of all toolboxes in that mode
-together cost few enough tokens, else `proxy`.
+The mode is chosen for each toolbox: by the caller's principal, else by the endpoint, else by the toolbox, else by the
+gateway; never by what a client declares. `auto` means `all` if the definitions of all toolboxes in that mode together
+cost few enough tokens, else `proxy`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which tool a call of a meta-tool means.
 
-A tool is named by a string (`tool_name`, `tool` or `name`), or by where it is: {toolbox, server, name}, as an object
-under one of these names or beside the arguments. `toolbox_name` beside a string is compared with where the tool is.
-The tool's own arguments may stand beside its name, too.
+A tool is named by a string (`tool_name`, `tool` or `name`) or by its location: {toolbox, server, name}, as an object
+under one of these names or beside the arguments. `toolbox_name` beside a string must match the tool's location. The
+tool's own arguments may also stand beside its name.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Full-text search over tools: ranking by BM25, prefixes, trigrams and spelling.
 
-Theory of operation. Two tables of SQLite's FTS5 live in memory: the pages, one for each tool, whose fields count
-differently; and the vocabulary, each word once, cut into trigrams. A query is taken apart into words, and each word is
-looked up by itself: as it is (stemmed), as the beginning of a word if it is the last, and by words that mean the same,
-which count less. A word that the pages do not have is looked for in the vocabulary: one slip away, then as a part of a
-longer word. A page's score is the sum over the words of the best that each found in it. Nothing of a query ever
-becomes syntax: words are letters and digits, and go in quoted.
+Theory of operation. Two SQLite FTS5 tables are kept in memory: one page for each tool, with weighted fields; and the
+vocabulary, each word once, split into trigrams. A query is split into words, and each word is looked up by itself: as
+it is (stemmed), as a prefix if it is the last word, and by its synonyms, which count less. A word that no page contains
+is looked up in the vocabulary: first with one typo, then as a part of a longer word. The score of a page is the sum of
+the best match of each word. No part of a query becomes FTS syntax: words are letters and digits, and are quoted.
 """
 
 from __future__ import annotations

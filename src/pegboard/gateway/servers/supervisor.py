@@ -1,10 +1,10 @@
 """Keeps one server connected: connects, reads its lists, watches it, reconnects.
 
-Theory of operation. One task for each server. It opens the gateway's own lane, reads the lists, and then waits for the
-first of several things to happen: the subscription ends, the process is gone, a look at it finds nobody there, or nobody
-needs it any more. Whatever was met, it begins anew after a pause that grows. Calls do not wait for any of this; they open
-their lane themselves if they must, and have the pause end when they find the server well. What was listed last stays
-through every failure.
+Theory of operation. There is one task for each server. It opens the gateway's own connection, reads the lists, and then
+waits for the first of several events: the subscription ends, the process exits, a health check fails, or the server is
+no longer needed. After each of them it starts again, with growing pauses. Calls do not wait for it: they open their
+connection themselves if needed, and end the pause when they reach the server. The last lists stay in use through every
+failure.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Rate limits per tool, principal or client.
 
-Theory of operation. The generic cell rate algorithm: an account is one number, the time at which its calls so far
-will have been paid for. A call moves that on by the price of one call (the period divided by the limit) and is allowed
-while it stays within `burst` prices of now. No window has an edge at which twice the limit slips through, and "when may
-I come back" is a subtraction. All times are whole microseconds, so that exactly `limit` calls pass and never one more
-or less by rounding, here and in the Lua of the shared store, where a number holds 53 bits.
+Theory of operation. This is the generic cell rate algorithm: an account is one number, the time at which its calls so
+far will have been paid for. A call adds the price of one call (the period divided by the limit) and is allowed while
+the sum stays within `burst` prices of now. There is no window at whose edge twice the limit passes, and the time to
+retry after is a subtraction. All times are whole microseconds, so exactly `limit` calls pass, without rounding errors,
+here and in the Lua script of the shared store, where a number holds 53 bits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Truncates text to a number of tokens.
 
-Texts that are short enough stay whole; what they leave is shared equally among the longer ones. Where there are so
-many texts that a share would hold little more than its note, the texts in the middle go and one note takes their place.
+Short texts stay whole; the tokens they leave are shared equally among the longer ones. If there are so many texts that
+a share would hold little more than its note, the texts in the middle are removed and one note takes their place.
 """
 
 from __future__ import annotations

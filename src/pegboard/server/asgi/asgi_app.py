@@ -1,7 +1,7 @@
 """The endpoint as an ASGI application.
 
-A response that needs no waiting is sent from the server's own task. Otherwise that task carries what the endpoint streams to
-the server, whose slowness is the back-pressure, while a second one watches for the client's leave.
+A response that does not wait is sent from the ASGI server's own task. Otherwise that task sends what the endpoint
+streams, with the server's speed as back-pressure, while a second task watches for a disconnect.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The HTTP+SSE transport of revision 2024-11-05.
 
-Theory of operation. `GET /sse` opens the stream and with it a session, which ends when the stream does; the first event
-names the place to POST to. A POST is taken with 202 as soon as it is read, and what there is to answer goes to the stream,
-as on a line that all calls share. So do refusals, wherever the id of the request could be read: a client of this kind
-looks nowhere else, and some give up sending after the first POST that fails.
+Theory of operation. `GET /sse` opens the stream and a session, which ends with the stream; the first event names the
+URL to POST to. A POST is answered with 202 as soon as it is read, and its response goes to the stream that all calls
+share. So do errors if the id of the request could be read: a client of this transport reads only the stream, and some
+stop sending after the first POST that fails.
 
-A client that has lost its stream may open another and go on without a second handshake, since it knows of no sessions; it
-is taken to speak what its POSTs state.
+A client that has lost its stream may open another and continue without a second handshake, since it does not know about
+sessions; its revision is the one its POSTs state.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@
     event: done
     data: {}
 
-What a call says before its answer is a `message` too. A message that cannot be read is answered by an `error` event, for
-it has no id that a response could name.
+Notifications before the response are `message` events too. A message that cannot be parsed is answered by an `error`
+event, since there is no id for a response.
 """
 
 from __future__ import annotations

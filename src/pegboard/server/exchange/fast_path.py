@@ -1,11 +1,11 @@
 """Reads a plain `tools/call` in one pass; every other message takes the full path.
 
-Theory of operation. A plain call has four members, its params have one to three, and its `_meta` is one that came
-before. Each string takes two quotation marks, so where these members account for all the marks of the body there is no
-other member, and none of them is repeated. Members within the arguments are checked as the long way checks them
-(`jsonrpc.may_repeat`); those within `_meta` were checked when it first came. The marks bound the depth as well: an object
-within another takes a name, which is two of them, and an array shows by its bracket. So one count stands for rules that
-the long way applies one by one. Whatever is let through here becomes the same call there.
+Theory of operation. A plain call has four members, its params have one to three, and its `_meta` was seen before. Each
+string takes two quotation marks, so if these members account for all marks of the body, there is no other member and
+none is repeated. Members of the arguments are checked as on the full path (`jsonrpc.may_repeat`); those of `_meta` were
+checked when it was first seen. The marks bound the depth as well: a nested object needs a name, which takes two marks,
+and an array shows by its bracket. So one count replaces rules that the full path applies one by one. Every message that
+passes here would become the same call on the full path.
 """
 
 from __future__ import annotations

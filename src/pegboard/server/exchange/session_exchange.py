@@ -1,10 +1,10 @@
 """The response of a legacy call: JSON, or a resumable stream with questions.
 
-Theory of operation. Nothing is opened before the call speaks: most never do, and their answer is plain JSON that no store
-sees. What it says from then on goes into its stream's log first and then out on the connection, if there is one; so a
-client that has lost the connection misses nothing, and the call does not notice. All of that happens one at a time, under
-one lock, since a store may take a moment. `finish` and its like cannot wait for it: where the call has spoken they leave
-the answer to `settle`.
+Theory of operation. No stream is opened until the call sends a notification or question; most calls never do, and their
+response is plain JSON that does not touch the store. From then on every message is appended to the stream's log and
+then sent on the connection, if there is one; a client that lost its connection misses nothing, and the call does not
+notice. These steps run one at a time under a lock, since a store may take a moment. `finish` and the like cannot wait
+for it: once a stream is open, they leave the response to `settle`.
 """
 
 from __future__ import annotations

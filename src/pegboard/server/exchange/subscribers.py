@@ -1,11 +1,11 @@
 """Open streams that receive a board's changes, each a position in the change log.
 
-Theory of operation. A follower has no task, no queue and no timer. One watch of the log serves all followers of a door:
-after a change each of them, some at a time so that others have the loop too, reads the log behind its place, writes what
-its filter lets through and moves on. One whose reader lags behind stays where it is; when the reader has caught up it
-reads again, and what changed often meanwhile is one entry of the log. One that another process has brought farther than
-the log here has come waits in the same way, for the log. An update of a resource that comes too soon after the last one
-stops its follower at that place until the time has come.
+Theory of operation. A subscriber has no task, queue or timer. One watch of the log serves all subscribers of an
+endpoint: after a change each of them, in small groups so that the loop stays responsive, reads the log from its
+position, writes what its filter lets through and advances. A subscriber whose reader is slow stays at its position and
+reads again when the reader has caught up; repeated changes are then one entry of the log. A subscriber that another
+process advanced beyond the local log waits for the log in the same way. A resource update that follows the last one too
+soon stops its subscriber at that position until the interval has passed.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """One HTTP/1.1 connection: requests in order, responses, back-pressure.
 
-Requests are handed to the endpoint strictly one after the other, each in the callback that completed it where nothing is
-before it; what does not suspend is answered in that callback too, in one write. `_stream` is the response to the request
-that is with the endpoint now.
+Requests are handed to the endpoint strictly in order, each in the callback that completed it if it is the first; a
+response that does not wait is written in the same callback, in one write. `_stream` is the response to the request that
+the endpoint is handling now.
 
-A refusal is said after the answers to the requests before it and ends the connection. What the peer still sends is then
-read and dropped for a moment: closing at once would reset the connection and could take the refusal with it.
+A rejection is sent after the responses to the requests before it and ends the connection. Further input is then read
+and dropped for a moment: closing at once would reset the connection and could lose the rejection.
 
 No request has a timer. The owner of the connections sweeps them about once a second, and the sweep is also the clock:
-between two sweeps no time passes here.
+between two sweeps the time stands still here.
 
-The end of what the client sends is taken as the client having left, as most servers do: a half-closed connection cannot be
-told from a closed one, and a call has to end soon after its caller is gone.
+The end of the client's input counts as a disconnect, as in most servers: a half-closed connection cannot be told from a
+closed one, and a call has to end soon after its caller is gone.
 """
 
 from __future__ import annotations

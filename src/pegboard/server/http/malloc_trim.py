@@ -1,9 +1,8 @@
 """Returns freed memory to the operating system.
 
-After a flood that is nearly all of it. Nobody knows what could be given back without trying, so that is tried where the
-process has grown by a lot, and less and less often while it turns out to be in use. What has lived for a while and died in a
-circle, as sockets and their calls do, is first looked for: the collector by itself hardly ever comes to it, since a server
-has it look seldom.
+After a burst of requests that is most of the memory. How much can be returned is known only by trying, so this is tried
+when the process has grown a lot, and less often while it does not help. Objects in reference cycles, such as sockets
+and their calls, are collected first: the garbage collector rarely reaches the oldest generation in a server.
 """
 
 from __future__ import annotations

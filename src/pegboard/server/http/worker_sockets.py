@@ -1,9 +1,10 @@
 """The listening sockets of several workers.
 
-Theory of operation. Workers that accept from one socket do so in a race, and whoever wakes first takes all that wait: 16
-connections that come together are one worker's. Where the system spreads newcomers over sockets of one address (Linux,
-SO_REUSEPORT), each place therefore has its own. The overseer holds them all, so what waits at the place of a worker that
-died waits for the next one there; a place that stays empty for longer is given up, and newcomers go to the others.
+Theory of operation. Workers that accept from one socket race, and the first to wake takes all waiting connections: 16
+that arrive together go to one worker. Where the system distributes connections over sockets of one address (Linux,
+SO_REUSEPORT), each worker slot therefore has its own socket. The overseer holds all of them, so connections that wait
+in the slot of a worker that died are served by its successor; a slot that stays empty for longer is closed, and new
+connections go to the others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """MCP over stdin and stdout: one message per line.
 
-The protocol takes the process's real stdin and stdout for itself; whatever a tool, a library or a child process prints
-goes to stderr, and whatever reads stdin finds it empty.
+The protocol takes the process's real stdin and stdout for itself; output of tools, libraries and child processes goes
+to stderr, and stdin is empty for them.
 """
 
 from __future__ import annotations

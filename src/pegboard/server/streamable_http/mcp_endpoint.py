@@ -1,7 +1,7 @@
 """The MCP endpoint: a Head and a body in, an Answer or a stream out.
 
-The era is chosen per request, as the spec's table for dual-era servers says: a body that carries a modern `_meta`, or
-a version header that is no legacy revision, is served statelessly; everything else is legacy and needs a session,
+The era is chosen per request, following the specification's table for dual-era servers: a body with a modern `_meta`,
+or a version header that names no legacy revision, is served statelessly; everything else is legacy and needs a session,
 which `initialize` opens.
 """
 

@@ -1,12 +1,12 @@
 """`/ws`: JSON-RPC in both directions, and streams beside it.
 
-Theory of operation. A message of text is JSON-RPC, served as on any line, or belongs to a stream; a message of bytes is
-a chunk of one. A stream that a client starts is a call of the tool that it names, with all hooks around it, and any
-number of them share the socket. What a tool has not read yet is kept up to a bound for the whole socket; beyond it
-nothing more is read from the peer, so that the peer's own writes wait. The bound is much lower while all sockets together
-keep a lot. A tool that leaves it at that for too long loses
-its stream, for the others on the socket wait too. A sender that asks for a window waits for credit instead, alone: what
-its stream holds is a small part of that bound.
+Theory of operation. A text message is JSON-RPC, served as on any line, or belongs to a stream; a binary message is a
+chunk of a stream. A stream that a client starts is a call of the tool it names, with all hooks, and any number of
+streams share the socket. Chunks that a tool has not read are buffered up to a limit for the whole socket; beyond it the
+socket is not read, so that the peer's writes wait. The limit is much lower while all sockets together buffer a lot. A
+tool that does not read for too long loses its stream, since the other streams of the socket wait too. A sender that
+requests a window waits for credit instead, without affecting the others: its stream buffers only a small part of the
+limit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sends the commands of one process over one connection, batched.
 
-Theory of operation. A round trip costs much more than a command. So there is one under way at a time, and whatever is
-asked for meanwhile travels together in the next. Where the connection breaks, nobody knows which commands the server had
-already carried out: they are sent again, marked as such, and each must be one that can be.
+Theory of operation. A round trip costs much more than a command. So one is under way at a time, and commands that
+arrive meanwhile go together in the next. If the connection breaks, it is unknown which commands the server has
+executed: they are sent again, marked as repeated, and each must be safe to repeat.
 """
 
 from __future__ import annotations

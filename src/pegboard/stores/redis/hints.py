@@ -1,8 +1,8 @@
 """Hints between processes, by publish and subscribe.
 
-Theory of operation. What this process does it tells its own watchers itself, at once; others hear of it through the
-server, from a message that says no more than who sent it. Subscriptions follow the watches a moment later. When one is
-in force, and after every reconnection, the watchers are called once: something may have come about before.
+Theory of operation. A process notifies its own watchers directly; others learn of a change through the server, by a
+message that names only its sender. Subscriptions follow the watches a moment later. When a subscription becomes active,
+and after every reconnection, the watchers are called once, since something may have happened before.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Lua scripts: what the server does as one atomic step.
 
-A session is one hash, its book: the size of all its logs, and for each log what is known of it (`l` and its name) and
-what was said when it was opened (`a` and its name). The entries of a log are a stream, numbered `0-<seq>`. All keys of a
-session have its digest as their hash tag. The time is the server's own, so that machines need not agree on it, unless
-one is passed in. The last argument of each script says whether it may have been run before.
+A session is one hash: the size of all its logs, and for each log its state (`l` and its name) and the data it was
+opened with (`a` and its name). The entries of a log are a stream, numbered `0-<seq>`. All keys of a session have its
+digest as their hash tag. The time is the server's own, so that machines need not agree on it, unless one is passed in.
+The last argument of each script says whether it may have been run before.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Hints between the processes that share a SQLite file.
 
-Theory of operation. Whatever is written names the topics it touches in a table, in the same transaction. A process that
-waits for something another one may do asks SQLite every 25 ms whether anybody has committed, which reads one number in
-shared memory; only if so it reads which topics these were. A process that waits for nothing does not ask.
+Theory of operation. Every write records the topics it touches in a table, in the same transaction. A process that waits
+for another asks SQLite every 25 ms whether there was a commit, which reads one number in shared memory; only then does
+it read the topics. A process that waits for nothing does not ask.
 """
 
 from __future__ import annotations

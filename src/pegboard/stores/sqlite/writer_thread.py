@@ -1,8 +1,8 @@
 """The one thread that writes to the file, many jobs in one transaction.
 
-Theory of operation. A transaction costs more than what is in it, and two at a time there cannot be. So whatever waits
-when the thread comes for more is written in one transaction, and answered once that is committed: alone an append takes
-one commit, a hundred at a time share it. A job that fails would undo its neighbours; then each is done again by itself.
+Theory of operation. A transaction costs more than its contents, and there can be only one at a time. So all jobs that
+wait when the thread is free are written in one transaction, and answered once it is committed: a single append takes
+one commit, a hundred share one. A failing job would undo the others; then each is repeated in a transaction of its own.
 """
 
 from __future__ import annotations
