@@ -1,4 +1,4 @@
-"""How often a value's parts are read by something that tries every alternative of a union and remembers nothing.
+"""Counts how often the parts of a value are read by a decoder that tries every alternative of a union.
 
 pydantic is such a reader: where the alternatives of a recursive union share the names of their fields, each level of a
 value doubles its work, for values that fit as for others. The number is found without doing the work, since each part

@@ -1,4 +1,4 @@
-"""Which names are spelt alike, found without comparing every name letter by letter."""
+"""Finds names that are spelled alike, in bounded work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a schema may be declared: valid, bounded, and complete in itself."""
+"""Rejects schemas that are invalid, too large or too expensive."""
 
 from __future__ import annotations
 

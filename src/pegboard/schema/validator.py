@@ -1,4 +1,4 @@
-"""JSON Schema behind one door: whether a value fits a schema.
+"""Validates values against JSON Schema.
 
 Dialects: 2020-12 (also when none is named), 2019-09, draft-07, draft-06 and draft-04. A reference that leaves the
 document is never fetched. Patterns run in linear time where they can; one that needs look-around or back-references

@@ -1,1 +1,1 @@
-"""What checking values against a schema costs, and how that is kept low."""
+"""Bounds on the work that validating a value may take."""

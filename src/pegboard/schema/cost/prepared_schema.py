@@ -1,4 +1,4 @@
-"""A schema as it is handed to the library that checks values by it.
+"""The schema in the form that the JSON Schema library is given.
 
 Only the asserted formats are left in it, and closed objects list their names: without that the library says of a name
 too many only that nothing is allowed. A subschema that is shared or cut (`schema_cost`) is moved to the definitions, and a

@@ -1,4 +1,4 @@
-"""Where the references of a schema lead, as JSON pointers into the same schema."""
+"""Resolves `$ref` within a schema, as JSON pointers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs to check a value against a schema: the steps for each part of the value, in the worst case.
+"""The steps that validating one part of a value takes in the worst case.
 
 Theory of operation. A schema is a graph. An edge leads from a subschema to one that is applied to the same place of the
 value (`$ref`, `allOf`, `anyOf`, `if`, …) or to a part of it (`properties`, `items`, …). The validation library follows

@@ -1,4 +1,4 @@
-"""How much work one call may cause here beyond a plain check of its arguments."""
+"""The work that one repair may take."""
 
 from __future__ import annotations
 
