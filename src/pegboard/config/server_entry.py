@@ -12,8 +12,8 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from msgspec import UNSET
 
 from pegboard.call import Json
-from pegboard.client.transports.child_process import INHERITED_VARIABLES
 from pegboard.config.config_keys import SERVER
+from pegboard.config.inherited_variables import INHERITED_VARIABLES
 from pegboard.config.mistakes import ConfigReport
 from pegboard.config.source_file import KeyPath
 from pegboard.middleware.masking import is_secret

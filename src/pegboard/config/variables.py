@@ -20,7 +20,7 @@ from typing import Final
 from msgspec import Struct
 
 from pegboard.call import Json
-from pegboard.client.transports.child_process import INHERITED_VARIABLES
+from pegboard.config.inherited_variables import INHERITED_VARIABLES
 from pegboard.config.mistakes import ConfigReport, ExpandedText, UnresolvedText, format_path
 from pegboard.config.source_file import KeyPath
 

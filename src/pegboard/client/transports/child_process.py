@@ -16,6 +16,7 @@ from typing import Final
 
 from pegboard.client.links.server_messages import UNREAD, shorten
 from pegboard.client.links.server_output import last_output, shorten_output
+from pegboard.config.inherited_variables import INHERITED_VARIABLES
 from pegboard.errors import ConnectionLost, ServerFault, Unreachable
 from pegboard.protocol.jsonrpc import has_line_break
 
@@ -27,13 +28,6 @@ EXIT_SECONDS: Final = 1.5
 TERM_SECONDS: Final = 1.0
 KILL_SECONDS: Final = 0.5
 EOF_GRACE_SECONDS: Final = 0.5
-
-# What a program needs of its surroundings to run at all; whatever else it may see is its user's to say.
-INHERITED_VARIABLES: Final = (
-    "HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "SSL_CERT_FILE", "SSL_CERT_DIR",
-    "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME",
-    "APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERPROFILE",
-)  # fmt: skip
 
 _ID: Final = re.compile(rb'"id"\s*:\s*([0-9]{1,15})\s*[,}]')
 
