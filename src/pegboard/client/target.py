@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,7 +26,7 @@ Target: TypeAlias = InProcessServer | str | Sequence[str] | Mapping[str, Any]
 
 
 class LinkOptions(Struct, frozen=True, kw_only=True):
-    """How a server is reached; an entry's own words go before these."""
+    """How a server is reached; the keys of an entry take precedence over these."""
 
     headers: Mapping[str, str] | None = None
     env: Mapping[str, str] | None = None
@@ -110,14 +111,18 @@ def _link_to_command(words: list[str], identity: Identity, unattributed: Channel
 def _link_to_entry(
     entry: Mapping[str, Any], identity: Identity, unattributed: Channel, options: LinkOptions
 ) -> ServerLink:
-    read = read_server_entry(entry)
+    folder = Path(options.cwd or ".").absolute()
+    config = read_server_entry(entry, folder, {"version": options.version, "connect_timeout": options.connect_timeout})
+    if config.kind == "board":
+        raise SetupError("An entry with a 'board' is for a gateway; pass the board itself to the client")
     options = replace(
         options,
-        headers={**(options.headers or {}), **read.headers},
-        env={**(options.env or {}), **read.env},
-        cwd=read.cwd or options.cwd,
-        connect_timeout=read.connect_timeout or options.connect_timeout,
+        headers={**(options.headers or {}), **config.headers},
+        env={**(options.env or {}), **config.child_env(os.environ)},
+        cwd=config.cwd,
+        version=config.version,
+        connect_timeout=config.connect_timeout,
     )
-    if read.url:
-        return _link_to_url(read.url, identity, unattributed, options)
-    return _link_to_command(list(read.command), identity, unattributed, options)
+    if config.kind == "stdio":
+        return _link_to_command(list(config.command), identity, unattributed, options)
+    return _link_to_url(config.url, identity, unattributed, options)

@@ -126,7 +126,7 @@ SERVER: Final = ObjectValue(
         "command": ObjectField("command", TextListValue(), "the program that starts the server; the words after it may follow here or in args"),
         "args": ObjectField(
             "args",
-            ListValue(TextValue(least=0), problem="Server '{server}' in toolbox '{toolbox}': 'args' must be an array"),
+            ListValue(TextValue(least=0), problem="{server}: 'args' must be an array"),
             "the words after the program",
         ),
         "env": ObjectField(
@@ -134,7 +134,7 @@ SERVER: Final = ObjectValue(
             MapValue(
                 TextValue("a string", 0),
                 "an object of strings",
-                "Server '{server}' in toolbox '{toolbox}': 'env' must be an object",
+                "{server}: 'env' must be an object",
             ),
             "variables of its environment",
         ),

@@ -127,6 +127,10 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
     middleware: tuple[MiddlewareConfig, ...] = ()
     auth: AuthConfig | None = None
 
+    def child_env(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The variables that a child process gets besides those that every program needs."""
+        return {**{name: environ[name] for name in self.inherit if name in environ}, **self.env}
+
     def __repr__(self) -> str:
         return f"ServerConfig(name={self.name!r}, kind={self.kind!r})"
 

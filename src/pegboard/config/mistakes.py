@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec import UNSET, UnsetType
@@ -43,15 +43,16 @@ class UnresolvedText(ExpandedText):
 
 
 class ConfigReport:
-    """What a reader of a configuration has to tell: mistakes, warnings, and the secrets it came across.
+    """Collects the mistakes and warnings about a configuration, and the secrets in it.
 
-    Places are those of our own shape; `locate` says where in the file they come from, where that is written another way.
+    Paths are those of our own format; `origins` maps the ones that another program's file writes differently.
     """
 
-    def __init__(self, file: str, lines: dict[KeyPath, int] | None = None) -> None:
+    def __init__(self, file: str, lines: dict[KeyPath, int] | None = None, *, root: str = "the file") -> None:
         self.file = file
         self.lines = lines or {}
-        self.locate: Callable[[KeyPath], KeyPath] = lambda place: place
+        self.root = root
+        self.origins: dict[KeyPath, KeyPath] = {}
         self.warnings: list[str] = []
         self.secrets: set[str] = set()
         self._mistakes: dict[str, int] = {}
@@ -72,7 +73,7 @@ class ConfigReport:
             values.append(f"expected {expected}")
         parts = [part for part in (problem, ", ".join(values)) if part]
         line = self._line(where)
-        told = f"{format_path(where) or 'the file'}{f' (line {line})' if line else ''}: {': '.join(parts)}"
+        told = f"{format_path(where) or self.root}{f' (line {line})' if line else ''}: {': '.join(parts)}"
         self._mistakes.setdefault(f"{told}; {fix}" if fix else told, line or 0)
 
     def refuse(self, text: str, place: KeyPath = ()) -> None:
@@ -80,7 +81,15 @@ class ConfigReport:
         self._mistakes.setdefault(text, self._line(self.locate(place)) or 0)
 
     def warn(self, place: KeyPath, text: str) -> None:
-        self.warnings.append(f"{format_path(self.locate(place)) or 'the file'}: {text}")
+        self.warnings.append(f"{format_path(self.locate(place)) or self.root}: {text}")
+
+    def locate(self, place: KeyPath) -> KeyPath:
+        """The path as the file has it."""
+        for length in range(len(place), 0, -1):
+            origin = self.origins.get(place[:length])
+            if origin is not None:
+                return (*origin, *place[length:])
+        return place
 
     def keep_secret(self, value: str) -> None:
         if len(value) >= MIN_SECRET_LENGTH:
@@ -107,6 +116,11 @@ class ConfigReport:
         while place and place not in self.lines:
             place = place[:-1]
         return self.lines.get(place)
+
+
+def describe_server(place: KeyPath) -> str:
+    """How messages name the server that contains a path, `toolboxes.<toolbox>.mcpServers.<server>` and below."""
+    return f"Server '{place[3]}' in toolbox '{place[1]}'" if len(place) > 3 else "The server"
 
 
 def format_path(place: KeyPath) -> str:

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from pegboard.call import Json
 from pegboard.config.config_keys import SERVER
 from pegboard.config.inherited_variables import INHERITED_VARIABLES
-from pegboard.config.mistakes import ConfigReport
+from pegboard.config.mistakes import ConfigReport, describe_server
 from pegboard.config.source_file import KeyPath
 from pegboard.middleware.masking import is_secret
 from pegboard.tools.naming import suggest
@@ -50,9 +50,8 @@ class ServerEntryReader:
 
     def resolve(self, values: dict[str, Any], place: KeyPath, written: Mapping[str, Json]) -> dict[str, Any]:
         """The attributes of a ServerConfig from what its keys were read to; `written` are the keys as they stand."""
-        toolbox, server = str(place[1]), str(place[3])
-        kind = self._kind(values, place, written, f"Server '{server}' in toolbox '{toolbox}'")
-        settled = {"name": server, "kind": kind or "stdio", **values}
+        kind = self._kind(values, place, written, describe_server(place))
+        settled = {"name": place[-1] if place else "", "kind": kind or "stdio", **values}
         if "disabled" in values:
             settled["enabled"] = not settled.pop("disabled") and values.get("enabled", True)
         settled.pop("transport", None)

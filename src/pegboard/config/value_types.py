@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from msgspec import UNSET, Struct
 
 from pegboard.call import Json
-from pegboard.config.mistakes import ConfigReport, ExpandedText, UnresolvedText, did_you_mean
+from pegboard.config.mistakes import ConfigReport, ExpandedText, UnresolvedText, describe_server, did_you_mean
 from pegboard.config.source_file import KeyPath
 
 MAX_NUMBER: Final = 1_000_000_000
@@ -280,10 +280,8 @@ def _is_number(value: Json) -> bool:
 
 
 def _about(problem: str, place: KeyPath) -> str:
-    """The sentence with the toolbox and the server that a place of `toolboxes.<t>.mcpServers.<s>` is in."""
-    toolbox = str(place[1]) if len(place) > 1 else ""
-    server = str(place[3]) if len(place) > 3 else ""
-    return problem.format(toolbox=toolbox, server=server)
+    """The sentence with the names of the toolbox and the server that contain the path."""
+    return problem.format(toolbox=place[1] if len(place) > 1 else "", server=describe_server(place))
 
 
 def _quoted(value: Json) -> str:

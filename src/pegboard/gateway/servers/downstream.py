@@ -273,10 +273,9 @@ class Downstream:
             if self._board is None:
                 raise SetupError(f"there is no board {config.board!r}")
             return InProcessLink(self._board, _OURSELVES)
-        inherited = {name: os.environ[name] for name in config.inherit if name in os.environ}
         options = LinkOptions(
             headers=config.headers,
-            env={**inherited, **config.env, **self._marks},
+            env={**config.child_env(os.environ), **self._marks},
             cwd=config.cwd,
             version=config.version,
             connect_timeout=self._supervisor.connect_timeout,

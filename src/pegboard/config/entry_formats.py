@@ -1,0 +1,285 @@
+"""The servers of other programs' files, entry by entry, as our own format.
+
+The keys that these programs keep for themselves are ignored, with a warning where a user might rely on one, and where
+a key looks like a typo of one that is read. Our own keys may be used in any of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pegboard.call import Json
+from pegboard.config.config_keys import SERVER
+from pegboard.config.mistakes import ConfigReport, did_you_mean
+from pegboard.config.source_file import KeyPath
+from pegboard.config.typos import find_typos
+from pegboard.config.variables import Input, VariableSyntax
+from pegboard.protocol.revisions import REVISIONS
+
+# What is read of a server besides our own keys.
+_KEYS_OF_CLAUDE: Final = ("serverUrl", "disabledTools", "oauth")
+_KEYS_OF_GEMINI: Final = ("httpUrl", "tcp", "includeTools", "excludeTools", "oauth")
+_KEYS_OF_VSCODE: Final = ("oauth",)
+CODEX_KEYS: Final = (
+    "startup_timeout_ms", "startup_timeout_sec", "tool_timeout_sec", "env_vars", "enabled_tools", "disabled_tools",
+    "http_headers", "env_http_headers", "bearer_token_env_var", "scopes",
+)  # fmt: skip
+_TRANSPORT_KEYS: Final = frozenset({"command", "url", "board", "serverUrl", "httpUrl", "tcp"})
+# Keys of ours that mean something else in their files.
+_FOREIGN_KEYS: Final = frozenset({"timeout", "version", "tools", "auth", "arguments"})
+_UNSUPPORTED: Final = {
+    "sandboxEnabled": "the server runs without the sandbox that VS Code would give it",
+    "headersHelper": "is a program that makes headers, which is not run here; give 'headers' or 'auth'",
+    "authProviderType": "is not known here; give 'headers' or 'auth'",
+    "experimental_environment": "is not known here; the server is started on this machine",
+}
+
+
+class ForeignEntry:
+    """A server of another program while it is translated: `raw` as that program writes it, `made` in our format."""
+
+    def __init__(
+        self,
+        name: str,
+        raw: Mapping[str, Json],
+        keys: Collection[str],
+        place: KeyPath,
+        origin: KeyPath,
+        notes: ConfigReport,
+    ) -> None:
+        self.name = name
+        self.raw = {key: value for key, value in raw.items() if value is not None}
+        self.made: dict[str, Any] = {}
+        self._place = place
+        self._origin = origin
+        self._notes = notes
+        for key, value in self.raw.items():
+            if key in SERVER.fields and key not in _FOREIGN_KEYS:
+                self.made[key] = value
+            elif key in _UNSUPPORTED and value is not False:
+                self.warn(key, _UNSUPPORTED[key])
+        roadless = not _TRANSPORT_KEYS & self.raw.keys()
+        if roadless:
+            self._suggest()
+        for key, meant in find_typos(self.raw, keys).items():
+            if not (roadless and meant in ("command", "url")):
+                self.warn(key, f"is not known, and not used; did you mean {meant!r}?")
+
+    def warn(self, key: str, text: str) -> None:
+        self._notes.warn((*self._place, key), text)
+
+    def put(self, key: str, value: Json, *, said: str) -> None:
+        """Our key with what their key `said`."""
+        self.made[key] = value
+        self.came((key,), (said,))
+
+    def came(self, ours: KeyPath, theirs: KeyPath) -> None:
+        self._notes.origins[(*self._place, *ours)] = (*self._origin, *theirs)
+
+    def move(self, theirs: str, ours: str, change: Callable[[Json], Json] = lambda value: value) -> None:
+        if theirs in self.raw:
+            self.put(ours, change(self.raw[theirs]), said=theirs)
+
+    def filter(self, only: str, without: str) -> None:
+        """Lists of tools by name, those shown and those left out, as our filters."""
+        shown, hidden = self.raw.get(only), self.raw.get(without)
+        for key, names in ((only, shown), (without, hidden)):
+            if names is not None and not isinstance(names, list):
+                self.put("toolFilters", names, said=key)
+                return
+        if shown is not None or hidden is not None:
+            kept = ["*"] if shown is None else [_exactly(name) for name in shown]
+            left_out = [f"!{_exactly(name)}" if isinstance(name, str) else name for name in hidden or []]
+            self.put("toolFilters", [*kept, *left_out], said=only if shown is not None else without)
+
+    def _suggest(self) -> None:
+        """What could be a misspelt way to the server; other unknown keys are their programs' own."""
+        for key in self.raw:
+            hint = did_you_mean(key, ["command", "url"])
+            if key not in SERVER.fields and hint.startswith("did"):
+                self._notes.add_mistake((*self._place, key), "is not known", fix=hint)
+
+
+class EntryFormat(NamedTuple):
+    """How one program writes its servers: the conversion, its keys besides ours, and its variables."""
+
+    convert: Callable[[ForeignEntry], None]
+    keys: Collection[str]
+    syntax: VariableSyntax
+
+
+def claude_format(project: Path) -> EntryFormat:
+    return EntryFormat(_claude, _KEYS_OF_CLAUDE, VariableSyntax(fixed=_words(project)))
+
+
+def unknown_format(project: Path) -> EntryFormat:
+    """An entry without its file: Claude's format, with what VS Code's has besides."""
+
+    def convert(entry: ForeignEntry) -> None:
+        _claude(entry)
+        _vscode_env(entry)
+
+    return EntryFormat(convert, _KEYS_OF_CLAUDE, VariableSyntax(fixed=_words(project), inputs={}))
+
+
+def _claude(entry: ForeignEntry) -> None:
+    """Claude Desktop and Code, Cursor, and those who write as they do."""
+    if entry.raw.get("type") == "remote":
+        del entry.made["type"]
+    entry.move("serverUrl", "url")
+    entry.move("timeout", "timeout", _seconds_or_milliseconds)
+    tools = entry.raw.get("tools")
+    if isinstance(tools, dict):
+        entry.move("tools", "tools")
+    entry.filter("tools" if isinstance(tools, list) else "", "disabledTools")
+    if entry.raw.get("version") in REVISIONS:
+        entry.move("version", "version")
+    if entry.raw.get("arguments") in ("lenient", "strict"):
+        entry.move("arguments", "arguments")
+    auth = entry.raw.get("auth")
+    if isinstance(auth, dict) and "CLIENT_ID" in auth:
+        named = {"clientId": "CLIENT_ID", "clientSecret": "CLIENT_SECRET", "scopes": "scopes"}
+        entry.put("auth", {ours: auth[key] for ours, key in named.items() if key in auth}, said="auth")
+    else:
+        entry.move("auth", "auth")
+    _oauth(entry)
+
+
+def gemini_format(settings: Json) -> EntryFormat:
+    """Gemini, whose settings may also say which servers are used."""
+    chosen = settings if isinstance(settings, dict) else {}
+    allowed, excluded = chosen.get("allowed"), chosen.get("excluded")
+
+    def convert(entry: ForeignEntry) -> None:
+        if "url" in entry.raw and "type" not in entry.raw:
+            entry.put("transport", "sse", said="url")
+        for key, kind in (("httpUrl", "http"), ("tcp", "websocket")):
+            if key in entry.raw:
+                entry.move(key, "url")
+                entry.put("transport", kind, said=key)
+        entry.move("timeout", "timeout", _seconds)
+        entry.filter("includeTools", "excludeTools")
+        if (isinstance(allowed, list) and entry.name not in allowed) or (
+            isinstance(excluded, list) and entry.name in excluded
+        ):
+            entry.made["enabled"] = False
+        _oauth(entry)
+
+    return EntryFormat(convert, _KEYS_OF_GEMINI, VariableSyntax(bare=True))
+
+
+def _vscode(entry: ForeignEntry) -> None:
+    _vscode_env(entry)
+    _oauth(entry)
+
+
+def _vscode_env(entry: ForeignEntry) -> None:
+    env = entry.raw.get("env")
+    if isinstance(env, dict):
+        # VS Code takes numbers there, and null for what is not to be set.
+        texts = {key: str(value) if type(value) in (int, float) else value for key, value in env.items()}
+        entry.made["env"] = {key: value for key, value in texts.items() if value is not None}
+
+
+def codex_format() -> EntryFormat:
+    return EntryFormat(_codex, CODEX_KEYS, VariableSyntax())
+
+
+def _codex(entry: ForeignEntry) -> None:
+    entry.move("startup_timeout_ms", "connectTimeout", _seconds)
+    entry.move("startup_timeout_sec", "connectTimeout")
+    entry.move("tool_timeout_sec", "timeout")
+    entry.move("env_vars", "inherit", _names)
+    entry.filter("enabled_tools", "disabled_tools")
+    entry.move("http_headers", "headers")
+    _codex_headers(entry)
+    if "scopes" in entry.raw and "bearer_token_env_var" not in entry.raw:
+        entry.put("auth", {"scopes": entry.raw["scopes"]}, said="scopes")
+
+
+def _codex_headers(entry: ForeignEntry) -> None:
+    """Headers by value, by the variable that holds one, and the variable that holds a token."""
+    headers, named = entry.made.get("headers", {}), entry.raw.get("env_http_headers", {})
+    if not isinstance(headers, dict):
+        return
+    if not isinstance(named, dict):
+        entry.put("headers", named, said="env_http_headers")
+        return
+    token = entry.raw.get("bearer_token_env_var")
+    entry.made["headers"] = headers = dict(headers)
+    for name, variable in named.items():
+        headers[name] = _from_variable(variable)
+        entry.came(("headers", name), ("env_http_headers", name))
+    if token is not None:
+        headers["Authorization"] = _from_variable(token, "Bearer ")
+        entry.came(("headers", "Authorization"), ("bearer_token_env_var",))
+    if not headers:
+        del entry.made["headers"]
+
+
+def _oauth(entry: ForeignEntry) -> None:
+    """`oauth` as Claude Code, Gemini and VS Code have it."""
+    oauth = entry.raw.get("oauth")
+    if not isinstance(oauth, dict) or oauth.get("enabled") is False:
+        return
+    scopes = oauth.get("scopes")
+    auth: dict[str, Json] = {key: oauth[key] for key in ("clientId", "clientSecret", "issuer") if key in oauth}
+    if scopes:
+        auth["scopes"] = scopes.split() if isinstance(scopes, str) else scopes
+    if "callbackPort" in oauth:
+        auth["redirectPort"] = oauth["callbackPort"]
+    entry.put("auth", auth, said="oauth")
+
+
+def vscode_format(tree: Mapping[str, Json], project: Path) -> EntryFormat:
+    """VS Code, with the inputs that it would ask a person for."""
+    inputs = tree.get("inputs")
+    found: dict[str, Input] = {}
+    for entry in inputs if isinstance(inputs, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("id"), str):
+            default = entry.get("default")
+            about = entry.get("description")
+            found[entry["id"]] = Input(
+                about if isinstance(about, str) else "", default if isinstance(default, str) else None
+            )
+    return EntryFormat(_vscode, _KEYS_OF_VSCODE, VariableSyntax(fixed=_words(project), inputs=found))
+
+
+def _words(project: Path) -> dict[str, str]:
+    return {
+        "workspaceFolder": str(project),
+        "workspaceFolderBasename": project.name,
+        "CLAUDE_PROJECT_DIR": str(project),
+        "userHome": str(Path("~").expanduser()),
+        "pathSeparator": "/",
+        "/": "/",
+    }
+
+
+def _exactly(name: Json) -> Json:
+    """A name as a pattern that only it fits."""
+    return re.sub(r"([*?\[])", r"[\1]", name) if isinstance(name, str) and name != "*" else name
+
+
+def _from_variable(name: Json, before: str = "") -> Json:
+    return f"{before}${{env:{name}}}" if isinstance(name, str) else name
+
+
+def _seconds(value: Json) -> Json:
+    return value / 1000 if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _seconds_or_milliseconds(value: Json) -> Json:
+    """Those who write seconds write tens or hundreds of them, those who write milliseconds thousands."""
+    many = isinstance(value, int | float) and not isinstance(value, bool) and value >= 1000
+    return _seconds(value) if many else value
+
+
+def _names(value: Json) -> Json:
+    """Codex's `env_vars`: names, or tables with a name."""
+    if not isinstance(value, list):
+        return value
+    return [item.get("name") if isinstance(item, dict) else item for item in value]
