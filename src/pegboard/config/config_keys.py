@@ -15,7 +15,6 @@ from pegboard.config.value_types import (
     NumberValue,
     ObjectField,
     ObjectValue,
-    TextListValue,
     TextValue,
 )
 from pegboard.protocol.revisions import REVISIONS
@@ -29,6 +28,7 @@ def _one_of(*words: str) -> ChoiceValue:
 
 _TEXT: Final = TextValue()
 _TEXTS: Final = ListValue(_TEXT)
+_COMMAND: Final = ListValue(TextValue(least=0), single=TextValue("a string or a list of strings", 0))
 _SECONDS: Final = NumberValue()
 _OBJECT: Final = MapValue(AnyValue())
 _MODE: Final = _one_of("all", "dynamic", "proxy", "auto")
@@ -123,7 +123,7 @@ _AUTH: Final = ObjectValue(
 SERVER: Final = ObjectValue(
     "a server",
     {
-        "command": ObjectField("command", TextListValue(), "the program that starts the server; the words after it may follow here or in args"),
+        "command": ObjectField("command", _COMMAND, "the program that starts the server; the words after it may follow here or in args"),
         "args": ObjectField(
             "args",
             ListValue(TextValue(least=0), problem="{server}: 'args' must be an array"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import UNSET, Struct
@@ -14,16 +15,7 @@ from pegboard.config.source_file import KeyPath
 MAX_NUMBER: Final = 1_000_000_000
 
 _FROM_VARIABLE: Final = {"type": "string", "pattern": r"\$\{"}
-_FLAGS: Final = {
-    "true": True,
-    "1": True,
-    "yes": True,
-    "on": True,
-    "false": False,
-    "0": False,
-    "no": False,
-    "off": False,
-}
+_FLAGS: Final = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(("false", "0", "no", "off"), False)
 
 
 class ValueType(Protocol):
@@ -56,19 +48,6 @@ class TextValue(Struct, frozen=True):
         return {"type": "string", "minLength": self.least}
 
 
-class TextListValue(Struct, frozen=True):
-    """A text, or a list of them; always read as several."""
-
-    def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
-        if isinstance(value, list):
-            return _WORDS.read(value, place, notes)
-        word = _WORD.read(value, place, notes)
-        return UNSET if word is UNSET else (word,)
-
-    def schema(self) -> dict[str, Json]:
-        return {"anyOf": [_WORD.schema(), _WORDS.schema()]}
-
-
 class NumberValue(Struct, frozen=True):
     """A number above `above`, if that is given."""
 
@@ -76,8 +55,8 @@ class NumberValue(Struct, frozen=True):
     above: float | None = 0
 
     def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
-        number = _as_number(value)
-        if _is_number(number) and -MAX_NUMBER <= number <= MAX_NUMBER and (self.above is None or number > self.above):
+        number = _read_number(value)
+        if number is not None and abs(number) <= MAX_NUMBER and (self.above is None or number > self.above):
             return float(number)
         notes.add_mistake(place, got=value, expected=self.expected)
         return UNSET
@@ -98,8 +77,8 @@ class IntegerValue(Struct, frozen=True):
         return f"a whole number from {self.least} to {self.most}"
 
     def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
-        number = _as_number(value)
-        if _is_number(number) and self.least <= number <= self.most and number == int(number):
+        number = _read_number(value)
+        if number is not None and self.least <= number <= self.most and number == int(number):
             return int(number)
         notes.add_mistake(place, got=value, expected=self.expected)
         return UNSET
@@ -153,13 +132,17 @@ class AnyValue(Struct, frozen=True):
 
 
 class ListValue(Struct, frozen=True):
-    """A list whose items are of one kind; `problem` is what is said of what is no list."""
+    """A list of items of one type; `single` reads a value without brackets, `problem` describes any other value."""
 
     item: ValueType
     expected: str = "a list of strings"
     problem: str = ""
+    single: ValueType | None = None
 
     def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
+        if self.single is not None and not isinstance(value, list):
+            item = self.single.read(value, place, notes)
+            return UNSET if item is UNSET else (item,)
         if not isinstance(value, list):
             fix = "put it in brackets: [...]" if isinstance(value, str) else ""
             notes.add_mistake(place, _about(self.problem, place), got=value, expected=self.expected, fix=fix)
@@ -168,7 +151,8 @@ class ListValue(Struct, frozen=True):
         return tuple(item for item in items if item is not UNSET)
 
     def schema(self) -> dict[str, Json]:
-        return {"type": "array", "items": self.item.schema()}
+        several = {"type": "array", "items": self.item.schema()}
+        return several if self.single is None else {"anyOf": [self.single.schema(), several]}
 
 
 class MapValue(Struct, frozen=True):
@@ -187,10 +171,6 @@ class MapValue(Struct, frozen=True):
 
     def schema(self) -> dict[str, Json]:
         return {"type": "object", "additionalProperties": self.item.schema()}
-
-
-_WORD: Final = TextValue("a string or a list of strings", 0)
-_WORDS: Final = ListValue(TextValue(least=0))
 
 
 class ObjectField(NamedTuple):
@@ -262,21 +242,13 @@ def _read(kind: ValueType, value: Json, place: KeyPath, notes: ConfigReport) -> 
     return UNSET if isinstance(value, UnresolvedText) else kind.read(value, place, notes)
 
 
-def _as_number(value: Json) -> Json:
-    """A number; a text that a variable was put into may be one."""
+def _read_number(value: Json) -> int | float | None:
+    """A number, which may be the text of a variable; None for anything else."""
     if isinstance(value, ExpandedText):
-        try:
-            return int(value)
-        except ValueError:
-            try:
-                return float(value)
-            except ValueError:
-                return value
-    return value
-
-
-def _is_number(value: Json) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+        for parse in (int, float):
+            with suppress(ValueError):
+                return parse(value)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _about(problem: str, place: KeyPath) -> str:
