@@ -1,6 +1,6 @@
 """The configuration files of other programs in our own format: one toolbox `main` with their servers.
 
-    mcpServers      Claude Desktop, Claude Code, Cursor and their kin; Gemini, where the file says so
+    mcpServers      Claude Desktop, Claude Code, Cursor and similar; Gemini, if the file shows it
     servers         VS Code
     mcp_servers     Codex
 
