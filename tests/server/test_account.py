@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import socket
+import sys
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -177,7 +178,7 @@ async def test_what_is_held_of_messages_is_charged_within_a_quarter(data: bytes)
     for wire in wires:
         receive(wire, HANDSHAKE)
         receive(wire, frame(1, INITIALIZE))
-    await asyncio.sleep(0)
+    await until(lambda: all(wire.reading and b"serverInfo" in wire.written for wire in wires))
 
     def fill() -> None:
         for wire in wires:
@@ -280,4 +281,5 @@ async def test_what_is_held_of_answers_is_charged_within_a_quarter(size: int) ->
     for client in clients:
         client.close()
     await server.close()
-    assert 0.75 <= charged <= 1.25
+    # Before Python 3.12, asyncio copies what is unsent into one buffer instead of keeping whole writes.
+    assert 0.75 <= charged <= (1.25 if sys.version_info >= (3, 12) else 1.5)
