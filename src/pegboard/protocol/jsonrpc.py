@@ -6,18 +6,14 @@ stricter than the decoder. Each is first tested by counting bytes, and checked e
 - UTF-8 everywhere: a body that is ASCII needs no check.
 - Depth: a body that has no room for more pairs of brackets than the limit, or no more of them, cannot nest deeper.
 - Number length: a body shorter than the longest number allowed cannot hold a longer one.
-- No object repeats a member, at any depth: one parser would take the first value, another the last. Our decoder keeps the
-  last, so a text with a repeated member has more strings than what it decodes to, and each string takes two quotation
-  marks. Marks within strings are escaped alike in the text and in its encoded value, so the two counts are equal unless a
-  member is repeated. The exception is a mark that is written as its number, 0022: such a text is looked at exactly.
+- No object repeats a member, at any depth (`members`).
 """
 
 from __future__ import annotations
 
-import json
 import re
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -25,10 +21,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from pegboard.call import Json, RequestId
 from pegboard.errors import InvalidRequest, ParseFailure, Refusal
 from pegboard.limits import Limits
+from pegboard.protocol.members import repeated_member
 
 NOTHING = Raw(b"")
-QUOTE = b'"'
-_ESCAPED_QUOTE = b"\\u0022"
 
 
 class Message(Struct, gc=False):
@@ -103,23 +98,6 @@ def check_text(body: bytes, limits: Limits) -> None:
         raise ParseFailure(f"Parse error: a number of more than {limits.integer_digits} digits")
 
 
-def repeated_member(text: bytes) -> str | None:
-    """The name of a member that an object in this JSON text has more than once, at any depth."""
-    return _find_repeated(text) if may_repeat(text, text.count(QUOTE)) else None
-
-
-def may_repeat(text: bytes, quotes: int) -> bool:
-    """Whether an object in this JSON text, which has so many quotation marks, may repeat a member; False is certain."""
-    # Most texts have no backslash, and a single byte is found fastest.
-    if text.find(b"\\") >= 0 and text.find(_ESCAPED_QUOTE) >= 0:
-        return True
-    try:
-        return _encode(decode_json(text)).count(QUOTE) != quotes
-    except msgspec.MsgspecError:
-        # JSON with a number that no float can hold.
-        return True
-
-
 def compact(text: Raw) -> Raw:
     """The same JSON with nothing between its tokens, and so on one line; its numbers stay as they were written."""
     return Raw(msgspec.json.format(text, indent=-1))
@@ -156,26 +134,6 @@ def refusal(request_id: RequestId | UnsetType | None, error: Refusal, code: int 
     if request_id is None or request_id is UNSET:
         return _encode({"jsonrpc": "2.0", "error": body})
     return _encode({"jsonrpc": "2.0", "id": request_id, "error": body})
-
-
-class _Repeated(Exception):
-    """An object has this member more than once."""
-
-
-def _find_repeated(text: bytes) -> str | None:
-    try:
-        json.loads(text, object_pairs_hook=_check_pairs, parse_int=str, parse_float=str)
-    except _Repeated as found:
-        return str(found)
-    return None
-
-
-def _check_pairs(pairs: list[tuple[str, Any]]) -> None:
-    seen: set[str] = set()
-    for name, _ in pairs:
-        if name in seen:
-            raise _Repeated(name)
-        seen.add(name)
 
 
 # What these patterns look at is whatever a stranger sent: each must take time in proportion to it. Hence nothing that

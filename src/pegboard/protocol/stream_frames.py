@@ -29,6 +29,7 @@ from pegboard.errors import InvalidRequest, Refusal
 from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import NOTHING
+from pegboard.protocol.members import repeated_member
 
 HEADER_BYTES: Final = 24
 NO_GUID: Final = bytes(16)
@@ -102,7 +103,7 @@ def read(text: bytes, limits: Limits) -> StreamFrame | None:
     jsonrpc.check_text(text, limits)
     if not 0 < len(frame.id) <= _ID_LENGTH:
         raise InvalidRequest(f"The id of a stream has 1 to {_ID_LENGTH} characters")
-    repeated = jsonrpc.repeated_member(text)
+    repeated = repeated_member(text)
     if repeated is not None:
         raise _about(frame.id, jsonrpc.refuse_repeated(repeated).message)
     if frame.type == "start":

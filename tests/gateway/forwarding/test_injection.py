@@ -17,7 +17,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from pegboard import Gateway, Limits
 from pegboard.config.gateway_config import ArgumentOverride, GatewayConfig, ServerConfig, ToolboxConfig, ToolOverride
 from pegboard.protocol.headers import encode_value
-from pegboard.protocol.jsonrpc import has_line_break, repeated_member
+from pegboard.protocol.jsonrpc import has_line_break
+from pegboard.protocol.members import repeated_member
 from pegboard.server.http.guard import Guard
 from pegboard.server.http.listener import listen
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint

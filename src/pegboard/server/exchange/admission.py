@@ -12,6 +12,7 @@ from pegboard.call import EMPTY_OBJECT, Call, Caller, Channel, ProgressToken, Re
 from pegboard.errors import InvalidParams, MethodNotFound, UnsupportedVersion
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import NOTHING, Message
+from pegboard.protocol.members import QUOTE
 from pegboard.protocol.modern_codec import check_version, read_envelope
 from pegboard.protocol.params import PREFIX, Params, read_meta
 from pegboard.protocol.revisions import KNOWN_CAPABILITIES, MODERN, NAMED, SUPPORTED
@@ -58,7 +59,7 @@ class CallerCache:
         if envelope.token is None and len(meta) <= _REMEMBERED_BYTES:
             if len(self.known) >= _REMEMBERED:
                 self.known.clear()
-            self.known[meta] = caller, 2 + meta.count(jsonrpc.QUOTE)
+            self.known[meta] = caller, 2 + meta.count(QUOTE)
         return caller, envelope.token
 
 

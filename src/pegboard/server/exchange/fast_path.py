@@ -2,7 +2,7 @@
 
 Theory of operation. A plain call has four members, its params have one to three, and its `_meta` was seen before. Each
 string takes two quotation marks, so if these members account for all marks of the body, there is no other member and
-none is repeated. Members of the arguments are checked as on the full path (`jsonrpc.may_repeat`); those of `_meta` were
+none is repeated. Members of the arguments are checked as on the full path (`members.may_repeat`); those of `_meta` were
 checked when it was first seen. The marks bound the depth as well: a nested object needs a name, which takes two marks,
 and an array shows by its bracket. So one count replaces rules that the full path applies one by one. Every message that
 passes here would become the same call on the full path.
@@ -17,7 +17,8 @@ from msgspec import UNSET, Raw, Struct
 
 from pegboard.call import EMPTY_OBJECT, Caller, RequestId
 from pegboard.limits import Limits
-from pegboard.protocol.jsonrpc import NOTHING, QUOTE, check_text, decode_message, may_repeat
+from pegboard.protocol.jsonrpc import NOTHING, check_text, decode_message
+from pegboard.protocol.members import QUOTE, may_repeat
 from pegboard.protocol.params import decode_params
 from pegboard.server.exchange.admission import CallerCache
 
