@@ -1,4 +1,4 @@
-"""Members that a JSON object repeats, found without a look at each of them.
+"""Finds members that a JSON object repeats, without looking at each of them.
 
 Theory of operation. One parser takes the first value of a repeated member, another the last, so that what was checked is
 not what is used. Our decoder keeps the last. A text with a repeated member therefore has more strings than the value it
