@@ -5,9 +5,9 @@ attempt at each: it tries what the value can be read as (`literals.readings`), a
 there is exactly one. Two different readings are ambiguous and rejected. Where the schema accepts any string, a string
 is not read as anything else. At a union every branch is tried in the same way. Finally the whole value is validated.
 
-The walk is bounded: it works off a budget (`Limits.repair_work`), reads no text longer than `Limits.repair_text` as
-something else, and goes 64 levels down, into 32 branches, and into JSON text inside JSON text twice. It is deterministic
-and reads no clock.
+The walk is bounded: by a budget of work (`Limits.repair_work`), by the length of a text that is read as another type
+(`Limits.repair_text`), by 64 levels, 32 branches, and two levels of JSON text inside JSON text. It is deterministic and
+reads no clock.
 
     code of a warning                        what happened
     string_literal_converted_to_boolean      "true" "yes" "on" "1" and their opposites, any case, trimmed
