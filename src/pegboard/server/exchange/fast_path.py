@@ -23,6 +23,7 @@ from pegboard.protocol.params import decode_params
 from pegboard.server.exchange.admission import CallerCache
 
 CALL: Final = "tools/call"
+_decode_members: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 
 # Those of the members jsonrpc, method, params and name, and of their three strings and the id's own name.
 _ALWAYS: Final = 4 + 4 + 2 + 4 + 2
@@ -85,7 +86,8 @@ class FastPath:
             return None
         if body.find(b"[") >= 0 and marks // 2 + body.count(b"[") >= self._depth:
             return None
-        # Two members take at least four marks.
-        if inside >= 4 and may_repeat(written, inside):
+        # Two members take at least four marks. If all strings are names and all of them differ, none is repeated.
+        flat = inside < 4 or (written.startswith(b"{") and 2 * len(_decode_members(written)) == inside)
+        if not flat and may_repeat(written, inside):
             return None
         return PlainCall(request_id, params.name, arguments, message.params, caller)
