@@ -8,17 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pegboard.errors import UnsupportedVersion
 from pegboard.protocol.revisions import (
-    BATCHES,
     FIELDS,
     LEGACY,
-    METHODS,
     MODERN,
     NEWEST_LEGACY,
-    NOTIFICATIONS,
     REVISIONS,
     SUPPORTED,
-    knows,
+    find_revision,
     trim,
 )
 
@@ -56,11 +54,26 @@ def test_the_revisions_are_in_order_and_the_newest_is_offered_first() -> None:
     assert tuple(reversed(REVISIONS)) == SUPPORTED
     assert max(LEGACY) == NEWEST_LEGACY
     assert MODERN not in LEGACY
-    assert frozenset({"2025-03-26"}) == BATCHES
+
+
+def test_each_property_holds_for_the_revisions_that_the_specification_gives_it() -> None:
+    def having(name: str) -> list[str]:
+        return [revision.name for revision in REVISIONS.values() if getattr(revision, name)]
+
+    assert having("has_sessions") == having("asks_midway") == sorted(LEGACY)
+    assert having("allows_batches") == ["2025-03-26"]
+    assert having("polls_streams") == having("links_in_errors") == ["2025-11-25"]
+
+
+def test_an_unknown_revision_is_rejected_with_those_that_are_known() -> None:
+    assert find_revision("2025-06-18") is REVISIONS["2025-06-18"]
+    with pytest.raises(UnsupportedVersion) as rejected:
+        find_revision("1999-01-01")
+    assert rejected.value.data == {"requested": "1999-01-01", "supported": list(SUPPORTED)}
 
 
 @pytest.mark.parametrize(("kind", "field", "first"), SINCE)
-@pytest.mark.parametrize("version", REVISIONS)
+@pytest.mark.parametrize("version", SUPPORTED)
 def test_a_field_is_left_out_before_the_revision_that_brought_it(
     kind: str, field: str, first: str, version: str
 ) -> None:
@@ -76,7 +89,7 @@ def test_every_field_of_the_tables_is_proven_here() -> None:
 @given(
     st.sampled_from([*FIELDS, "unheard of"]),
     st.dictionaries(st.text(max_size=8) | st.sampled_from([row[1] for row in SINCE]), st.integers()),
-    st.sampled_from(REVISIONS),
+    st.sampled_from(SUPPORTED),
 )
 def test_what_no_table_names_is_carried_untouched(kind: str, value: dict[str, Any], version: str) -> None:
     kept = trim(kind, value, version)
@@ -106,9 +119,9 @@ def test_what_no_table_names_is_carried_untouched(kind: str, value: dict[str, An
     ],
 )
 def test_a_method_exists_in_the_revisions_that_have_it(method: str, legacy: bool, modern: bool) -> None:
-    assert [knows(METHODS, method, version) for version in REVISIONS] == [legacy] * 4 + [modern]
+    assert [method in revision.methods for revision in REVISIONS.values()] == [legacy] * 4 + [modern]
 
 
 def test_a_notice_exists_in_the_revisions_that_have_it() -> None:
-    assert not knows(NOTIFICATIONS, "notifications/initialized", MODERN)
-    assert all(knows(NOTIFICATIONS, "notifications/progress", version) for version in REVISIONS)
+    assert "notifications/initialized" not in REVISIONS[MODERN].notifications
+    assert all("notifications/progress" in revision.notifications for revision in REVISIONS.values())

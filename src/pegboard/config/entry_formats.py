@@ -17,7 +17,7 @@ from pegboard.config.mistakes import ConfigReport, did_you_mean
 from pegboard.config.source_file import KeyPath
 from pegboard.config.typos import find_typos
 from pegboard.config.variables import Input, VariableSyntax
-from pegboard.protocol.revisions import REVISIONS
+from pegboard.protocol.revisions import SUPPORTED
 
 # What is read of a server besides our own keys.
 _KEYS_OF_CLAUDE: Final = ("serverUrl", "disabledTools", "oauth")
@@ -135,7 +135,7 @@ def _claude(entry: ForeignEntry) -> None:
     if isinstance(tools, dict):
         entry.move("tools", "tools")
     entry.filter("tools" if isinstance(tools, list) else "", "disabledTools")
-    if entry.raw.get("version") in REVISIONS:
+    if entry.raw.get("version") in SUPPORTED:
         entry.move("version", "version")
     if entry.raw.get("arguments") in ("lenient", "strict"):
         entry.move("arguments", "arguments")

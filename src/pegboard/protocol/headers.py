@@ -11,7 +11,7 @@ from typing import Final
 
 from pegboard.call import Json
 from pegboard.errors import HeaderMismatch
-from pegboard.protocol.revisions import NAMED
+from pegboard.protocol.revisions import ASSUMED, NAMED, Revision, find_revision
 
 VERSION: Final = b"mcp-protocol-version"
 METHOD: Final = b"mcp-method"
@@ -56,6 +56,18 @@ def decode_value(name: str, raw: bytes) -> str:
     if not all(32 <= byte < 127 or byte == 9 for byte in raw):
         raise HeaderMismatch(f"Header mismatch: {name} has characters a header cannot carry; send it as =?base64?…?=")
     return raw.decode("ascii")
+
+
+def read_version(headers: Mapping[bytes, bytes]) -> str | None:
+    """The revision that a request names, whether it is known or not."""
+    sent = headers.get(VERSION)
+    return None if sent is None else sent.decode("latin-1")
+
+
+def stated_revision(headers: Mapping[bytes, bytes]) -> Revision:
+    """The revision of a request by its headers alone; rejects one that is not known."""
+    version = read_version(headers)
+    return find_revision(ASSUMED if version is None else version)
 
 
 def read_plain(raw: bytes | None) -> str | None:

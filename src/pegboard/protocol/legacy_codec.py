@@ -12,7 +12,7 @@ from pegboard.call import EncodedResult, Json, Notification, Question, Reply, Re
 from pegboard.errors import Busy, DuplicateRequestId, InvalidParams, Refusal, ResourceNotFound
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.content import blocks_for
-from pegboard.protocol.revisions import FIELDS, LEGACY, NEWEST_LEGACY, NOTIFICATIONS, POLLING, knows, trim
+from pegboard.protocol.revisions import FIELDS, LEGACY, NEWEST_LEGACY, REVISIONS, trim
 
 _encode = msgspec.json.Encoder().encode
 _REMEMBERED_BYTES = 2048
@@ -68,7 +68,8 @@ class LegacyCodec:
 
     def __init__(self, version: str, info: Mapping[str, Json]) -> None:
         self.version = version
-        self.primes = version in POLLING
+        self.revision = REVISIONS[version]
+        self.primes = self.revision.polls_streams
         self._info = info
         self._takes_all = version >= FIELDS["result"]["structuredContent"]
 
@@ -91,7 +92,7 @@ class LegacyCodec:
 
     def notice(self, notice: Notification) -> bytes:
         """A notice as a JSON-RPC notification, with what the revision knows; nothing where it does not have it."""
-        if not knows(NOTIFICATIONS, notice.method, self.version):
+        if notice.method not in self.revision.notifications:
             return b""
         return jsonrpc.notification(notice.method, trim(notice.method, notice.params, self.version))
 

@@ -12,7 +12,7 @@ from pegboard.errors import HeaderMismatch, InvalidParams, Refusal, UnsupportedV
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import NOTHING
 from pegboard.protocol.params import PREFIX, read_meta, read_object
-from pegboard.protocol.revisions import LEGACY, LOG_LEVELS, MODERN, SUPPORTED
+from pegboard.protocol.revisions import LEGACY, LOG_LEVELS, MODERN, REVISIONS, SUPPORTED
 
 _encode = msgspec.json.Encoder().encode
 
@@ -60,6 +60,7 @@ class ModernCodec:
     """How revision 2026-07-28 is written: `resultType` on every result, and who this server is."""
 
     version = MODERN
+    revision = REVISIONS[MODERN]
 
     def __init__(self, info: Mapping[str, Json]) -> None:
         self._meta = {PREFIX + "serverInfo": info}

@@ -9,13 +9,14 @@ from pegboard.call import Json, Notification, Reply
 from pegboard.errors import Refusal
 from pegboard.protocol.legacy_codec import LegacyCodec
 from pegboard.protocol.modern_codec import ModernCodec
-from pegboard.protocol.revisions import LEGACY, MODERN
+from pegboard.protocol.revisions import LEGACY, MODERN, Revision
 
 
 class RevisionCodec(Protocol):
     """How results, notices and refusals are put in one revision."""
 
     version: str
+    revision: Revision
 
     def result(self, method: str, reply: Reply) -> bytes: ...
 

@@ -5,27 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pegboard.call import Json
+from msgspec import Struct
 
-REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+from pegboard.call import Json
+from pegboard.errors import UnsupportedVersion
+
 MODERN: Final = "2026-07-28"
-LEGACY: Final = frozenset(REVISIONS[:-1])
 NEWEST_LEGACY: Final = "2025-11-25"
 ASSUMED: Final = "2025-03-26"
-"""What a request without a version is taken to speak: the last revision that had no header for it."""
-SUPPORTED: Final = tuple(reversed(REVISIONS))
-BATCHES: Final = frozenset({"2025-03-26"})
-POLLING: Final = frozenset({"2025-11-25"})
-"""Where a client knows events without data, and comes back to a stream whose connection we have ended."""
+"""The revision of a request that states none: the last one without a header for it."""
 
-ASKS_MIDWAY: Final = LEGACY
-"""Where questions are put and answered while a request runs; elsewhere its answer puts them."""
-LINKS_FIRST: Final = frozenset({"2025-11-25"})
-"""Where a refusal may name the links that a person has to open before the request is sent again."""
-
-_AGE: Final = {revision: age for age, revision in enumerate(REVISIONS)}
-_ALL: Final = (REVISIONS[0], REVISIONS[-1])
-_LEGACY_ONLY: Final = (REVISIONS[0], NEWEST_LEGACY)
+_OLDEST: Final = "2024-11-05"
+_ALL: Final = (_OLDEST, MODERN)
+_LEGACY_ONLY: Final = (_OLDEST, NEWEST_LEGACY)
 _MODERN_ONLY: Final = (MODERN, MODERN)
 
 METHODS: Final[Mapping[str, tuple[str, str]]] = {
@@ -48,7 +40,7 @@ METHODS: Final[Mapping[str, tuple[str, str]]] = {
     "tasks/update": _MODERN_ONLY,
     "tasks/cancel": _MODERN_ONLY,
 }
-"""First and last revision that has the method, of those this server implements."""
+"""First and last revision that has the method, of the methods this server implements."""
 
 NOTIFICATIONS: Final[Mapping[str, tuple[str, str]]] = {
     "notifications/initialized": _LEGACY_ONLY,
@@ -62,13 +54,52 @@ NOTIFICATIONS: Final[Mapping[str, tuple[str, str]]] = {
     "notifications/subscriptions/acknowledged": _MODERN_ONLY,
 }
 
-KNOWN_CAPABILITIES: Final[Mapping[str, frozenset[str]]] = {
-    revision: frozenset(
-        method for method, (first, last) in METHODS.items() if _AGE[first] <= _AGE[revision] <= _AGE[last]
+
+class Revision(Struct, frozen=True, kw_only=True):
+    """One revision of the protocol, and what distinguishes it from the others.
+
+    `has_sessions`: `initialize` opens a session; without, every request states its version and capabilities itself.
+    `allows_batches`: several messages may come in one array.
+    `asks_midway`: a server asks its client while a request runs; without, the result of the request asks.
+    `polls_streams`: clients accept events without data, and reconnect to a stream that the server has closed early.
+    `links_in_errors`: an error may name links that the user has to open before the request is sent again.
+    """
+
+    name: str
+    has_sessions: bool = False
+    allows_batches: bool = False
+    asks_midway: bool = False
+    polls_streams: bool = False
+    links_in_errors: bool = False
+    methods: frozenset[str]
+    notifications: frozenset[str]
+
+
+def _revision(name: str, **properties: bool) -> Revision:
+    return Revision(name=name, methods=_known(METHODS, name), notifications=_known(NOTIFICATIONS, name), **properties)
+
+
+def _known(spans: Mapping[str, tuple[str, str]], name: str) -> frozenset[str]:
+    # Revisions are ISO dates, so the order of their names is their order in time.
+    return frozenset(key for key, (first, last) in spans.items() if first <= name <= last)
+
+
+REVISIONS: Final[Mapping[str, Revision]] = {
+    revision.name: revision
+    for revision in (
+        _revision("2024-11-05", has_sessions=True, asks_midway=True),
+        _revision("2025-03-26", has_sessions=True, asks_midway=True, allows_batches=True),
+        _revision("2025-06-18", has_sessions=True, asks_midway=True),
+        _revision("2025-11-25", has_sessions=True, asks_midway=True, polls_streams=True, links_in_errors=True),
+        _revision("2026-07-28"),
     )
-    for revision in REVISIONS
 }
-"""The methods of each revision."""
+"""Every revision that is implemented, the oldest first."""
+
+SUPPORTED: Final = tuple(reversed([*REVISIONS]))
+"""Their names, the newest first."""
+
+LEGACY: Final = frozenset(name for name, revision in REVISIONS.items() if revision.has_sessions)
 
 DEFAULT_LOG_LEVEL: Final = "info"
 """What a session hears before it has set a level: these revisions leave that to the server."""
@@ -115,22 +146,21 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
 """By kind of object: the first revision that has the field; a field that is not listed is as old as its object."""
 
 _TOO_NEW: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
-    kind: {
-        revision: frozenset(name for name, first in since.items() if _AGE[first] > _AGE[revision])
-        for revision in REVISIONS
-    }
+    kind: {revision: frozenset(name for name, first in since.items() if first > revision) for revision in REVISIONS}
     for kind, since in FIELDS.items()
 }
 
 
-def knows(table: Mapping[str, tuple[str, str]], name: str, version: str) -> bool:
-    """Whether the revision has this method or notice."""
-    span = table.get(name)
-    return span is not None and _AGE[span[0]] <= _AGE[version] <= _AGE[span[1]]
+def find_revision(name: str) -> Revision:
+    """The revision of that name; rejects a name that is not in the table."""
+    revision = REVISIONS.get(name)
+    if revision is None:
+        raise UnsupportedVersion(name, SUPPORTED)
+    return revision
 
 
 def trim(kind: str, value: Mapping[str, Json], version: str) -> Mapping[str, Json]:
-    """The object without the fields that the revision does not know; the same object where nothing is to be left out."""
+    """The object without the fields that the revision does not know; the same object if it has none of them."""
     if kind not in _TOO_NEW:
         return value
     unknown = _TOO_NEW[kind][version]

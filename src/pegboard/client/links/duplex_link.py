@@ -44,7 +44,7 @@ from pegboard.errors import (
 )
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.params import PREFIX
-from pegboard.protocol.revisions import LEGACY, MODERN, NEWEST_LEGACY, SUPPORTED
+from pegboard.protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS, SUPPORTED
 
 _log = logging.getLogger("pegboard.client")
 
@@ -175,12 +175,12 @@ class DuplexLink:
     async def open(self) -> None:
         await self._pipe.open(self._receive, self._fail_all)
         try:
-            if self._pinned == MODERN:
-                self._speak_modern()
-            elif self._pinned is not None:
+            if self._pinned is None:
+                await self._probe()
+            elif REVISIONS[self._pinned].has_sessions:
                 await self._initialize(self._pinned)
             else:
-                await self._probe()
+                self._speak_modern()
         except ServerFault as fault:
             raise with_server_name(fault, self.name) from None
 
@@ -205,7 +205,7 @@ class DuplexLink:
     async def _probe(self) -> None:
         """`server/discover` first: a modern error or result says modern, any other or silence says legacy."""
         known = recall(self._cache_key)
-        if known is not None and known != MODERN:
+        if known is not None and REVISIONS[known].has_sessions:
             try:
                 await self._initialize(known)
             except Refusal:
@@ -220,7 +220,7 @@ class DuplexLink:
         if spoken is None:
             told = ", ".join(map(str, versions))[:200]
             raise MalformedMessage(f"speaks {told or 'no revision'}; known are {', '.join(SUPPORTED)}")
-        if spoken in LEGACY:
+        if REVISIONS[spoken].has_sessions:
             await self._initialize(spoken)
             return
         self._speak_modern()
@@ -257,7 +257,7 @@ class DuplexLink:
         if self._discovered:
             return
         self._envelope = None
-        params = initialize_params(self._identity, version if version in LEGACY else NEWEST_LEGACY)
+        params = initialize_params(self._identity, version)
         try:
             async with asyncio.timeout(self._timeout):
                 result = await self._ask(

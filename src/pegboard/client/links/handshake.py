@@ -12,7 +12,7 @@ from pegboard.call import Json
 from pegboard.client.links.link import Identity
 from pegboard.errors import MalformedMessage
 from pegboard.protocol.params import PREFIX
-from pegboard.protocol.revisions import LEGACY, trim
+from pegboard.protocol.revisions import REVISIONS, trim
 
 
 class _Initialized(Struct):
@@ -37,8 +37,9 @@ def read_initialized(result: Mapping[str, Json], name: str) -> dict[str, Json]:
         told = msgspec.convert(result, _Initialized)
     except msgspec.ValidationError as problem:
         raise MalformedMessage(f"{name}: answered initialize with no MCP message, {problem}") from None
-    if told.protocolVersion not in LEGACY:
-        known = ", ".join(sorted(LEGACY))
+    revision = REVISIONS.get(told.protocolVersion)
+    if revision is None or not revision.has_sessions:
+        known = ", ".join(name for name, known in REVISIONS.items() if known.has_sessions)
         raise MalformedMessage(
             f"{name}: wants to speak {told.protocolVersion[:40]!r} after a handshake; known are {known}"
         )

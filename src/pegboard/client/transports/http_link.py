@@ -29,7 +29,7 @@ from pegboard.errors import (
     Unauthorized,
     UnsupportedVersion,
 )
-from pegboard.protocol.revisions import LEGACY, MODERN, NEWEST_LEGACY, SUPPORTED
+from pegboard.protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS, SUPPORTED
 
 _log = logging.getLogger("pegboard.client")
 
@@ -148,11 +148,11 @@ class HttpLink:
 
     async def _detect(self) -> EraTransport:
         if self._pinned is not None:
-            return self._modern() if self._pinned == MODERN else await self._legacy(self._pinned)
+            return await self._legacy(self._pinned) if REVISIONS[self._pinned].has_sessions else self._modern()
         known = recall(self.name)
-        if known == MODERN:
-            return self._modern()
         if known is not None:
+            if not REVISIONS[known].has_sessions:
+                return self._modern()
             try:
                 return await self._legacy(known)
             except (Refusal, MalformedMessage):
@@ -172,7 +172,7 @@ class HttpLink:
             if not spoken:
                 told = ", ".join(map(str, versions))[:200]
                 raise MalformedMessage(f"{self.name}: speaks {told or 'no revision'}; known are {', '.join(SUPPORTED)}")
-            if spoken[0] != MODERN:
+            if REVISIONS[spoken[0]].has_sessions:
                 return await self._legacy(spoken[0])
             remember(self.name, MODERN)
             return modern
@@ -227,9 +227,7 @@ class HttpLink:
     async def _http_sse(self, version: str) -> EraTransport | None:
         """HTTP+SSE of 2024-11-05: "issue a GET request to the server URL, expecting … an `endpoint` event"."""
         pipe = SsePipe(self._endpoint, self._pool, self.name)
-        duplex = DuplexLink(
-            pipe, self._identity, self._unattributed, version=version if version in LEGACY else NEWEST_LEGACY
-        )
+        duplex = DuplexLink(pipe, self._identity, self._unattributed, version=version)
         try:
             async with asyncio.timeout(self._timeout):
                 await duplex.open()
@@ -247,7 +245,7 @@ def _may_have_changed_era(era_transport: EraTransport, rejection: HttpRejection)
     """Whether a server that answers so may have become one of the other era."""
     if rejection.status in _UNDECIDED:
         return False
-    if era_transport.version == MODERN:
+    if not REVISIONS[era_transport.version].has_sessions:
         # An error that names no request of ours was made by somebody who did not understand it.
         return rejection.error is None or not isinstance(rejection.request_id, int)
     return rejection.error is not None and rejection.error.code in MODERN_CODES

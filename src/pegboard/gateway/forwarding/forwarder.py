@@ -51,7 +51,7 @@ from pegboard.gateway.forwarding.tickets import ParkedTicket, StateTicket, Ticke
 from pegboard.gateway.servers.server_connection import ASKING
 from pegboard.limits import Limits
 from pegboard.protocol.extensions import TASKS, has_extension
-from pegboard.protocol.revisions import ASKS_MIDWAY, METHODS, knows
+from pegboard.protocol.revisions import REVISIONS
 from pegboard.seal import Seal
 from pegboard.stores.cluster import SharedStore
 
@@ -104,7 +104,7 @@ class Forwarder:
                 return await self._forward_once(destination, call, params)
             except Refusal as refusal:
                 links = links_in(refusal)
-                if not links or call.caller.version in ASKS_MIDWAY:
+                if not links or REVISIONS[call.caller.version].asks_midway:
                     raise
                 return await self._open_links(destination, call, params, links)
         except (Refusal, ServerFault) as problem:
@@ -142,7 +142,7 @@ class Forwarder:
             try:
                 result = await self._send(destination, call, caller, method, sent, channel)
             except MissingCapability as refusal:
-                if method != CALL or knows(METHODS, _GET_TASK, caller.version) or not wants_task(refusal):
+                if method != CALL or _GET_TASK in REVISIONS[caller.version].methods or not wants_task(refusal):
                     raise
                 # It does this as a task only, and the caller is too old to say that it knows tasks.
                 caller = _with_tasks(call.caller)
@@ -152,7 +152,7 @@ class Forwarder:
                     return to_reply(destination, method, result)
                 case "task" if has_extension(TASKS, call.caller.capabilities, call.caller.version):
                     return self._tasks.started(destination, call, result)
-                case "task" if not knows(METHODS, _GET_TASK, call.caller.version):
+                case "task" if _GET_TASK not in REVISIONS[call.caller.version].methods:
                     return await self._poll_task(destination, call, task_id_in(result))
                 case "input_required":
                     questions, state = input_requests_in(result)
@@ -170,7 +170,7 @@ class Forwarder:
         """What a request is sent again with; a server that asks nothing wants it to come again later."""
         if questions:
             return {"inputResponses": await self._answer(call, questions)}
-        if call.caller.version not in ASKS_MIDWAY:
+        if not REVISIONS[call.caller.version].asks_midway:
             raise NeedInput({})
         await asyncio.sleep(min(FIRST_PAUSE * 2**turn, LONGEST_PAUSE))
         return {}
@@ -206,7 +206,8 @@ class Forwarder:
     async def _forward_to_legacy(self, destination: Destination, call: Call, params: Mapping[str, Any]) -> Reply:
         caller = call.caller
         work = partial(self._work, destination, call, params)
-        if call.method not in ASKING or caller.version in ASKS_MIDWAY or _ASKABLE.isdisjoint(caller.capabilities):
+        asks_midway = REVISIONS[caller.version].asks_midway
+        if asks_midway or call.method not in ASKING or _ASKABLE.isdisjoint(caller.capabilities):
             return to_reply(destination, call.method, await work(CallerChannel(call)))
         return await self._wait_with_caller(ParkedCall(call, work), destination, call)
 

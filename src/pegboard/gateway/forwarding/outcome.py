@@ -25,9 +25,9 @@ from pegboard.errors import (
     UnsupportedVersion,
 )
 from pegboard.gateway.forwarding.destination import Destination
-from pegboard.protocol import revisions
 from pegboard.protocol.extensions import TASKS
 from pegboard.protocol.params import PREFIX
+from pegboard.protocol.revisions import REVISIONS
 from pegboard.tools.qualified_names import delegation_error
 
 CALL: Final = "tools/call"
@@ -151,7 +151,7 @@ def with_caller_code(refusal: Refusal, call: Call) -> Refusal:
     )
     if missing:
         return _as(ResourceNotFound, refusal)
-    if code not in _RESERVED or (code == LINKS_FIRST and call.caller.version in revisions.LINKS_FIRST):
+    if code not in _RESERVED or (code == LINKS_FIRST and REVISIONS[call.caller.version].links_in_errors):
         return refusal
     return _as(InternalFailure, refusal)
 

@@ -33,7 +33,7 @@ from pegboard.gateway.servers.request_slots import RequestSlots
 from pegboard.gateway.servers.server_catalog import ServerCatalog
 from pegboard.gateway.servers.server_connection import RunningCall, ServerConnection
 from pegboard.gateway.servers.supervisor import State, Supervisor
-from pegboard.protocol.revisions import ASKS_MIDWAY, MODERN
+from pegboard.protocol.revisions import MODERN, REVISIONS
 
 MAX_CALLERS: Final = 256
 """How many who call are remembered by what they can do."""
@@ -131,7 +131,7 @@ class Downstream:
     def asks_midway(self) -> bool:
         """Whether this is a legacy server, whose questions come while a request runs."""
         version = self.config.version if self.catalog is None else self.catalog.version
-        return version in ASKS_MIDWAY
+        return version is not None and REVISIONS[version].asks_midway
 
     def start(self) -> None:
         """Begin to connect, unless the server waits until it is needed."""

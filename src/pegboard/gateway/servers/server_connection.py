@@ -20,7 +20,7 @@ from pegboard.deadline import Deadline, paused
 from pegboard.errors import PegboardError, Refusal, ResponseTimeout, ServerFault, Unreachable
 from pegboard.gateway.servers.request_slots import RequestSlots
 from pegboard.gateway.servers.unattributed import UnattributedChannel
-from pegboard.protocol.revisions import ASKS_MIDWAY
+from pegboard.protocol.revisions import REVISIONS
 
 _log = logging.getLogger("pegboard.gateway")
 
@@ -144,7 +144,7 @@ class ServerConnection:
         """What calls wait for where they go one at a time, because nobody knows for which of several a server asks."""
         return (
             self._turn
-            if self.unattributed.ambiguous and method in ASKING and self.link.version in ASKS_MIDWAY
+            if self.unattributed.ambiguous and method in ASKING and REVISIONS[self.link.version].asks_midway
             else None
         )
 

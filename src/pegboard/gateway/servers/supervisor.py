@@ -33,7 +33,7 @@ from pegboard.gateway.servers.change_subscription import ChangeSubscription
 from pegboard.gateway.servers.connection_pool import OWN_KEY, ConnectionPool
 from pegboard.gateway.servers.server_catalog import ServerCatalog, list_server_catalog
 from pegboard.gateway.servers.server_connection import ServerConnection
-from pegboard.protocol.revisions import METHODS, knows
+from pegboard.protocol.revisions import REVISIONS
 
 _log = logging.getLogger("pegboard.gateway")
 
@@ -268,7 +268,7 @@ class Supervisor:
                 await self._ping(connection)
 
     async def _ping(self, connection: ServerConnection) -> None:
-        method = "ping" if knows(METHODS, "ping", connection.link.version) else "server/discover"
+        method = "ping" if "ping" in REVISIONS[connection.link.version].methods else "server/discover"
         try:
             await connection.ask(method, {})
         except Refusal:

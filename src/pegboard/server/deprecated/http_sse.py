@@ -36,11 +36,12 @@ from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.legacy_codec import read_handshake
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.revision_codec import legacy_codecs
-from pegboard.protocol.revisions import BATCHES, DEFAULT_LOG_LEVEL, LEGACY, MODERN, REVISIONS
+from pegboard.protocol.revisions import DEFAULT_LOG_LEVEL, MODERN, REVISIONS, SUPPORTED
 from pegboard.server.deprecated.event_line import EventLine
 from pegboard.server.deprecated.post_forwarding import PostForwarding
 from pegboard.server.exchange.admission import (
     cancelled_id,
+    check_batches,
     check_method,
     is_modern,
     make_call,
@@ -70,9 +71,9 @@ from pegboard.stores.identifiers import digest
 
 _log = logging.getLogger("pegboard.transports")
 
-_ASSUMED_VERSION: Final = REVISIONS[0]
+_ASSUMED_VERSION: Final = SUPPORTED[-1]
 _SESSION: Final = b"sessionId"
-_SPOKEN: Final = tuple(reversed(REVISIONS[:-1]))
+_SPOKEN: Final = tuple(name for name in SUPPORTED if REVISIONS[name].has_sessions)
 
 
 class SseClient:
@@ -209,8 +210,8 @@ class HttpSse:
     ) -> Coroutine[Any, Any, Answer]:
         if version is not None and not client.greeted:
             client.session.caller = structs.replace(client.session.caller, version=version)
-        if jsonrpc.is_batch(body) and client.version not in BATCHES:
-            raise InvalidRequest(f"Revision {client.version} has no batches: send one message per request")
+        if jsonrpc.is_batch(body):
+            check_batches(REVISIONS[client.version])
         return self._receive(client, read_bodies(body, self._limits), extra)
 
     def _find(self, session_id: str) -> SseClient:
@@ -357,11 +358,8 @@ def _not_found() -> SessionNotFound:
 
 def _stated(head: Head) -> str | None:
     """The revision that a request states."""
-    sent = head.headers.get(mcp.VERSION)
-    if sent is None:
-        return None
-    version = sent.decode("latin-1")
-    if version not in LEGACY:
+    version = mcp.read_version(head.headers)
+    if version is not None and version not in _SPOKEN:
         raise UnsupportedVersion(version, _SPOKEN)
     return version
 

@@ -9,13 +9,13 @@ from pegboard.call import Notification
 from pegboard.errors import Busy, InternalFailure, InvalidRequest, ParseFailure, Refusal
 from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
+from pegboard.protocol.revisions import Revision, find_revision
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.request_head import NotAcceptable, read_post_head
 from pegboard.server.exchange.stateless import (
     ReadRequest,
     Stateless,
     StatelessExchange,
-    check_version_header,
     read_bodies,
 )
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
@@ -82,13 +82,13 @@ class RpcEndpoint:
         post = read_post_head(head.headers, extra)
         if not post.accepts.json:
             raise NotAcceptable("This door answers by JSON: Accept must allow application/json")
-        check_version_header(post.version)
+        stated = None if post.version is None else find_revision(post.version)
         bodies = read_bodies(body, self._limits)
         self._calls.check_room()
-        return self._answer(bodies, post.version, sink, extra, batch=jsonrpc.is_batch(body))
+        return self._answer(bodies, stated, sink, extra, batch=jsonrpc.is_batch(body))
 
     async def _answer(
-        self, bodies: Sequence[bytes], stated: str | None, sink: Sink, extra: Headers, *, batch: bool
+        self, bodies: Sequence[bytes], stated: Revision | None, sink: Sink, extra: Headers, *, batch: bool
     ) -> Answer:
         task = asyncio.current_task()
         if task is not None:

@@ -19,6 +19,7 @@ import asyncio
 from pegboard.errors import Refusal
 from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
+from pegboard.protocol.revisions import Revision, find_revision
 from pegboard.server.deprecated.event_line import EventLine
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.exchanges import STREAM
@@ -27,7 +28,6 @@ from pegboard.server.exchange.stateless import (
     ReadRequest,
     Stateless,
     StatelessExchange,
-    check_version_header,
     read_bodies,
 )
 from pegboard.server.http_types import EndpointResult, Head, Headers, Sink
@@ -72,11 +72,11 @@ class SsePostEndpoint:
         post = read_post_head(head.headers, extra)
         if not post.accepts.stream:
             raise NotAcceptable("This door answers by a stream: Accept must allow text/event-stream")
-        check_version_header(post.version)
+        stated = None if post.version is None else find_revision(post.version)
         self._calls.check_room()
-        return self._answer(body, post.version, sink, extra)
+        return self._answer(body, stated, sink, extra)
 
-    async def _answer(self, body: bytes, stated: str | None, sink: Sink, extra: Headers) -> None:
+    async def _answer(self, body: bytes, stated: Revision | None, sink: Sink, extra: Headers) -> None:
         task = asyncio.current_task()
         if task is not None:
             # Nobody else can come for the answers.

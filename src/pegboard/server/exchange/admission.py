@@ -9,13 +9,13 @@ import msgspec
 from msgspec import UNSET
 
 from pegboard.call import EMPTY_OBJECT, Call, Caller, Channel, ProgressToken, RequestId
-from pegboard.errors import InvalidParams, MethodNotFound, UnsupportedVersion
+from pegboard.errors import InvalidParams, InvalidRequest, MethodNotFound
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import NOTHING, Message
 from pegboard.protocol.members import QUOTE
 from pegboard.protocol.modern_codec import check_version, read_envelope
 from pegboard.protocol.params import PREFIX, Params, read_meta
-from pegboard.protocol.revisions import KNOWN_CAPABILITIES, MODERN, NAMED, SUPPORTED
+from pegboard.protocol.revisions import NAMED, REVISIONS, Revision, find_revision
 
 _MODERN_MARK: Final = (PREFIX + "protocolVersion").encode()
 _REMEMBERED: Final = 1024
@@ -42,10 +42,10 @@ class CallerCache:
         """The sender and its progress token; `header` is the version that the transport itself states, if any."""
         meta = bytes(params.meta)
         known = self.known.get(meta)
-        if known is not None and (header is None or header == MODERN):
+        if known is not None and (header is None or header == known[0].version):
             return known[0], None
-        if not meta and header is not None and header != MODERN:
-            raise UnsupportedVersion(header, SUPPORTED)
+        if not meta and header is not None:
+            find_revision(header)
         envelope = read_envelope(meta)
         check_version(envelope, header)
         caller = Caller(
@@ -72,9 +72,15 @@ def read_token(params: Params) -> ProgressToken | None:
 
 
 def check_method(method: str, version: str) -> None:
-    """Refuse a method that the revision, or this server, does not have."""
-    if method not in KNOWN_CAPABILITIES[version]:
+    """Reject a method that the revision, or this server, does not have."""
+    if method not in REVISIONS[version].methods:
         raise MethodNotFound(f"Method not found: {method[:80]!r}")
+
+
+def check_batches(revision: Revision) -> None:
+    """Reject an array of messages in a revision that has none."""
+    if not revision.allows_batches:
+        raise InvalidRequest(f"Revision {revision.name} has no batches: send one message per request")
 
 
 def named_subject(method: str, params: Params) -> str:

@@ -20,11 +20,12 @@ from pegboard.protocol.legacy_codec import read_handshake
 from pegboard.protocol.modern_codec import ModernCodec
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.revision_codec import legacy_codecs
-from pegboard.protocol.revisions import BATCHES, DEFAULT_LOG_LEVEL, MODERN
+from pegboard.protocol.revisions import DEFAULT_LOG_LEVEL, MODERN, REVISIONS
 from pegboard.server import eager_task
 from pegboard.server.exchange.admission import (
     CallerCache,
     cancelled_id,
+    check_batches,
     check_method,
     is_modern,
     make_call,
@@ -189,8 +190,7 @@ class Conversation:
         return True
 
     def _receive_batch(self, line: bytes) -> None:
-        if self._legacy is None or self._legacy.caller.version not in BATCHES:
-            raise InvalidRequest("This revision has no batches: send each message by itself")
+        check_batches(REVISIONS[MODERN if self._legacy is None else self._legacy.caller.version])
         # Each answer is a message of its own on a shared line: a batch here is its messages one after the other.
         for item in jsonrpc.read_batch(line, self._limits):
             self.take(item)
@@ -223,7 +223,7 @@ class Conversation:
         if not is_modern(params):
             return self._make_legacy_call(message, params, method, request_id)
         caller, token = self._service.callers.read(params, None)
-        check_method(method, MODERN)
+        check_method(method, caller.version)
         about = named_subject(method, params)
         if method == LISTEN:
             exchange: LineExchange = self.following.listen(self._service.modern, request_id)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from pegboard.errors import InvalidRequest
 from pegboard.protocol import headers as mcp
-from pegboard.protocol.revisions import LEGACY, MODERN
+from pegboard.protocol.revisions import REVISIONS
 from pegboard.server.exchange.fast_path import CALL
 from pegboard.server.http.content_negotiation import Accepts, check_content_type, read_accept
 from pegboard.server.http_types import Headers
@@ -45,9 +45,9 @@ def read_post_head(headers: Mapping[bytes, bytes], extra: Headers) -> PostHead:
     accepts = read_accept(headers.get(b"accept"))
     if not accepts.json and not accepts.stream:
         raise NotAcceptable("Accept must allow application/json and text/event-stream")
-    stated = headers.get(mcp.VERSION)
-    version = None if stated is None else stated.decode("latin-1")
-    stateless = version is not None and version not in LEGACY
+    version = mcp.read_version(headers)
+    revision = None if version is None else REVISIONS.get(version)
+    stateless = version is not None and (revision is None or not revision.has_sessions)
     method = mcp.read_plain(headers.get(mcp.METHOD))
     session = headers.get(mcp.SESSION, b"")
     return PostHead(
@@ -55,7 +55,7 @@ def read_post_head(headers: Mapping[bytes, bytes], extra: Headers) -> PostHead:
         accepts=accepts,
         version=version,
         stateless=stateless,
-        plain=version == MODERN and method == CALL if stateless else bool(session),
+        plain=revision is not None and method == CALL if stateless else bool(session),
         method=method,
         about=mcp.read_plain(headers.get(mcp.NAME)),
         session=session.decode("latin-1"),

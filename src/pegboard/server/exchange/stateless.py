@@ -27,7 +27,6 @@ from pegboard.errors import (
     QuestionFailed,
     Refusal,
     SessionRequired,
-    UnsupportedVersion,
 )
 from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
@@ -36,7 +35,7 @@ from pegboard.protocol.legacy_codec import read_handshake
 from pegboard.protocol.modern_codec import ModernCodec
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.revision_codec import RevisionCodec, legacy_codecs
-from pegboard.protocol.revisions import ASSUMED, LEGACY, MODERN, SUPPORTED
+from pegboard.protocol.revisions import ASSUMED, Revision
 from pegboard.server.exchange.admission import (
     CallerCache,
     check_method,
@@ -77,7 +76,7 @@ class StatelessExchange(LineExchange):
     def __init__(self, line: MessageLine, wanted: ReadRequest) -> None:
         super().__init__(line, wanted.codec, wanted.id)
         self._ask: Callable[[Mapping[str, Question]], Awaitable[NoReturn]] = (
-            ask_in_result if wanted.codec.version == MODERN else reject_question
+            reject_question if wanted.codec.revision.asks_midway else ask_in_result
         )
 
     async def ask(self, questions: Mapping[str, Question]) -> NoReturn:
@@ -105,17 +104,19 @@ class Stateless:
         self._callers = callers
         self._modern = ModernCodec(info)
         self._codecs = legacy_codecs(info)
-        self._anonymous = {version: Caller(version=version, transport="http") for version in LEGACY}
+        self._anonymous = {version: Caller(version=version, transport="http") for version in self._codecs}
 
-    async def serve(self, bodies: Sequence[bytes], stated: str | None, answers: AnswerCollector) -> None:
-        """Serve all messages of one HTTP request, which states that version."""
+    async def serve(self, bodies: Sequence[bytes], stated: Revision | None, answers: AnswerCollector) -> None:
+        """Serve all messages of one HTTP request, whose header states that revision."""
         taken: set[RequestId] = set()
         if len(bodies) == 1:
             await self._serve(bodies[0], stated, answers, taken)
         else:
             await asyncio.gather(*(self._serve(body, stated, answers, taken) for body in bodies))
 
-    async def _serve(self, body: bytes, stated: str | None, answers: AnswerCollector, taken: set[RequestId]) -> None:
+    async def _serve(
+        self, body: bytes, stated: Revision | None, answers: AnswerCollector, taken: set[RequestId]
+    ) -> None:
         try:
             wanted = self._read(body, stated)
             if wanted is None:
@@ -139,7 +140,7 @@ class Stateless:
         finally:
             del self._calls.running[exchange]
 
-    def _read(self, body: bytes, stated: str | None) -> ReadRequest | None:
+    def _read(self, body: bytes, stated: Revision | None) -> ReadRequest | None:
         """The request that a message is; None where it is a notification, which concerns nobody here."""
         message = jsonrpc.read(body, self._limits)
         method, request_id = message.method, message.id
@@ -154,12 +155,13 @@ class Stateless:
         except Refusal as refusal:
             raise with_request_id(refusal, request_id) from None
 
-    def _want(self, message: Message, method: str, request_id: RequestId, stated: str | None) -> ReadRequest:
+    def _want(self, message: Message, method: str, request_id: RequestId, stated: Revision | None) -> ReadRequest:
         params = read_params(message)
-        if stated != MODERN and not is_modern(params):
-            return self.want_legacy(message, params, method, request_id, ASSUMED if stated is None else stated)
-        caller, token = self._callers.read(params, stated)
-        check_method(method, MODERN)
+        if (stated is None or stated.has_sessions) and not is_modern(params):
+            version = ASSUMED if stated is None else stated.name
+            return self.want_legacy(message, params, method, request_id, version)
+        caller, token = self._callers.read(params, None if stated is None else stated.name)
+        check_method(method, caller.version)
         if method == LISTEN:
             raise InvalidRequest(f"{method} is answered by a stream that stays open: use /mcp")
         about = named_subject(method, params)
@@ -208,12 +210,6 @@ class Stateless:
 def read_bodies(body: bytes, limits: Limits) -> Sequence[bytes]:
     """The messages of a body: itself, or those of the array that it is."""
     return jsonrpc.read_batch(body, limits) if jsonrpc.is_batch(body) else (body,)
-
-
-def check_version_header(version: str | None) -> None:
-    """Refuse a version header that names no revision of ours."""
-    if version is not None and version not in LEGACY and version != MODERN:
-        raise UnsupportedVersion(version, SUPPORTED)
 
 
 def with_request_id(refusal: Refusal, request_id: object) -> Refusal:

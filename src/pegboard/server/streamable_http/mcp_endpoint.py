@@ -22,7 +22,7 @@ from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.modern_codec import ModernCodec
 from pegboard.protocol.params import Params, read_params
-from pegboard.protocol.revisions import MODERN, SUPPORTED
+from pegboard.protocol.revisions import SUPPORTED, find_revision
 from pegboard.server.deprecated.deprecated_endpoints import DeprecatedEndpoints
 from pegboard.server.exchange.admission import CallerCache, check_method, is_modern, make_call, named_subject
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
@@ -222,7 +222,7 @@ class HttpEndpoint:
             # "The client MUST NOT send JSON-RPC responses" (Sending Messages, 4)
             raise InvalidRequest("A client of this revision sends no responses: retry the request with inputResponses")
         if request_id is UNSET:
-            if version is not None and version != MODERN:
+            if version is not None and find_revision(version).has_sessions:
                 raise UnsupportedVersion(version, SUPPORTED)
             return Answer(202, headers=post.extra)
         caller, token = self._callers.read(params, version)
@@ -231,7 +231,7 @@ class HttpEndpoint:
         about = named_subject(method, params)
         if method != post.method or about != post.about:
             mcp.check_mirror(head.headers, method, about)
-        check_method(method, MODERN)
+        check_method(method, caller.version)
         listens = method == LISTEN
         if not listens:
             exchange = HttpExchange(sink, self._modern, request_id, post.extra, post.accepts)

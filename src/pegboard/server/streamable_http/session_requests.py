@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import UNSET
 
 from pegboard.call import Call, Caller, Handler, Json, Reply, RequestId
-from pegboard.errors import DuplicateRequestId, InvalidRequest, Refusal, SessionRequired, UnsupportedVersion
+from pegboard.errors import DuplicateRequestId, InvalidRequest, Refusal, SessionRequired
 from pegboard.limits import Limits
 from pegboard.protocol import headers as mcp
 from pegboard.protocol import jsonrpc
@@ -18,8 +18,15 @@ from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.legacy_codec import read_handshake
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.revision_codec import legacy_codecs
-from pegboard.protocol.revisions import ASSUMED, BATCHES, DEFAULT_LOG_LEVEL, LEGACY, MODERN, SUPPORTED
-from pegboard.server.exchange.admission import cancelled_id, check_method, make_call, named_subject, read_token
+from pegboard.protocol.revisions import DEFAULT_LOG_LEVEL, REVISIONS
+from pegboard.server.exchange.admission import (
+    cancelled_id,
+    check_batches,
+    check_method,
+    make_call,
+    named_subject,
+    read_token,
+)
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.exchanges import BatchExchange, run_call, stream
 from pegboard.server.exchange.fast_path import CALL, PlainCall
@@ -241,9 +248,9 @@ class SessionRequests:
 
     def batch(self, head: Head, body: bytes, sink: Sink, extra: Headers, accepts: Accepts) -> EndpointResult:
         bodies = jsonrpc.read_batch(body, self._limits)
-        version = self._stated(head)
-        if version == MODERN or mcp.SESSION not in head.headers:
-            _check_batches(version)
+        stated = mcp.stated_revision(head.headers)
+        if not stated.has_sessions or mcp.SESSION not in head.headers:
+            check_batches(stated)
         return self._in_session(
             _session_id(head), extra, lambda session: self._begin_batch(session, bodies, sink, extra, accepts)
         )
@@ -251,7 +258,7 @@ class SessionRequests:
     def _begin_batch(
         self, session: Session, bodies: list[bytes], sink: Sink, extra: Headers, accepts: Accepts
     ) -> EndpointResult:
-        _check_batches(session.caller.version)
+        check_batches(REVISIONS[session.caller.version])
         self._calls.check_room()
         return self._run_batch(session, bodies, sink, (*extra, session.header), accepts)
 
@@ -300,7 +307,7 @@ class SessionRequests:
 
     def get(self, head: Head, sink: Sink, extra: Headers) -> EndpointResult:
         """A stream to listen to: that of a call, come back for with the id of its last event, or the board's changes."""
-        if self._stated(head) == MODERN:
+        if not mcp.stated_revision(head.headers).has_sessions:
             return method_not_allowed(b"POST, OPTIONS", extra)
         if not read_accept(head.headers.get(b"accept")).stream:
             return text_response(406, "Accept must allow text/event-stream", extra)
@@ -338,7 +345,7 @@ class SessionRequests:
 
     def delete(self, head: Head, extra: Headers) -> EndpointResult:
         """End a session."""
-        if self._stated(head) == MODERN:
+        if not mcp.stated_revision(head.headers).has_sessions:
             return method_not_allowed(b"POST, OPTIONS", extra)
         return self._in_session(_session_id(head), extra, lambda session: self._end(session, extra))
 
@@ -348,14 +355,6 @@ class SessionRequests:
         except Refusal as refusal:
             return error_response(refusal, extra)
         return Answer(204, headers=extra)
-
-    def _stated(self, head: Head) -> str:
-        """The revision of a request without a body."""
-        stated = head.headers.get(mcp.VERSION)
-        version = ASSUMED if stated is None else stated.decode("latin-1")
-        if version not in LEGACY and version != MODERN:
-            raise UnsupportedVersion(version, SUPPORTED)
-        return version
 
 
 def _legacy_call(
@@ -385,11 +384,6 @@ def _session_id(head: Head) -> str:
     if sent is None:
         raise SessionRequired("Missing MCP-Session-Id header: send initialize first and repeat the id it answers with")
     return sent.decode("latin-1")
-
-
-def _check_batches(version: str) -> None:
-    if version not in BATCHES:
-        raise InvalidRequest(f"Revision {version} has no batches: send one message per request")
 
 
 def _check_request(session: Session, method: str, request_id: RequestId) -> None:

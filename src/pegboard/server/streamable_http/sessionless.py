@@ -9,21 +9,21 @@ from typing import Final, NoReturn, Protocol
 from msgspec import UNSET
 
 from pegboard.call import Call, Handler, Question
-from pegboard.errors import InvalidRequest, Refusal, SessionsUnsupported
+from pegboard.errors import Refusal, SessionsUnsupported
 from pegboard.limits import Limits
 from pegboard.protocol import headers as mcp
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.legacy_codec import read_handshake
 from pegboard.protocol.params import Params
-from pegboard.protocol.revisions import ASSUMED, BATCHES, MODERN
+from pegboard.protocol.revisions import ASSUMED, MODERN, Revision
 from pegboard.server.deprecated.rpc_endpoint import CollectedAnswers
-from pegboard.server.exchange.admission import make_call
+from pegboard.server.exchange.admission import check_batches, make_call
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.exchanges import HttpExchange, run_call, stream
 from pegboard.server.exchange.fast_path import PlainCall
 from pegboard.server.exchange.request_head import PostHead
-from pegboard.server.exchange.stateless import Stateless, check_version_header, reject_question
+from pegboard.server.exchange.stateless import Stateless, reject_question
 from pegboard.server.http.content_negotiation import Accepts
 from pegboard.server.http.error_responses import error_response, method_not_allowed, text_response
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
@@ -63,7 +63,7 @@ class Sessionless:
     def post(
         self, head: Head, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
     ) -> EndpointResult:
-        version = _stated(head)
+        version = mcp.stated_revision(head.headers).name
         method, request_id = message.method, message.id
         if method is UNSET or request_id is UNSET:
             return Answer(202, headers=extra)
@@ -97,17 +97,16 @@ class Sessionless:
         return served
 
     def batch(self, head: Head, body: bytes, sink: Sink, extra: Headers, accepts: Accepts) -> EndpointResult:
-        version = _stated(head)
-        if version not in BATCHES:
-            raise InvalidRequest(f"Revision {version} has no batches: send one message per request")
+        revision = mcp.stated_revision(head.headers)
+        check_batches(revision)
         self._calls.check_room()
-        return self._run_batch(jsonrpc.read_batch(body, self._limits), version, sink, extra, accepts)
+        return self._run_batch(jsonrpc.read_batch(body, self._limits), revision, sink, extra, accepts)
 
     async def _run_batch(
-        self, bodies: Sequence[bytes], version: str, sink: Sink, extra: Headers, accepts: Accepts
+        self, bodies: Sequence[bytes], revision: Revision, sink: Sink, extra: Headers, accepts: Accepts
     ) -> Answer | None:
         answers = CollectedAnswers()
-        await self._stateless.serve(bodies, version, answers)
+        await self._stateless.serve(bodies, revision, answers)
         if not answers.messages:
             return Answer(202, headers=extra)
         body = b"[%b]" % b",".join(answers.messages)
@@ -117,13 +116,11 @@ class Sessionless:
         return None
 
     def get(self, head: Head, sink: Sink, extra: Headers) -> EndpointResult:
-        check_version_header(_version(head))
+        mcp.stated_revision(head.headers)
         return method_not_allowed(b"POST, OPTIONS", extra)
 
     def delete(self, head: Head, extra: Headers) -> EndpointResult:
-        version = _version(head)
-        check_version_header(version)
-        if version == MODERN:
+        if not mcp.stated_revision(head.headers).has_sessions:
             return method_not_allowed(b"POST, OPTIONS", extra)
         return text_response(501, "There are no sessions here, so there is none to end", extra)
 
@@ -141,13 +138,13 @@ class RejectedLegacy:
         self, head: Head, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
     ) -> EndpointResult:
         hello = message.method == "initialize"
-        raise _refusal(read_handshake(bytes(message.params)).version if hello else _version(head))
+        raise _refusal(read_handshake(bytes(message.params)).version if hello else mcp.read_version(head.headers))
 
     def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
         raise _refusal(post.version)
 
     def batch(self, head: Head, body: bytes, sink: Sink, extra: Headers, accepts: Accepts) -> EndpointResult:
-        raise _refusal(_version(head))
+        raise _refusal(mcp.read_version(head.headers))
 
     def get(self, head: Head, sink: Sink, extra: Headers) -> EndpointResult:
         return self._without_body(head, extra)
@@ -156,28 +153,16 @@ class RejectedLegacy:
         return self._without_body(head, extra)
 
     def _without_body(self, head: Head, extra: Headers) -> Answer:
-        version = _version(head)
-        check_version_header(version)
-        if version == MODERN:
+        revision = mcp.stated_revision(head.headers)
+        if not revision.has_sessions:
             return method_not_allowed(b"POST, OPTIONS", extra)
-        return error_response(_refusal(version), extra)
+        return error_response(_refusal(revision.name), extra)
 
 
 def reject_sse(head: Head, body: bytes, sink: Sink, extra: Headers) -> EndpointResult:
     """The same at another door."""
-    raise _refusal(_version(head))
+    raise _refusal(mcp.read_version(head.headers))
 
 
 def _refusal(requested: str | None) -> Refusal:
     return SessionsUnsupported(_NO_SSE, ASSUMED if requested is None else requested, [MODERN])
-
-
-def _version(head: Head) -> str | None:
-    stated = head.headers.get(mcp.VERSION)
-    return None if stated is None else stated.decode("latin-1")
-
-
-def _stated(head: Head) -> str:
-    version = _version(head)
-    check_version_header(version)
-    return ASSUMED if version is None else version
