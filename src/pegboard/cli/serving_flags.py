@@ -10,7 +10,7 @@ from typing import Any
 
 from pegboard.errors import SetupError
 from pegboard.logs import JsonLines, TextLines
-from pegboard.server.deprecated.deprecated_endpoints import DEPRECATED_ENDPOINTS, read_endpoint_names
+from pegboard.server.endpoint_names import DEPRECATED_ENDPOINTS, read_endpoint_names
 from pegboard.server.serve import PORT, Settings
 
 _LEVELS = ("info", "debug", "warning", "error")

@@ -14,7 +14,7 @@ from pegboard.limits import Limits
 from pegboard.logs import TextLines
 from pegboard.printable import printable_lines
 from pegboard.server.asgi.asgi_app import AsgiApp
-from pegboard.server.deprecated.deprecated_endpoints import read_endpoint_names
+from pegboard.server.endpoint_names import read_endpoint_names
 from pegboard.server.mounting import mount
 from pegboard.server.serve import PORT, Settings, run
 from pegboard.stores.cluster import SharedStore

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import quote
 
 from msgspec import Struct
+
+from pegboard.limits import Limits
+
+SUBPROTOCOL: Final = "mcp"
+"""What a WebSocket that carries MCP is called in its handshake."""
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
@@ -110,9 +115,15 @@ class SocketHandler(Protocol):
 
 
 class Upgrade(Struct, frozen=True, gc=False):
-    """The answer to a request that is to become a WebSocket; `open` is called once it is one."""
+    """The answer to a request that is to become a WebSocket.
+
+    `open` is called once it is one. `take_over` is for a server that owns the connection: with the request, the transport,
+    the limits and the open connections it returns the response to send and the function that takes the transport, or an
+    error response.
+    """
 
     open: Callable[[MessageSocket], SocketHandler]
+    take_over: Callable[[Upgrade, Head, asyncio.Transport, Limits, Any], tuple[bytes, Callable[[], None]] | Answer]
 
 
 EndpointResult: TypeAlias = Answer | asyncio.Task[Answer | None] | Coroutine[Any, Any, Answer | None] | None

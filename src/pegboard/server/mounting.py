@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from pegboard.errors import PegboardError, SetupError, StoreDown
 from pegboard.server.asgi.asgi_app import AsgiApp, MountedApp
-from pegboard.server.deprecated.deprecated_endpoints import endpoint_paths
+from pegboard.server.endpoint_names import endpoint_paths
 from pegboard.server.http.guard import Guard
 from pegboard.server.shared_store import ServedApp, clean_up, open_shared_store
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from pegboard.call import Handler
 from pegboard.errors import SetupError
-from pegboard.server.deprecated.deprecated_endpoints import DEPRECATED_ENDPOINTS
+from pegboard.server.endpoint_names import DEPRECATED_ENDPOINTS
 from pegboard.server.http.guard import Guard, is_loopback
 from pegboard.server.http.listener import Http1Server
 from pegboard.server.http.worker_sockets import WorkerSockets

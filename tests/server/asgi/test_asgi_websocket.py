@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from pegboard import Board, Limits, ToolConnector
 from pegboard.server.asgi.asgi_websocket import AsgiWebSocket
 from pegboard.server.http_types import Upgrade
+from pegboard.server.websocket.websocket_connection import take_over
 from tests.server.asgi.test_asgi_app import serving
 from tests.server.stream_client import Streamer
 from tests.waiting import until
@@ -173,7 +174,7 @@ async def test_what_is_not_read_is_not_received() -> None:
 
     async def send(event: Any) -> None: ...
 
-    served = asyncio.ensure_future(AsgiWebSocket(Limits()).serve(Upgrade(open_socket), receive, send))
+    served = asyncio.ensure_future(AsgiWebSocket(Limits()).serve(Upgrade(open_socket, take_over), receive, send))
     await until(lambda: received == 1)
     for _ in range(5):
         await asyncio.sleep(0)

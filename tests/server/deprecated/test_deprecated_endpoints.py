@@ -8,7 +8,7 @@ import pytest
 
 from pegboard.errors import SetupError
 from pegboard.limits import Limits
-from pegboard.server.deprecated.deprecated_endpoints import DEPRECATED_ENDPOINTS, read_endpoint_names
+from pegboard.server.endpoint_names import DEPRECATED_ENDPOINTS, read_endpoint_names
 from pegboard.server.http.guard import Guard
 from tests.server.fake_sink import Door, Visit, request
 

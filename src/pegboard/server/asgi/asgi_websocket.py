@@ -9,8 +9,7 @@ from typing import Final, TypeAlias
 from pegboard.limits import Limits
 from pegboard.server.asgi.asgi_scope import AsgiScope
 from pegboard.server.asgi.asgi_sink import Event, Send
-from pegboard.server.http_types import Answer, SocketHandler, Upgrade
-from pegboard.server.websocket.websocket_connection import SUBPROTOCOL
+from pegboard.server.http_types import SUBPROTOCOL, Answer, SocketHandler, Upgrade
 
 Receive: TypeAlias = Callable[[], Awaitable[Event]]
 

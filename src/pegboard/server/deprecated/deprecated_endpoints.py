@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, TypeAlias
 
 from pegboard.call import Handler, Json
-from pegboard.errors import Refusal, SetupError
+from pegboard.errors import Refusal
 from pegboard.limits import Limits
+from pegboard.protocol import headers as mcp
 from pegboard.server.deprecated.http_sse import HttpSse
 from pegboard.server.deprecated.rpc_endpoint import RpcEndpoint
 from pegboard.server.deprecated.sse_post import SsePostEndpoint
 from pegboard.server.exchange.admission import CallerCache
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
-from pegboard.server.exchange.stateless import Stateless
+from pegboard.server.exchange.stateless import Stateless, sessions_unsupported
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.error_responses import error_response, method_not_allowed
 from pegboard.server.http.guard import Guard
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
-from pegboard.server.streamable_http.sessionless import reject_sse
 from pegboard.stores.cluster import Cluster
 
 _log = logging.getLogger("pegboard.transports")
-
-DEPRECATED_ENDPOINTS: Final = ("rpc", "oneshot", "sse")
-"""`POST /rpc`; `POST /sse`; `GET /sse` with `POST /messages`."""
 
 # RFC 9745. All of them gave way to Streamable HTTP, which came with revision 2025-03-26.
 _SINCE: Final = (b"deprecation", b"@1742947200")
@@ -34,30 +31,8 @@ Serve: TypeAlias = Callable[[Head, bytes, Sink, Headers], EndpointResult]
 Route: TypeAlias = Callable[[Head, bytes, Sink], EndpointResult]
 
 
-_PATHS: Final = {"rpc": ("/rpc",), "oneshot": ("/sse",), "sse": ("/sse", "/messages")}
-
-
-def endpoint_paths(which: Iterable[str]) -> frozenset[str]:
-    """Where those doors are, each with and without a slash at its end."""
-    bare = {path for door in which for path in _PATHS[door]}
-    return frozenset(bare | {path + "/" for path in bare})
-
-
-def read_endpoint_names(given: str | Iterable[str]) -> tuple[str, ...]:
-    """Which of the doors to open: names, `all` or `none`."""
-    names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
-    if names in (["all"], ["none"]):
-        return DEPRECATED_ENDPOINTS if names == ["all"] else ()
-    for name in names:
-        if name not in DEPRECATED_ENDPOINTS:
-            raise SetupError(
-                f"--legacy-doors {name!r} is none of {', '.join(DEPRECATED_ENDPOINTS)}; or say all, or none"
-            )
-    return tuple(door for door in DEPRECATED_ENDPOINTS if door in names)
-
-
 class DeprecatedEndpoints:
-    """The doors that are open, each guarded as `/mcp` is; `routes` is what is served where."""
+    """The deprecated endpoints that are served, each guarded as `/mcp` is."""
 
     def __init__(
         self,
@@ -67,8 +42,8 @@ class DeprecatedEndpoints:
         guard: Guard,
         calls: CallsInFlight,
         followers: Subscribers,
-        callers: CallerCache,
         *,
+        callers: CallerCache,
         prefix: str,
         which: Collection[str],
         successor: str = "/mcp",
@@ -82,12 +57,12 @@ class DeprecatedEndpoints:
         self._guard = guard
         self._successor = prefix + successor
         self._used: set[tuple[str, bytes]] = set()
-        self.routes: dict[bytes, Route] = {}
+        self._routes: dict[bytes, Route] = {}
         stateless = Stateless(handler, info, limits, calls, callers)
         at_sse: dict[bytes, Serve] = {}
         if "sse" in which:
             transport = HttpSse(handler, info, limits, calls, followers, prefix + "/messages", cluster)
-            at_sse[b"GET"] = reject_sse if apart else transport.get
+            at_sse[b"GET"] = _reject_sse if apart else transport.get
             self._open(prefix, "/messages", {b"POST": transport.post})
         if "oneshot" in which:
             at_sse[b"POST"] = SsePostEndpoint(stateless, limits, calls).post
@@ -96,11 +71,14 @@ class DeprecatedEndpoints:
         if "rpc" in which:
             self._open(prefix, "/rpc", {b"POST": RpcEndpoint(stateless, limits, calls).post})
 
+    def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult:
+        return self._routes[head.path](head, body, sink)
+
     def _open(self, prefix: str, path: str, verbs: Mapping[bytes, Serve]) -> None:
         def serve(head: Head, body: bytes, sink: Sink) -> EndpointResult:
             return self._serve(path, verbs, head, body, sink)
 
-        self.routes[(prefix + path).encode()] = self.routes[(prefix + path + "/").encode()] = serve
+        self._routes[(prefix + path).encode()] = self._routes[(prefix + path + "/").encode()] = serve
 
     def _serve(self, path: str, verbs: Mapping[bytes, Serve], head: Head, body: bytes, sink: Sink) -> EndpointResult:
         allowed = self._guard.check(head)
@@ -125,3 +103,7 @@ class DeprecatedEndpoints:
             self._used.add(door)
             told = "%s %s is deprecated and in use, first by %s: its clients should go to /mcp (see --legacy-doors)"
             _log.warning(told, head.method.decode(), path, head.peer or "a local client")
+
+
+def _reject_sse(head: Head, body: bytes, sink: Sink, extra: Headers) -> EndpointResult:
+    raise sessions_unsupported(mcp.read_version(head.headers))

@@ -15,6 +15,7 @@ from pegboard.stores.identifiers import digest
 
 _POSTED: Final = "posted"
 _REPLY_SECONDS: Final = 30.0
+_NOT_FOUND: Final = "Session not found: it ended with its stream; open another with GET /sse"
 
 Take: TypeAlias = Callable[[str, str | None, bytes], Awaitable[Answer]]
 """Takes a POST for the session of that digest, with the version that it states."""
@@ -58,12 +59,15 @@ class PostForwarding:
         """What the process that has the session answers; SessionNotFound where that is no more."""
         worker = session_id.partition(".")[0]
         if not await self._cluster.is_alive(worker):
-            raise SessionNotFound("Session not found: it ended with its stream; open another with GET /sse")
+            raise SessionNotFound(_NOT_FOUND)
         said = await self._cluster.ask(
             worker, _POSTED, _encode(_Posted(digest(session_id), version, body)), _REPLY_SECONDS
         )
         if said is None:
             raise Busy("The server process that sends this stream does not answer; try again", retry_after=1)
+        if not said:
+            # The process has not served one such stream yet, so the session id is made up.
+            raise SessionNotFound(_NOT_FOUND)
         answer = _decode_answered(said)
         if answer.retry_after:
             extra = (*extra, (b"retry-after", answer.retry_after))

@@ -5,68 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from pegboard.call import Notification
-from pegboard.errors import Busy, InternalFailure, InvalidRequest, ParseFailure, Refusal
 from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.revisions import Revision, find_revision
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.request_head import NotAcceptable, read_post_head
 from pegboard.server.exchange.stateless import (
-    ReadRequest,
+    CollectedAnswers,
     Stateless,
-    StatelessExchange,
     read_bodies,
 )
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
-
-
-class CollectedAnswers:
-    """The answers to one HTTP request, and the status that goes with a single one."""
-
-    def __init__(self) -> None:
-        self.messages: list[bytes] = []
-        self.status = 200
-        self.headers: Headers = ()
-
-    def exchange(self, wanted: ReadRequest) -> StatelessExchange:
-        return _CollectingExchange(self, wanted)
-
-    def refuse(self, refusal: Refusal) -> None:
-        self.note(refusal)
-        self.write(jsonrpc.refusal(refusal.request_id, refusal))
-
-    def note(self, refusal: Refusal) -> None:
-        """Keep what HTTP says of a refusal: an error is an answer like any other, unless we failed or read nothing."""
-        if isinstance(refusal, InternalFailure):
-            self.status = refusal.status if isinstance(refusal, Busy) else 500
-        elif isinstance(refusal, ParseFailure | InvalidRequest):
-            self.status = refusal.status
-        if refusal.retry_after is not None:
-            self.headers = ((b"retry-after", b"%d" % refusal.retry_after),)
-
-    def write(self, message: bytes) -> None:
-        self.messages.append(message)
-
-    async def drain(self) -> None:
-        """Nobody waits: all of it leaves together."""
-
-
-class _CollectingExchange(StatelessExchange):
-    """What the call would say before its answer has nowhere to go."""
-
-    __slots__ = ("_answers",)
-
-    def __init__(self, answers: CollectedAnswers, wanted: ReadRequest) -> None:
-        super().__init__(answers, wanted)
-        self._answers = answers
-
-    async def emit(self, notice: Notification) -> None:
-        """Nothing is sent."""
-
-    def refuse(self, refusal: Refusal) -> None:
-        self._answers.note(refusal)
-        super().refuse(refusal)
 
 
 class RpcEndpoint:

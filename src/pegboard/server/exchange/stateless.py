@@ -15,6 +15,7 @@ from pegboard.call import (
     EncodedResult,
     Handler,
     Json,
+    Notification,
     ProgressToken,
     Question,
     Reply,
@@ -22,11 +23,15 @@ from pegboard.call import (
     ask_in_result,
 )
 from pegboard.errors import (
+    Busy,
     DuplicateRequestId,
+    InternalFailure,
     InvalidRequest,
+    ParseFailure,
     QuestionFailed,
     Refusal,
     SessionRequired,
+    SessionsUnsupported,
 )
 from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
@@ -35,7 +40,7 @@ from pegboard.protocol.legacy_codec import read_handshake
 from pegboard.protocol.modern_codec import ModernCodec
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.revision_codec import RevisionCodec, legacy_codecs
-from pegboard.protocol.revisions import ASSUMED, Revision
+from pegboard.protocol.revisions import ASSUMED, MODERN, Revision
 from pegboard.server.exchange.admission import (
     CallerCache,
     check_method,
@@ -47,8 +52,13 @@ from pegboard.server.exchange.admission import (
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.exchanges import LineExchange, MessageLine, run_call
 from pegboard.server.exchange.listen_exchange import LISTEN
+from pegboard.server.http_types import Headers
 
 _SESSION_METHODS: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+_NO_SESSIONS: Final = (
+    "This server runs as several processes that share no store, so that it cannot keep sessions, which revisions before "
+    "2026-07-28 need. Start it with --store sqlite:PATH or --store redis://HOST, with --workers 1, or with --sessions off"
+)
 
 
 class ReadRequest(Struct, frozen=True):
@@ -90,6 +100,54 @@ class AnswerCollector(Protocol):
 
     def refuse(self, refusal: Refusal) -> None:
         """Put down the answer to a message that could not become a call."""
+
+
+class CollectedAnswers:
+    """The answers to one HTTP request, and the status that goes with a single one."""
+
+    def __init__(self) -> None:
+        self.messages: list[bytes] = []
+        self.status = 200
+        self.headers: Headers = ()
+
+    def exchange(self, wanted: ReadRequest) -> StatelessExchange:
+        return _CollectingExchange(self, wanted)
+
+    def refuse(self, refusal: Refusal) -> None:
+        self.note(refusal)
+        self.write(jsonrpc.refusal(refusal.request_id, refusal))
+
+    def note(self, refusal: Refusal) -> None:
+        """Keep what HTTP says of a refusal: an error is an answer like any other, unless we failed or read nothing."""
+        if isinstance(refusal, InternalFailure):
+            self.status = refusal.status if isinstance(refusal, Busy) else 500
+        elif isinstance(refusal, ParseFailure | InvalidRequest):
+            self.status = refusal.status
+        if refusal.retry_after is not None:
+            self.headers = ((b"retry-after", b"%d" % refusal.retry_after),)
+
+    def write(self, message: bytes) -> None:
+        self.messages.append(message)
+
+    async def drain(self) -> None:
+        """Nobody waits: all of it leaves together."""
+
+
+class _CollectingExchange(StatelessExchange):
+    """What the call would say before its answer has nowhere to go."""
+
+    __slots__ = ("_answers",)
+
+    def __init__(self, answers: CollectedAnswers, wanted: ReadRequest) -> None:
+        super().__init__(answers, wanted)
+        self._answers = answers
+
+    async def emit(self, notice: Notification) -> None:
+        """Nothing is sent."""
+
+    def refuse(self, refusal: Refusal) -> None:
+        self._answers.note(refusal)
+        super().refuse(refusal)
 
 
 class Stateless:
@@ -210,6 +268,11 @@ class Stateless:
 def read_bodies(body: bytes, limits: Limits) -> Sequence[bytes]:
     """The messages of a body: itself, or those of the array that it is."""
     return jsonrpc.read_batch(body, limits) if jsonrpc.is_batch(body) else (body,)
+
+
+def sessions_unsupported(requested: str | None) -> SessionsUnsupported:
+    """The refusal of a revision that needs sessions, where there is no place to keep them."""
+    return SessionsUnsupported(_NO_SESSIONS, ASSUMED if requested is None else requested, [MODERN])
 
 
 def with_request_id(refusal: Refusal, request_id: object) -> Refusal:

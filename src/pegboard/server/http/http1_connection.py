@@ -21,7 +21,7 @@ import logging
 from collections.abc import Callable
 from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from msgspec import Struct
 
@@ -31,10 +31,6 @@ from pegboard.server.http.connections import LIGHT, SMALL_WRITE, Connections, un
 from pegboard.server.http.plain_responses import encode_headers, internal_error, plain_error
 from pegboard.server.http.request_reader import BODY, ENDED, FULL, HEAD, IDLE, NO_HEAD, RequestReader, ServerRequest
 from pegboard.server.http_types import Answer, Endpoint, Headers, Upgrade
-from pegboard.server.websocket.websocket_connection import WebSocket, accept_handshake
-
-if TYPE_CHECKING:
-    from websockets.server import ServerProtocol
 
 log = logging.getLogger("pegboard.http")
 
@@ -350,14 +346,16 @@ class Http1Connection(asyncio.Protocol):
         reader, connections = self._reader, self._connections
         if reader.stage != IDLE or self._ready:
             # RFC 6455, 4.1: "the client MUST wait for a response from the server before sending any further data".
-            made: tuple[ServerProtocol, bytes] | Answer = plain_error(400, "Send nothing before the WebSocket is open.")
+            made: tuple[bytes, Callable[[], None]] | Answer = plain_error(
+                400, "Send nothing before the WebSocket is open."
+            )
         else:
-            made = accept_handshake(stream.request.head, self._limits)
+            made = upgrade.take_over(upgrade, stream.request.head, self._transport, self._limits, connections)
         if isinstance(made, Answer):
             self.respond(stream, made)
             return
-        protocol, welcome = made
-        self.send(welcome)
+        response, begin = made
+        self.send(response)
         if self._paused:
             self._transport.resume_reading()
         self._stream = None
@@ -365,7 +363,7 @@ class Http1Connection(asyncio.Protocol):
         connections.live.discard(self)
         connections.forget(self)
         reader.close()
-        WebSocket(protocol, self._transport, self._limits, connections).begin(upgrade)
+        begin()
 
     def respond(self, stream: ResponseStream, answer: Answer | None) -> None:
         """Write a whole response, or see that there is a stream where there is none."""

@@ -23,7 +23,7 @@ from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.modern_codec import ModernCodec
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.revisions import SUPPORTED, find_revision
-from pegboard.server.deprecated.deprecated_endpoints import DeprecatedEndpoints
+from pegboard.server.endpoint_names import endpoint_paths
 from pegboard.server.exchange.admission import CallerCache, check_method, is_modern, make_call, named_subject
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.exchanges import HttpExchange, run_call
@@ -35,9 +35,9 @@ from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.error_responses import error_response, method_not_allowed, text_response
 from pegboard.server.http.guard import Guard
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink, Upgrade
+from pegboard.server.streamable_http.deferred_endpoint import DeferredEndpoint
 from pegboard.server.streamable_http.session_requests import SessionRequests
 from pegboard.server.streamable_http.sessionless import LegacyRequests, RejectedLegacy, Sessionless
-from pegboard.server.websocket.websocket_endpoint import WebSocketEndpoint
 from pegboard.sessions.relay import Relay
 from pegboard.sessions.sessions import Sessions
 from pegboard.stores.cluster import SharedStore
@@ -82,23 +82,32 @@ class HttpEndpoint:
         self._callers = CallerCache("http")
         self._read_plain = FastPath(limits, self._callers).read
         self._legacy = self._make_legacy(legacy, info, shared)
-        doors = DeprecatedEndpoints(
+        deprecated = DeferredEndpoint(
+            "pegboard.server.deprecated.deprecated_endpoints:DeprecatedEndpoints",
             handler,
             info,
             limits,
             guard,
             self._calls,
             self.followers,
-            self._callers,
+            callers=self._callers,
             prefix=prefix,
             which=legacy_doors,
             successor=successor,
             cluster=None if shared is None else shared.cluster,
             apart=legacy == "refused",
         )
-        sockets = WebSocketEndpoint(handler, info, limits, guard, self._calls, self.followers)
+        sockets = DeferredEndpoint(
+            "pegboard.server.websocket.websocket_endpoint:WebSocketEndpoint",
+            handler,
+            info,
+            limits,
+            guard,
+            self._calls,
+            self.followers,
+        )
         self._paths: dict[bytes, Callable[[Head, bytes, Sink], EndpointResult | Upgrade]] = {
-            **doors.routes,
+            **{(prefix + path).encode(): deprecated.accept for path in endpoint_paths(legacy_doors)},
             **({(prefix + path).encode(): sockets.accept for path in ("/ws", "/ws/")} if websocket else {}),
             **{(prefix + path).encode(): self._mcp for path in paths},
             (prefix + "/health").encode(): self._health,

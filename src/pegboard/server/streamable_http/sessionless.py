@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 from msgspec import UNSET
 
 from pegboard.call import Call, Handler, Question
-from pegboard.errors import Refusal, SessionsUnsupported
 from pegboard.limits import Limits
 from pegboard.protocol import headers as mcp
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.legacy_codec import read_handshake
 from pegboard.protocol.params import Params
-from pegboard.protocol.revisions import ASSUMED, MODERN, Revision
-from pegboard.server.deprecated.rpc_endpoint import CollectedAnswers
+from pegboard.protocol.revisions import ASSUMED, Revision
 from pegboard.server.exchange.admission import check_batches, make_call
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.exchanges import HttpExchange, run_call, stream
 from pegboard.server.exchange.fast_path import PlainCall
 from pegboard.server.exchange.request_head import PostHead
-from pegboard.server.exchange.stateless import Stateless, reject_question
+from pegboard.server.exchange.stateless import CollectedAnswers, Stateless, reject_question, sessions_unsupported
 from pegboard.server.http.content_negotiation import Accepts
 from pegboard.server.http.error_responses import error_response, method_not_allowed, text_response
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
@@ -125,12 +123,6 @@ class Sessionless:
         return text_response(501, "There are no sessions here, so there is none to end", extra)
 
 
-_NO_SSE: Final = (
-    "This server runs as several processes that share no store, so that it cannot keep sessions, which revisions before "
-    "2026-07-28 need. Start it with --store sqlite:PATH or --store redis://HOST, with --workers 1, or with --sessions off"
-)
-
-
 class RejectedLegacy:
     """Turns them away with the reason."""
 
@@ -138,13 +130,15 @@ class RejectedLegacy:
         self, head: Head, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
     ) -> EndpointResult:
         hello = message.method == "initialize"
-        raise _refusal(read_handshake(bytes(message.params)).version if hello else mcp.read_version(head.headers))
+        raise sessions_unsupported(
+            read_handshake(bytes(message.params)).version if hello else mcp.read_version(head.headers)
+        )
 
     def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
-        raise _refusal(post.version)
+        raise sessions_unsupported(post.version)
 
     def batch(self, head: Head, body: bytes, sink: Sink, extra: Headers, accepts: Accepts) -> EndpointResult:
-        raise _refusal(mcp.read_version(head.headers))
+        raise sessions_unsupported(mcp.read_version(head.headers))
 
     def get(self, head: Head, sink: Sink, extra: Headers) -> EndpointResult:
         return self._without_body(head, extra)
@@ -156,13 +150,4 @@ class RejectedLegacy:
         revision = mcp.stated_revision(head.headers)
         if not revision.has_sessions:
             return method_not_allowed(b"POST, OPTIONS", extra)
-        return error_response(_refusal(revision.name), extra)
-
-
-def reject_sse(head: Head, body: bytes, sink: Sink, extra: Headers) -> EndpointResult:
-    """The same at another door."""
-    raise _refusal(mcp.read_version(head.headers))
-
-
-def _refusal(requested: str | None) -> Refusal:
-    return SessionsUnsupported(_NO_SSE, ASSUMED if requested is None else requested, [MODERN])
+        return error_response(sessions_unsupported(revision.name), extra)

@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from pegboard.limits import Limits
 from pegboard.server.http.connections import LIGHT, SMALL_WRITE, Connections, unsent
 from pegboard.server.http.plain_responses import plain_error
-from pegboard.server.http_types import Answer, Head, SocketHandler, Upgrade
+from pegboard.server.http_types import SUBPROTOCOL, Answer, Head, SocketHandler, Upgrade
 
 if TYPE_CHECKING:
     from websockets.frames import Frame
@@ -27,7 +28,6 @@ _log = logging.getLogger("pegboard.websocket")
 # Each opening and closing would be a line.
 _log.setLevel(logging.WARNING)
 
-SUBPROTOCOL: Final = "mcp"
 LINGER_SECONDS: Final = 2.0
 GOING_AWAY: Final = 1001
 # The size of a piece that is parsed before checking again whether the endpoint takes more; it grows within a long frame.
@@ -69,6 +69,17 @@ def accept_handshake(head: Head, limits: Limits) -> tuple[ServerProtocol, bytes]
             return protocol, b"".join(protocol.data_to_send())
         return Answer(response.status_code, bytes(response.body or b""), b"text/plain; charset=utf-8", close=True)
     return plain_error(400, "This is not the handshake of a WebSocket.")
+
+
+def take_over(
+    upgrade: Upgrade, head: Head, transport: asyncio.Transport, limits: Limits, connections: Connections
+) -> tuple[bytes, Callable[[], None]] | Answer:
+    """The response to the handshake and the function that makes the connection a WebSocket, or an error response."""
+    made = accept_handshake(head, limits)
+    if isinstance(made, Answer):
+        return made
+    protocol, response = made
+    return response, lambda: WebSocket(protocol, transport, limits, connections).begin(upgrade)
 
 
 class WebSocket(asyncio.Protocol):

@@ -39,6 +39,7 @@ from pegboard.server.http.guard import Guard
 from pegboard.server.http_types import Answer, EndpointResult, Head, MessageSocket, Sink, SocketHandler, Upgrade
 from pegboard.server.websocket.call_streams import CallStreams, DirectExchange, StreamExchange, as_failure
 from pegboard.server.websocket.stream_flow import WriteTurns, timestamp
+from pegboard.server.websocket.websocket_connection import take_over
 from pegboard.sessions.session import Session
 
 TRANSPORT: Final = "ws"
@@ -84,7 +85,7 @@ class WebSocketEndpoint:
             )
         if self._calls.draining:
             return error_response(shutting_down(), allowed)
-        return Upgrade(self._open)
+        return Upgrade(self._open, take_over)
 
     def _open(self, socket: MessageSocket) -> SocketHandler:
         socket_handler = WebSocketConversation(self._service, socket, self._calls, self._unread)

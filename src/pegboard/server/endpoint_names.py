@@ -1,0 +1,32 @@
+"""Which deprecated endpoints there are, and their paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from pegboard.errors import SetupError
+
+DEPRECATED_ENDPOINTS: Final = ("rpc", "oneshot", "sse")
+"""`POST /rpc`; `POST /sse`; `GET /sse` with `POST /messages`."""
+
+_PATHS: Final = {"rpc": ("/rpc",), "oneshot": ("/sse",), "sse": ("/sse", "/messages")}
+
+
+def endpoint_paths(which: Iterable[str]) -> frozenset[str]:
+    """The paths of those endpoints, each with and without a slash at its end."""
+    bare = {path for door in which for path in _PATHS[door]}
+    return frozenset(bare | {path + "/" for path in bare})
+
+
+def read_endpoint_names(given: str | Iterable[str]) -> tuple[str, ...]:
+    """The endpoints to serve: their names, `all` or `none`."""
+    names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
+    if names in (["all"], ["none"]):
+        return DEPRECATED_ENDPOINTS if names == ["all"] else ()
+    for name in names:
+        if name not in DEPRECATED_ENDPOINTS:
+            raise SetupError(
+                f"--legacy-doors {name!r} is none of {', '.join(DEPRECATED_ENDPOINTS)}; or say all, or none"
+            )
+    return tuple(door for door in DEPRECATED_ENDPOINTS if door in names)
