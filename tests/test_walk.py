@@ -178,7 +178,7 @@ def adding_board() -> Board:
     return board
 
 
-# The target is 34 functions for modern and 41 for legacy callers; a coroutine takes ten fewer than a thread.
+# A coroutine takes ten functions fewer than a thread.
 @pytest.mark.parametrize(("era", "most_files", "most_functions"), [("modern", 14, 34), ("legacy", 17, 41)])
 @pytest.mark.parametrize("tool", ["add", "add_async"])
 async def test_one_call_goes_through_few_files_and_functions(

@@ -33,20 +33,19 @@ from pegboard.limits import Limits
 from pegboard.protocol import headers as mcp
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
-from pegboard.protocol.legacy_codec import read_handshake
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.revision_codec import legacy_codecs
-from pegboard.protocol.revisions import DEFAULT_LOG_LEVEL, MODERN, REVISIONS, SUPPORTED
+from pegboard.protocol.revisions import MODERN, REVISIONS, SUPPORTED
 from pegboard.server.deprecated.event_line import EventLine
 from pegboard.server.deprecated.post_forwarding import PostForwarding
 from pegboard.server.exchange.admission import (
+    admit_legacy,
     cancelled_id,
     check_batches,
-    check_method,
+    duplicate_id,
+    initialize_call,
     is_modern,
-    make_call,
-    named_subject,
-    read_token,
+    read_caller,
 )
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.exchanges import STREAM, LineExchange, run_call
@@ -57,7 +56,6 @@ from pegboard.server.exchange.session_settings import (
     IMMEDIATE_SETTINGS,
     SUBSCRIBE,
     apply_setting,
-    read_uri,
     subscription_handler,
 )
 from pegboard.server.exchange.stateless import read_bodies, with_request_id
@@ -261,11 +259,10 @@ class HttpSse:
             raise UnsupportedVersion(MODERN, _SPOKEN)
         session = client.session
         if request_id in session.calls:
-            raise DuplicateRequestId(f"The id {request_id!r} is already in flight in this session: use another one")
+            raise duplicate_id(request_id)
         if method == "initialize":
             self._initialize(client, message, request_id)
             return
-        check_method(method, client.version)
         if method in IMMEDIATE_SETTINGS:
             apply_setting(session, method, message, params)
             client.line.write(jsonrpc.answer(request_id, b"{}"))
@@ -277,30 +274,20 @@ class HttpSse:
     def _initialize(self, client: SseClient, message: Message, request_id: RequestId) -> None:
         if client.greeted:
             raise InvalidRequest("initialize comes first and once in a session")
-        handshake = read_handshake(bytes(message.params))
+        caller = client.session.caller = read_caller(message, "http", client.session.caller.session)
         client.greeted = True
-        caller = client.session.caller = Caller(
-            version=handshake.version,
-            transport="http",
-            session=client.session.caller.session,
-            client=handshake.client,
-            capabilities=handshake.capabilities,
-            log_level=DEFAULT_LOG_LEVEL,
-        )
-        exchange = LineExchange(client.line, self._codecs[handshake.version], request_id)
-        call = Call(method="server/discover", caller=caller, channel=exchange, id=request_id)
-        self._run(client, request_id, call, exchange)
+        exchange = LineExchange(client.line, self._codecs[caller.version], request_id)
+        self._run(client, request_id, initialize_call(request_id, caller, exchange), exchange)
 
     def _call(self, client: SseClient, message: Message, method: str, request_id: RequestId, params: Params) -> None:
         session, limits = client.session, self._limits
         if len(session.calls) >= limits.calls_per_caller:
             raise Busy(f"{limits.calls_per_caller} calls of this client are already under way", retry_after=1)
-        about = read_uri(method, params) if method == SUBSCRIBE else named_subject(method, params)
+        request = admit_legacy(message, params, method, request_id, session.caller)
         exchange = SessionLineExchange(
             client.line, self._codecs[client.version], request_id, session, limits, _accepted
         )
-        call = make_call(method, request_id, about, message, params, session.caller, exchange, read_token(params))
-        self._run(client, request_id, call, exchange)
+        self._run(client, request_id, request.call(exchange), exchange)
 
     def _run(self, client: SseClient, request_id: RequestId, call: Call, exchange: LineExchange) -> None:
         handler = self._handler

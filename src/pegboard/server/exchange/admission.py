@@ -1,4 +1,4 @@
-"""Makes a Call from a message, for each revision."""
+"""Makes a Call from a message, for every transport and revision; `fast_path` does it for plain calls."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw, Struct
 
-from pegboard.call import EMPTY_OBJECT, Call, Caller, Channel, ProgressToken, RequestId
-from pegboard.errors import InvalidParams, InvalidRequest, MethodNotFound
+from pegboard.call import EMPTY_OBJECT, Call, Caller, CallStream, Channel, ProgressToken, RequestId
+from pegboard.errors import DuplicateRequestId, InvalidParams, InvalidRequest, MethodNotFound
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import NOTHING, Message
 from pegboard.protocol.members import QUOTE
+from pegboard.protocol.legacy_codec import read_handshake
 from pegboard.protocol.modern_codec import check_version, read_envelope
 from pegboard.protocol.params import PREFIX, Params, read_meta
-from pegboard.protocol.revisions import NAMED, REVISIONS, Revision, find_revision
+from pegboard.protocol.revisions import DEFAULT_LOG_LEVEL, NAMED, REVISIONS, Revision, find_revision
 
 _MODERN_MARK: Final = (PREFIX + "protocolVersion").encode()
 _REMEMBERED: Final = 1024
 _REMEMBERED_BYTES: Final = 2048
+_SUBJECTS: Final = {**NAMED, "resources/subscribe": "uri", "resources/unsubscribe": "uri"}
 
 
 def is_modern(params: Params) -> bool:
@@ -85,7 +87,7 @@ def check_batches(revision: Revision) -> None:
 
 def named_subject(method: str, params: Params) -> str:
     """What a request is about: the name or uri that its method asks for."""
-    member = NAMED.get(method)
+    member = _SUBJECTS.get(method)
     if member is None:
         return ""
     value = params.name if member == "name" else params.uri if member == "uri" else params.task
@@ -94,34 +96,84 @@ def named_subject(method: str, params: Params) -> str:
     return value
 
 
-def make_call(
-    method: str,
-    request_id: RequestId,
-    about: str,
-    message: Message,
-    params: Params,
-    caller: Caller,
-    channel: Channel,
-    token: ProgressToken | None,
-    headers: Mapping[bytes, bytes] | None = None,
-) -> Call:
-    """The call that a request makes."""
-    call = Call(
-        method=method,
-        caller=caller,
-        channel=channel,
-        id=request_id,
-        name=about,
-        raw=EMPTY_OBJECT if params.arguments is NOTHING else params.arguments,
-        params=message.params,
-        token=token,
-        headers=headers,
+class AdmittedRequest(Struct, frozen=True):
+    """A request whose method, subject and caller are known, and which only lacks the channel for its answer."""
+
+    id: RequestId
+    method: str
+    about: str
+    message: Message
+    params: Params
+    caller: Caller
+    token: ProgressToken | None
+
+    def call(self, channel: Channel, headers: Mapping[bytes, bytes] | None = None) -> Call:
+        params = self.params
+        call = Call(
+            method=self.method,
+            caller=self.caller,
+            channel=channel,
+            id=self.id,
+            name=self.about,
+            raw=EMPTY_OBJECT if params.arguments is NOTHING else params.arguments,
+            params=self.message.params,
+            token=self.token,
+            headers=headers,
+        )
+        if params.answers is not NOTHING:
+            call.answers = params.answers
+        if params.ticket is not UNSET:
+            call.ticket = params.ticket
+        return call
+
+
+def admit(
+    message: Message, params: Params, method: str, request_id: RequestId, caller: Caller, token: ProgressToken | None
+) -> AdmittedRequest:
+    """The request that a message is; rejects a method that its revision does not have, and a missing subject."""
+    check_method(method, caller.version)
+    return AdmittedRequest(request_id, method, named_subject(method, params), message, params, caller, token)
+
+
+def admit_legacy(
+    message: Message, params: Params, method: str, request_id: RequestId, caller: Caller
+) -> AdmittedRequest:
+    """The same in a revision with sessions, where the caller is known beforehand."""
+    return admit(message, params, method, request_id, caller, read_token(params))
+
+
+def duplicate_id(request_id: RequestId) -> DuplicateRequestId:
+    """The rejection of an id whose call in the same session has not ended."""
+    return DuplicateRequestId(f"The id {request_id!r} is already in flight in this session: use another one")
+
+
+def read_caller(
+    message: Message, transport: str, session: str = "", log_level: str | None = DEFAULT_LOG_LEVEL
+) -> Caller:
+    """The sender of `initialize`, in the revision that both sides speak."""
+    handshake = read_handshake(bytes(message.params))
+    return Caller(
+        version=handshake.version,
+        transport=transport,
+        session=session,
+        client=handshake.client,
+        capabilities=handshake.capabilities,
+        log_level=log_level,
     )
-    if params.answers is not NOTHING:
-        call.answers = params.answers
-    if params.ticket is not UNSET:
-        call.ticket = params.ticket
-    return call
+
+
+def initialize_call(request_id: RequestId, caller: Caller, channel: Channel) -> Call:
+    """The call that answers `initialize`: its result is written from that of `server/discover`."""
+    return Call(method="server/discover", caller=caller, channel=channel, id=request_id)
+
+
+def stream_call(
+    request_id: RequestId, name: str, arguments: Raw, caller: Caller, channel: Channel, stream: CallStream
+) -> Call:
+    """The call of a tool that a stream begins."""
+    return Call(
+        method="tools/call", caller=caller, channel=channel, id=request_id, name=name, raw=arguments, stream=stream
+    )
 
 
 def cancelled_id(message: Message) -> RequestId | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from pegboard.errors import Busy
@@ -69,8 +70,10 @@ class CallsInFlight:
         loop = self._given_loop or loop
         exchange.since = loop.time()
         self.running[exchange] = task
-        task.add_done_callback(lambda _: self.running.pop(exchange))
-        self._start(loop)
+        # The task that it is called with is the default of `pop`: no function of ours runs.
+        task.add_done_callback(partial(self.running.pop, exchange))
+        if loop is not self._loop or not self._sweeping:
+            self._start(loop)
         return task
 
     def admit(self, exchange: LongRunning) -> None:

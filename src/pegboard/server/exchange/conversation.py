@@ -11,36 +11,34 @@ from typing import Any, TypeVar
 
 from msgspec import UNSET
 
-from pegboard.call import Call, Caller, Handler, Json, RequestId
+from pegboard.call import Call, Handler, Json, RequestId
 from pegboard.errors import InternalFailure, InvalidRequest, Refusal
 from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
-from pegboard.protocol.legacy_codec import read_handshake
 from pegboard.protocol.modern_codec import ModernCodec
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.revision_codec import legacy_codecs
-from pegboard.protocol.revisions import DEFAULT_LOG_LEVEL, MODERN, REVISIONS
+from pegboard.protocol.revisions import MODERN, REVISIONS
 from pegboard.server import eager_task
 from pegboard.server.exchange.admission import (
     CallerCache,
+    admit,
+    admit_legacy,
     cancelled_id,
     check_batches,
-    check_method,
+    initialize_call,
     is_modern,
-    make_call,
-    named_subject,
-    read_token,
+    read_caller,
 )
 from pegboard.server.exchange.exchanges import LineExchange, run_call, shutting_down
-from pegboard.server.exchange.fast_path import CALL, FastPath, PlainCall
+from pegboard.server.exchange.fast_path import FastPath, PlainCall
 from pegboard.server.exchange.listen_exchange import LISTEN, LineSubscriptions, SharedLine
 from pegboard.server.exchange.session_exchange import SessionLineExchange
 from pegboard.server.exchange.session_settings import (
     IMMEDIATE_SETTINGS,
     SUBSCRIBE,
     apply_setting,
-    read_uri,
     subscription_handler,
 )
 from pegboard.server.exchange.subscribers import Subscribers
@@ -177,16 +175,7 @@ class Conversation:
             exchange = SessionLineExchange(self._peer, codec, request_id, session, self._limits, self.resume_if_room)
         else:
             return False
-        call = Call(
-            method=CALL,
-            caller=caller,
-            channel=exchange,
-            id=request_id,
-            name=plain.name,
-            raw=plain.arguments,
-            params=plain.params,
-        )
-        self._start(call, exchange, request_id)
+        self._start(plain.call(caller, exchange), exchange, request_id)
         return True
 
     def _receive_batch(self, line: bytes) -> None:
@@ -223,13 +212,12 @@ class Conversation:
         if not is_modern(params):
             return self._make_legacy_call(message, params, method, request_id)
         caller, token = self._service.callers.read(params, None)
-        check_method(method, caller.version)
-        about = named_subject(method, params)
+        request = admit(message, params, method, request_id, caller, token)
         if method == LISTEN:
             exchange: LineExchange = self.following.listen(self._service.modern, request_id)
         else:
             exchange = LineExchange(self._peer, self._service.modern, request_id)
-        return make_call(method, request_id, about, message, params, caller, exchange, token), exchange
+        return request.call(exchange), exchange
 
     def _make_legacy_call(
         self, message: Message, params: Params, method: str, request_id: RequestId
@@ -246,28 +234,18 @@ class Conversation:
                 apply_setting(session, method, message, params)
             self._peer.write(jsonrpc.answer(request_id, b"{}"))
             return None
-        caller, token = session.caller, read_token(params)
-        check_method(method, caller.version)
-        about = read_uri(method, params) if method == SUBSCRIBE else named_subject(method, params)
-        codec = self._service.revision_codecs[caller.version]
+        request = admit_legacy(message, params, method, request_id, session.caller)
+        codec = self._service.revision_codecs[session.caller.version]
         exchange = SessionLineExchange(self._peer, codec, request_id, session, self._limits, self.resume_if_room)
-        return make_call(method, request_id, about, message, params, caller, exchange, token), exchange
+        return request.call(exchange), exchange
 
     def _initialize(self, message: Message, request_id: RequestId) -> tuple[Call, LineExchange]:
-        handshake = read_handshake(bytes(message.params))
-        caller = Caller(
-            version=handshake.version,
-            transport=self._service.transport,
-            # The line is the session: nobody is told its name, but what is remembered of a session goes by it.
-            session=secrets.token_hex(16),
-            client=handshake.client,
-            capabilities=handshake.capabilities,
-            log_level=DEFAULT_LOG_LEVEL,
-        )
+        # The line is the session. Its id is not sent to the client, but the state of a session is kept under it.
+        caller = read_caller(message, self._service.transport, secrets.token_hex(16))
         self._legacy = Session(caller)
         self.following.uris = self._legacy.uris
-        exchange = LineExchange(self._peer, self._service.revision_codecs[handshake.version], request_id)
-        return Call(method="server/discover", caller=caller, channel=exchange, id=request_id), exchange
+        exchange = LineExchange(self._peer, self._service.revision_codecs[caller.version], request_id)
+        return initialize_call(request_id, caller, exchange), exchange
 
     def _start(self, call: Call, exchange: LineExchange, request_id: RequestId) -> None:
         handler = self._handler

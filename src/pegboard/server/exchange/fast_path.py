@@ -10,12 +10,13 @@ passes here would become the same call on the full path.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from pegboard.call import EMPTY_OBJECT, Caller, RequestId
+from pegboard.call import EMPTY_OBJECT, Call, Caller, Channel, RequestId
 from pegboard.limits import Limits
 from pegboard.protocol.jsonrpc import NOTHING, check_text, decode_message
 from pegboard.protocol.members import QUOTE, may_repeat
@@ -37,6 +38,18 @@ class PlainCall(Struct, gc=False):
     arguments: Raw
     params: Raw
     caller: Caller | None
+
+    def call(self, caller: Caller, channel: Channel, headers: Mapping[bytes, bytes] | None = None) -> Call:
+        return Call(
+            method=CALL,
+            caller=caller,
+            channel=channel,
+            id=self.id,
+            name=self.name,
+            raw=self.arguments,
+            params=self.params,
+            headers=headers,
+        )
 
 
 class FastPath:

@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 import msgspec
-from msgspec import UNSET
 
 from pegboard.call import Call, Handler, Reply
-from pegboard.errors import InvalidParams
 from pegboard.limits import Limits
 from pegboard.protocol.jsonrpc import Message, decode_json
 from pegboard.protocol.params import Params
+from pegboard.server.exchange.admission import named_subject
 from pegboard.sessions.session import Session
 
 SUBSCRIBE: Final = "resources/subscribe"
@@ -30,7 +29,7 @@ def read_setting(method: str, message: Message, params: Params) -> SessionSettin
         level = _read_level(message)
         return lambda session: session.set_level(level)
     if method == "resources/unsubscribe":
-        uri = read_uri(method, params)
+        uri = named_subject(method, params)
         return lambda session: session.unsubscribe(uri)
     return None
 
@@ -40,13 +39,6 @@ def apply_setting(session: Session, method: str, message: Message, params: Param
     wish = read_setting(method, message, params)
     if wish is not None:
         wish(session)
-
-
-def read_uri(method: str, params: Params) -> str:
-    """The resource that a subscription is about."""
-    if params.uri is UNSET:
-        raise InvalidParams(f"params.uri is missing: {method} needs to know which one")
-    return params.uri
 
 
 def subscription_handler(

@@ -16,7 +16,6 @@ from pegboard.call import (
     Handler,
     Json,
     Notification,
-    ProgressToken,
     Question,
     Reply,
     RequestId,
@@ -36,17 +35,17 @@ from pegboard.errors import (
 from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
-from pegboard.protocol.legacy_codec import read_handshake
 from pegboard.protocol.modern_codec import ModernCodec
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.revision_codec import RevisionCodec, legacy_codecs
 from pegboard.protocol.revisions import ASSUMED, MODERN, Revision
 from pegboard.server.exchange.admission import (
+    AdmittedRequest,
     CallerCache,
-    check_method,
+    admit,
+    admit_legacy,
     is_modern,
-    make_call,
-    named_subject,
+    read_caller,
     read_token,
 )
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
@@ -62,20 +61,15 @@ _NO_SESSIONS: Final = (
 
 
 class ReadRequest(Struct, frozen=True):
-    """A request that has been read: what it asks for, of whom, and how its sender is answered."""
+    """A request that has been read, with the codec and the handler that answer it."""
 
-    id: RequestId
-    method: str
-    about: str
-    message: Message
-    params: Params
-    caller: Caller
-    token: ProgressToken | None
+    admitted: AdmittedRequest
     codec: RevisionCodec
     handler: Handler
 
-    def call(self, channel: StatelessExchange) -> Call:
-        return make_call(self.method, self.id, self.about, self.message, self.params, self.caller, channel, self.token)
+    @property
+    def id(self) -> RequestId:
+        return self.admitted.id
 
 
 class StatelessExchange(LineExchange):
@@ -194,7 +188,7 @@ class Stateless:
             return
         self._calls.running[exchange] = asyncio.current_task()
         try:
-            await run_call(wanted.handler, wanted.call(exchange), exchange)
+            await run_call(wanted.handler, wanted.admitted.call(exchange), exchange)
         finally:
             del self._calls.running[exchange]
 
@@ -219,35 +213,24 @@ class Stateless:
             version = ASSUMED if stated is None else stated.name
             return self.want_legacy(message, params, method, request_id, version)
         caller, token = self._callers.read(params, None if stated is None else stated.name)
-        check_method(method, caller.version)
         if method == LISTEN:
             raise InvalidRequest(f"{method} is answered by a stream that stays open: use /mcp")
-        about = named_subject(method, params)
-        return ReadRequest(request_id, method, about, message, params, caller, token, self._modern, self._handler)
+        admitted = admit(message, params, method, request_id, caller, token)
+        return ReadRequest(admitted, self._modern, self._handler)
 
     def want_legacy(
         self, message: Message, params: Params, method: str, request_id: RequestId, version: str
     ) -> ReadRequest:
         """A request of one of the older revisions."""
-        caller, about, handler = self._anonymous[version], "", self._handler
-        if method == "initialize":
-            handshake = read_handshake(bytes(message.params))
-            caller = Caller(
-                version=handshake.version,
-                transport="http",
-                client=handshake.client,
-                capabilities=handshake.capabilities,
-            )
-            method, handler = "server/discover", self._answer_initialize
-        elif method == "ping":
-            handler = _answer_ping
-        elif method in _SESSION_METHODS:
+        if method in _SESSION_METHODS:
             raise SessionRequired(f"{method} is for the rest of a session, and there is none at this door: use /mcp")
+        caller, handler = self._anonymous[version], self._handler
+        if method == "initialize":
+            caller, handler = read_caller(message, "http", log_level=None), self._answer_initialize
+            admitted = AdmittedRequest(request_id, "server/discover", "", message, params, caller, read_token(params))
         else:
-            check_method(method, version)
-            about = named_subject(method, params)
-        codec = self._codecs[caller.version]
-        return ReadRequest(request_id, method, about, message, params, caller, read_token(params), codec, handler)
+            admitted = admit_legacy(message, params, method, request_id, caller)
+        return ReadRequest(admitted, self._codecs[caller.version], _answer_ping if method == "ping" else handler)
 
     def anonymous_caller(self, version: str) -> tuple[Caller, RevisionCodec, Handler]:
         """Who sends requests of that revision, how it is answered, and by whom."""

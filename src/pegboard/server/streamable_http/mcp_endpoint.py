@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET
 
-from pegboard.call import Call, Handler, Json
+from pegboard.call import Handler, Json
 from pegboard.errors import HeaderMismatch, InvalidRequest, Refusal, UnsupportedVersion
 from pegboard.limits import Limits
 from pegboard.protocol import headers as mcp
@@ -24,10 +24,10 @@ from pegboard.protocol.modern_codec import ModernCodec
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.revisions import SUPPORTED, find_revision
 from pegboard.server.endpoint_names import endpoint_paths
-from pegboard.server.exchange.admission import CallerCache, check_method, is_modern, make_call, named_subject
+from pegboard.server.exchange.admission import CallerCache, admit, is_modern
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.exchanges import HttpExchange, run_call
-from pegboard.server.exchange.fast_path import CALL, FastPath, PlainCall
+from pegboard.server.exchange.fast_path import FastPath, PlainCall
 from pegboard.server.exchange.listen_exchange import LISTEN, HttpListenExchange
 from pegboard.server.exchange.request_head import PostHead, read_post_head
 from pegboard.server.exchange.stateless import Stateless
@@ -186,16 +186,7 @@ class HttpEndpoint:
                     return self._legacy.call(post, plain, sink)
                 return self._post(post, head, body, sink)
             exchange = HttpExchange(sink, self._modern, plain.id, post.extra, post.accepts)
-            call = Call(
-                method=CALL,
-                caller=caller,
-                channel=exchange,
-                id=plain.id,
-                name=plain.name,
-                raw=plain.arguments,
-                params=plain.params,
-                headers=head.headers,
-            )
+            call = plain.call(caller, exchange, head.headers)
             served = self._calls.run(exchange, run_call(self._handler, call, exchange))
         except Refusal as refusal:
             if plain is not None:
@@ -237,10 +228,9 @@ class HttpEndpoint:
         caller, token = self._callers.read(params, version)
         if version is None:
             raise HeaderMismatch(f"Header mismatch: the MCP-Protocol-Version header is missing; send {caller.version}")
-        about = named_subject(method, params)
-        if method != post.method or about != post.about:
-            mcp.check_mirror(head.headers, method, about)
-        check_method(method, caller.version)
+        request = admit(message, params, method, request_id, caller, token)
+        if method != post.method or request.about != post.about:
+            mcp.check_mirror(head.headers, method, request.about)
         listens = method == LISTEN
         if not listens:
             exchange = HttpExchange(sink, self._modern, request_id, post.extra, post.accepts)
@@ -252,8 +242,7 @@ class HttpEndpoint:
             return text_response(
                 406, f"{method} is answered by a stream: Accept must allow text/event-stream", post.extra
             )
-        call = make_call(method, request_id, about, message, params, caller, exchange, token, head.headers)
-        served = self._calls.run(exchange, run_call(self._handler, call, exchange))
+        served = self._calls.run(exchange, run_call(self._handler, request.call(exchange, head.headers), exchange))
         # Cancellation: "Closing the SSE response stream MUST be treated by the server as cancellation". Who listens has
         # come to its answer, the stream, and is told by it.
         if isinstance(served, asyncio.Task) and not listens:

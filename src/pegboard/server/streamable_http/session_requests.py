@@ -7,29 +7,28 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
-from pegboard.call import Call, Caller, Handler, Json, Reply, RequestId
-from pegboard.errors import DuplicateRequestId, InvalidRequest, Refusal, SessionRequired
+from pegboard.call import Call, Handler, Json, Reply, RequestId
+from pegboard.errors import InvalidRequest, Refusal, SessionRequired
 from pegboard.limits import Limits
 from pegboard.protocol import headers as mcp
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
-from pegboard.protocol.legacy_codec import read_handshake
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.revision_codec import legacy_codecs
-from pegboard.protocol.revisions import DEFAULT_LOG_LEVEL, REVISIONS
+from pegboard.protocol.revisions import REVISIONS
 from pegboard.server.exchange.admission import (
+    admit_legacy,
     cancelled_id,
     check_batches,
-    check_method,
-    make_call,
-    named_subject,
-    read_token,
+    duplicate_id,
+    initialize_call,
+    read_caller,
 )
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.exchanges import BatchExchange, run_call, stream
-from pegboard.server.exchange.fast_path import CALL, PlainCall
+from pegboard.server.exchange.fast_path import PlainCall
 from pegboard.server.exchange.listen_exchange import subscribe_lists, subscribe_session
 from pegboard.server.exchange.request_head import PostHead
 from pegboard.server.exchange.session_exchange import SessionExchange
@@ -38,7 +37,6 @@ from pegboard.server.exchange.session_settings import (
     SUBSCRIBE,
     SessionSetting,
     read_setting,
-    read_uri,
     subscription_handler,
 )
 from pegboard.server.exchange.subscribers import Subscribers
@@ -101,8 +99,8 @@ class SessionRequests:
             if method in IMMEDIATE_SETTINGS:
                 setting = read_setting(method, message, params)
                 return exchange.answer(b"{}") if setting is None else self._apply_setting(session, setting, exchange)
-            call = _legacy_call(session, message, method, request_id, params, exchange)
-            return self._run(call, request_id, exchange, sink, session)
+            request = admit_legacy(message, params, method, request_id, session.caller)
+            return self._run(request.call(exchange), request_id, exchange, sink, session)
         except Refusal as refusal:
             return exchange.refuse(refusal)
 
@@ -117,42 +115,24 @@ class SessionRequests:
         caller, request_id = session.caller, plain.id
         codec = self._codecs[caller.version]
         exchange = SessionExchange(sink, codec, request_id, post.within, post.accepts, session, self._limits)
-        call = Call(
-            method=CALL,
-            caller=caller,
-            channel=exchange,
-            id=request_id,
-            name=plain.name,
-            raw=plain.arguments,
-            params=plain.params,
-        )
         try:
             if request_id in session.calls:
-                raise _duplicate_id(request_id)
-            return self._run(call, request_id, exchange, sink, session)
+                raise duplicate_id(request_id)
+            return self._run(plain.call(caller, exchange), request_id, exchange, sink, session, self._handler)
         except Refusal as refusal:
             return exchange.refuse(refusal)
 
     def _initialize(
         self, message: Message, request_id: RequestId, sink: Sink, extra: Headers, accepts: Accepts
     ) -> EndpointResult:
-        handshake = read_handshake(bytes(message.params))
+        caller = read_caller(message, "http")
         self._calls.check_room()
-        session = self._sessions.open(
-            lambda session_id: Caller(
-                version=handshake.version,
-                transport="http",
-                session=session_id,
-                client=handshake.client,
-                capabilities=handshake.capabilities,
-                log_level=DEFAULT_LOG_LEVEL,
-            )
-        )
+        session = self._sessions.open(lambda session_id: structs.replace(caller, session=session_id))
         self._calls.schedule_sweep()
-        codec = self._codecs[handshake.version]
+        codec = self._codecs[caller.version]
         headers = (*extra, session.header)
         exchange = SessionExchange(sink, codec, request_id, headers, accepts, session, self._limits)
-        call = Call(method="server/discover", caller=session.caller, channel=exchange, id=request_id)
+        call = initialize_call(request_id, session.caller, exchange)
         return self._run(call, request_id, exchange, sink, session, self._open_session)
 
     async def _open_session(self, call: Call) -> Reply:
@@ -293,7 +273,7 @@ class SessionRequests:
                     await self._sessions.change(session, setting)
                 return jsonrpc.answer(request_id, b"{}")
             exchange = BatchExchange(self._codecs[session.caller.version], request_id)
-            call = _legacy_call(session, message, message.method, request_id, params, exchange)
+            call = admit_legacy(message, params, message.method, request_id, session.caller).call(exchange)
             self._calls.admit(exchange)
         except Refusal as refusal:
             return jsonrpc.refusal(refusal.request_id if request_id is None else request_id, refusal)
@@ -357,19 +337,6 @@ class SessionRequests:
         return Answer(204, headers=extra)
 
 
-def _legacy_call(
-    session: Session,
-    message: Message,
-    method: str,
-    request_id: RequestId,
-    params: Params,
-    exchange: SessionExchange | BatchExchange,
-) -> Call:
-    about = read_uri(method, params) if method == SUBSCRIBE else named_subject(method, params)
-    token = read_token(params)
-    return make_call(method, request_id, about, message, params, session.caller, exchange, token)
-
-
 async def _once(awaited: Awaitable[object], answer: Answer) -> Answer:
     """The answer, once something is done."""
     try:
@@ -389,10 +356,5 @@ def _session_id(head: Head) -> str:
 def _check_request(session: Session, method: str, request_id: RequestId) -> None:
     if method == "initialize":
         raise InvalidRequest("initialize comes first and once; it cannot be part of a batch")
-    check_method(method, session.caller.version)
     if request_id in session.calls:
-        raise _duplicate_id(request_id)
-
-
-def _duplicate_id(request_id: RequestId) -> DuplicateRequestId:
-    return DuplicateRequestId(f"The id {request_id!r} is already in flight in this session: use another one")
+        raise duplicate_id(request_id)

@@ -13,10 +13,9 @@ from pegboard.limits import Limits
 from pegboard.protocol import headers as mcp
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
-from pegboard.protocol.legacy_codec import read_handshake
 from pegboard.protocol.params import Params
 from pegboard.protocol.revisions import ASSUMED, Revision
-from pegboard.server.exchange.admission import check_batches, make_call
+from pegboard.server.exchange.admission import check_batches, read_caller
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.exchanges import HttpExchange, run_call, stream
 from pegboard.server.exchange.fast_path import PlainCall
@@ -67,25 +66,13 @@ class Sessionless:
             return Answer(202, headers=extra)
         wanted = self._stateless.want_legacy(message, params, method, request_id, version)
         exchange = SessionlessExchange(sink, wanted.codec, request_id, extra, accepts)
-        call = make_call(
-            wanted.method, request_id, wanted.about, message, params, wanted.caller, exchange, wanted.token
-        )
-        return self._run(wanted.handler, call, exchange, sink)
+        return self._run(wanted.handler, wanted.admitted.call(exchange), exchange, sink)
 
     def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
         """The session that it names is none of ours, and is not asked for."""
         caller, codec, handler = self._stateless.anonymous_caller(ASSUMED if post.version is None else post.version)
         exchange = SessionlessExchange(sink, codec, plain.id, post.extra, post.accepts)
-        call = Call(
-            method="tools/call",
-            caller=caller,
-            channel=exchange,
-            id=plain.id,
-            name=plain.name,
-            raw=plain.arguments,
-            params=plain.params,
-        )
-        return self._run(handler, call, exchange, sink)
+        return self._run(handler, plain.call(caller, exchange), exchange, sink)
 
     def _run(self, handler: Handler, call: Call, exchange: SessionlessExchange, sink: Sink) -> EndpointResult:
         served = self._calls.run(exchange, run_call(handler, call, exchange))
@@ -130,9 +117,7 @@ class RejectedLegacy:
         self, head: Head, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
     ) -> EndpointResult:
         hello = message.method == "initialize"
-        raise sessions_unsupported(
-            read_handshake(bytes(message.params)).version if hello else mcp.read_version(head.headers)
-        )
+        raise sessions_unsupported(read_caller(message, "http").version if hello else mcp.read_version(head.headers))
 
     def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
         raise sessions_unsupported(post.version)

@@ -28,10 +28,10 @@ from pegboard.protocol.jsonrpc import NOTHING, Message
 from pegboard.protocol.revision_codec import RevisionCodec
 from pegboard.protocol.revisions import METHODS, MODERN
 from pegboard.protocol.stream_frames import StreamFrame, StreamMeta
+from pegboard.server.exchange.admission import stream_call
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.conversation import Conversation, LineService
 from pegboard.server.exchange.exchanges import LineExchange, run_call, shutting_down
-from pegboard.server.exchange.fast_path import CALL
 from pegboard.server.exchange.session_exchange import SessionLineExchange
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.error_responses import error_response, method_not_allowed, text_response
@@ -300,15 +300,7 @@ class WebSocketConversation(Conversation):
             codec = self._service.revision_codecs[session.caller.version]
             asker = SessionLineExchange(socket, codec, stream_id, session, self._limits, self.resume_if_room)
             exchange = StreamExchange(socket, codec, streams, asker)
-        call = Call(
-            method=CALL,
-            caller=self._caller(session),
-            channel=exchange,
-            id=stream_id,
-            name=meta.method,
-            raw=meta.arguments,
-            stream=streams,
-        )
+        call = stream_call(stream_id, meta.method, meta.arguments, self._caller(session), exchange, streams)
         if not self._reaches_streams(call, unknown=True):
             raise MethodNotFound("Tool does not support streaming: call it by tools/call", {"method": meta.method})
         self._walk(call, exchange, streams)
@@ -424,13 +416,5 @@ class WebSocketConversation(Conversation):
         streams = self._make_streams(str(request_id), meta, None)
         streams.about = request_id
         exchange = DirectExchange(self._socket, codec, request_id, streams)
-        call = Call(
-            method=CALL,
-            caller=self._caller(session),
-            channel=exchange,
-            id=request_id,
-            name=method,
-            raw=raw,
-            stream=streams,
-        )
+        call = stream_call(request_id, method, raw, self._caller(session), exchange, streams)
         return (call, exchange, streams) if self._reaches_streams(call, unknown=False) else None
