@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
@@ -168,6 +168,17 @@ def stream(sink: Sink, body: bytes, headers: Headers) -> None:
     sink.start(200, STREAM + headers)
     sink.write(sse.event(body))
     sink.end()
+
+
+def answer_batch(messages: Sequence[bytes], sink: Sink, headers: Headers, accepts: Accepts) -> Answer | None:
+    """Answer a batch by an array: as JSON, or as one event for a client that only accepts a stream."""
+    if not messages:
+        return Answer(202, headers=headers)
+    body = b"[%b]" % b",".join(messages)
+    if accepts.json:
+        return Answer(200, body, headers=headers)
+    stream(sink, body, headers)
+    return None
 
 
 class LineExchange:

@@ -27,7 +27,7 @@ from pegboard.server.exchange.admission import (
     read_caller,
 )
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
-from pegboard.server.exchange.exchanges import BatchExchange, run_call, stream
+from pegboard.server.exchange.exchanges import BatchExchange, answer_batch, run_call
 from pegboard.server.exchange.fast_path import PlainCall
 from pegboard.server.exchange.listen_exchange import subscribe_lists, subscribe_session
 from pegboard.server.exchange.request_head import PostHead
@@ -246,13 +246,7 @@ class SessionRequests:
         self, session: Session, bodies: list[bytes], sink: Sink, extra: Headers, accepts: Accepts
     ) -> Answer | None:
         answers = await asyncio.gather(*(self._run_item(session, body) for body in bodies))
-        told = b",".join([answer for answer in answers if answer is not None])
-        if not told:
-            return Answer(202, headers=extra)
-        if accepts.json:
-            return Answer(200, b"[%b]" % told, headers=extra)
-        stream(sink, b"[%b]" % told, extra)
-        return None
+        return answer_batch([answer for answer in answers if answer is not None], sink, extra, accepts)
 
     async def _run_item(self, session: Session, body: bytes) -> bytes | None:
         request_id: RequestId | None = None

@@ -17,7 +17,7 @@ from pegboard.protocol.params import Params
 from pegboard.protocol.revisions import ASSUMED, Revision
 from pegboard.server.exchange.admission import check_batches, read_caller
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
-from pegboard.server.exchange.exchanges import HttpExchange, run_call, stream
+from pegboard.server.exchange.exchanges import HttpExchange, answer_batch, run_call
 from pegboard.server.exchange.fast_path import PlainCall
 from pegboard.server.exchange.request_head import PostHead
 from pegboard.server.exchange.stateless import CollectedAnswers, Stateless, reject_question, sessions_unsupported
@@ -92,13 +92,7 @@ class Sessionless:
     ) -> Answer | None:
         answers = CollectedAnswers()
         await self._stateless.serve(bodies, revision, answers)
-        if not answers.messages:
-            return Answer(202, headers=extra)
-        body = b"[%b]" % b",".join(answers.messages)
-        if accepts.json:
-            return Answer(200, body, headers=extra)
-        stream(sink, body, extra)
-        return None
+        return answer_batch(answers.messages, sink, extra, accepts)
 
     def get(self, head: Head, sink: Sink, extra: Headers) -> EndpointResult:
         mcp.stated_revision(head.headers)
