@@ -12,8 +12,8 @@ from pegboard.call import EMPTY_OBJECT, Call, Caller, CallStream, Channel, Progr
 from pegboard.errors import DuplicateRequestId, InvalidParams, InvalidRequest, MethodNotFound
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import NOTHING, Message
-from pegboard.protocol.members import QUOTE
 from pegboard.protocol.legacy_codec import read_handshake
+from pegboard.protocol.members import QUOTE
 from pegboard.protocol.modern_codec import check_version, read_envelope
 from pegboard.protocol.params import PREFIX, Params, read_meta
 from pegboard.protocol.revisions import DEFAULT_LOG_LEVEL, NAMED, REVISIONS, Revision, find_revision
