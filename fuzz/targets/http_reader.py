@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pegboard.limits import Limits
-from pegboard.server.http.request_reader import RequestReader, ServerRequest
+from pegboard.server.http.request_reader import CHUNKED_PIECE, FULL, RequestReader, ServerRequest
 
 LIMITS = Limits()
+SHORTEST = len(b"GET / HTTP/1.0\r\n\r\n")
 
 
 def check(data: bytes) -> None:
@@ -22,15 +23,26 @@ def check(data: bytes) -> None:
 
 
 def read(parts: list[bytes]) -> tuple[list[ServerRequest], bool]:
-    """The requests that may wait at a time, and whether what follows is refused."""
+    """All requests, taken as a connection takes them, and whether what follows is refused."""
     reader = RequestReader(LIMITS)
+    found: list[ServerRequest] = []
     for part in parts:
         if part:
             reader.feed(part)
-    ready = [ServerRequest(one.head, one.body, one.keep, one.chunks) for one in reader.ready[: LIMITS.pipelined]]
+        take(reader, found)
+        while reader.stage == FULL:
+            reader.read_on()
+            take(reader, found)
     refused = reader.refusal is not None
     reader.close()
-    return ready, refused
+    return found, refused
+
+
+def take(reader: RequestReader, found: list[ServerRequest]) -> None:
+    # A piece of a chunked body may contain a few requests more than may wait.
+    assert len(reader.ready) <= LIMITS.pipelined + CHUNKED_PIECE // SHORTEST
+    found += [ServerRequest(one.head, one.body, one.keep, one.chunks) for one in reader.ready]
+    reader.ready.clear()
 
 
 def write(request: ServerRequest) -> bytes:

@@ -243,7 +243,7 @@ def test_lines_are_counted_as_they_come(data: bytes, cut: int) -> None:
         reader.feed(data[fed : fed + cut])
         fed += cut
     assert reader.refusal is not None
-    assert fed <= max(cut, 2500)
+    assert fed <= max(cut, 400)
     assert reader.refusal.status == 431
     assert reader.weight < 200
 

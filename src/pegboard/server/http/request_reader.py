@@ -265,9 +265,12 @@ class RequestReader:
             self._size = size - self.received if len(ready) == waiting else 0
             if self._headers:
                 self._skip_trailer()
-        elif len(ready) == waiting:
-            self._size = size
-            self._lines = data.count(b"\n")
+        elif self.stage == HEAD and len(ready) == waiting:
+            # Blank lines before the request line are not part of the head.
+            head = data.lstrip(b"\r\n")
+            self._size, self._lines = len(head), head.count(b"\n")
+            if self._lines > limits.head_lines + 2:
+                self.refuse(self._too_long())
 
     # One piece after the other.
 
