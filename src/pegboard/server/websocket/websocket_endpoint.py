@@ -307,7 +307,11 @@ class WebSocketConversation(Conversation):
 
     def _make_streams(self, stream_id: str, meta: StreamMeta, binary: bool | None) -> CallStreams:
         if stream_id in self.streams:
-            raise InvalidRequest(f"The stream {stream_id!r} is already open: use another id")
+            earlier, exchange = self.streams[stream_id]
+            # A peer may use the id again as soon as it has the end of the stream, before the task of its call has ended.
+            if not exchange.ended:
+                raise InvalidRequest(f"The stream {stream_id!r} is already open: use another id")
+            self._forget(earlier)
         if len(self.streams) >= self._limits.calls_per_caller:
             raise Busy(f"{self._limits.calls_per_caller} streams are already open on this socket", retry_after=1)
         streams = CallStreams(
