@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 from pegboard.limits import Limits
-from pegboard.transports.connections import Connections
-from pegboard.transports.door import Answer, Head, Socket, Upgrade
-from pegboard.transports.websocket import WebSocket, shake_hands
+from pegboard.server.http.connections import Connections
+from pegboard.server.http_types import Answer, Head, MessageSocket, Upgrade
+from pegboard.server.websocket.websocket_connection import WebSocket, accept_handshake, take_over
 
 LIMITS = Limits(body_bytes=1024)
 HEAD = Head(
@@ -63,32 +63,32 @@ class Guest:
 
     held = 0
 
-    def __init__(self, socket: Socket) -> None:
+    def __init__(self, socket: MessageSocket) -> None:
         self.socket = socket
         self.left = False
 
-    def take_text(self, message: bytes) -> None:
+    def receive_text(self, message: bytes) -> None:
         assert len(message) <= LIMITS.body_bytes
         message.decode()
         self.socket.write(b"{}")
 
-    def take_bytes(self, message: bytes) -> None:
+    def receive_bytes(self, message: bytes) -> None:
         assert len(message) <= LIMITS.body_bytes
         self.socket.write_bytes(b"")
 
-    def balance(self) -> None: ...
+    def resume_if_room(self) -> None: ...
 
     def leave(self) -> None:
         self.left = True
 
 
 def check(data: bytes) -> None:
-    shaken = shake_hands(HEAD, LIMITS)
+    shaken = accept_handshake(HEAD, LIMITS)
     assert not isinstance(shaken, Answer)
     wire, connections = Wire(), Connections(LIMITS, clock=lambda: 1.0, wall=lambda: 1.0)
     socket = WebSocket(shaken[0], wire, LIMITS, connections)
-    opened: Callable[[Socket], Guest] = Guest
-    socket.begin(Upgrade(opened))
+    opened: Callable[[MessageSocket], Guest] = Guest
+    socket.begin(Upgrade(opened, take_over))
     for at in range(0, len(data), 61):
         if wire.closed:
             break
