@@ -105,7 +105,7 @@ def test_a_server_that_is_not_there_is_exit_3(verb: tuple[str, ...]) -> None:
         ("application/json", b"[]"),
         ("application/json", b'{"answer":42}'),
         ("application/json", b'{"error":"no"}'),
-        ("application/json", b'{"jsonrpc":"2.0","id":1,"result":[]}'),
+        ("application/json", b'{"jsonrpc":"2.0","id":%d,"result":[]}'),
         ("text/event-stream", b""),
         ("text/event-stream", b": nothing\n\n"),
     ],
@@ -113,12 +113,13 @@ def test_a_server_that_is_not_there_is_exit_3(verb: tuple[str, ...]) -> None:
 def test_something_else_at_the_address_is_exit_3(kind: str, body: bytes) -> None:
     class Other(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            answer = body.replace(b"%d", str(request["id"]).encode())
             self.send_response(200)
             self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(answer)
 
         def log_message(self, *_: object) -> None: ...
 
