@@ -15,6 +15,7 @@ import pytest
 from pegboard import Board, Limits, ToolConnector
 from pegboard.server.asgi.asgi_websocket import AsgiWebSocket
 from pegboard.server.http_types import Upgrade
+from pegboard.server.websocket.websocket_connection import take_over
 from tests.quiet import nothing_logged
 from tests.server.asgi.test_asgi_app import serving
 from tests.server.stream_client import serve
@@ -183,6 +184,6 @@ async def test_what_has_been_sent_in_any_script_is_held_no_more() -> None:
         sent.append(event["type"])
 
     made = AsgiWebSocket(Limits())
-    await asyncio.wait_for(made.serve(Upgrade(Guest), receive, send), 5)  # type: ignore[arg-type]  # it takes nothing
+    await asyncio.wait_for(made.serve(Upgrade(Guest, take_over), receive, send), 5)  # type: ignore[arg-type]  # it takes nothing
     assert sent == ["websocket.send"] * 20 + ["websocket.close"]
     assert made._held == 0
