@@ -327,9 +327,9 @@ async def test_an_entry_of_a_configuration_is_a_target(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "told"),
     [
-        ({}, "either a command or a url"),
-        ({"command": "x", "url": "http://x/"}, "either a command or a url"),
-        ({"command": 5}, "no entry of a server"),
+        ({}, "must have a 'command' field"),
+        ({"command": "x", "url": "http://x/"}, "has 'command' and 'url': expected one of them"),
+        ({"command": 5}, "command: got 5, expected a string or a list of strings"),
         ({"url": "ftp://x/"}, "is no URL"),
     ],
 )

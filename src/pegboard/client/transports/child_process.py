@@ -28,6 +28,8 @@ EXIT_SECONDS: Final = 1.5
 TERM_SECONDS: Final = 1.0
 KILL_SECONDS: Final = 0.5
 EOF_GRACE_SECONDS: Final = 0.5
+# Of what arrives at once: a flood of short lines would hold the event loop while each is logged.
+_LOGGED_LINES: Final = 100
 
 _ID: Final = re.compile(rb'"id"\s*:\s*([0-9]{1,15})\s*[,}]')
 
@@ -250,11 +252,12 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if len(self._stderr_rest) > 8192:
             lines.append(self._stderr_rest)
             self._stderr_rest = b""
-        for line in lines:
-            text = line.decode("utf-8", "replace").rstrip()[:8192]
-            if text:
-                _log.debug("%s: %s", self.name, shorten_output(text, len(text)))
-                self._stderr_tail.append(text)
-                self._stderr_size += len(text)
+        texts = [text for line in lines if (text := line.decode("utf-8", "replace").rstrip()[:8192])]
+        if len(texts) > _LOGGED_LINES:
+            _log.debug("%s: %d lines on stderr left out of the log", self.name, len(texts) - _LOGGED_LINES)
+        for text in texts[-_LOGGED_LINES:]:
+            _log.debug("%s: %s", self.name, shorten_output(text, len(text)))
+        self._stderr_tail.extend(texts)
+        self._stderr_size += sum(map(len, texts))
         while self._stderr_size > STDERR_BYTES and self._stderr_tail:
             self._stderr_size -= len(self._stderr_tail.popleft())
