@@ -121,7 +121,7 @@ class Template:
         ]
         if len(set(self.names)) != len(self.names):
             raise DeclarationError(f"{where}: the template {text!r} uses a variable twice")
-        first, last = self.parts[0], self.parts[-1]
+        first, last = self.parts[0] if self.parts else "", self.parts[-1] if self.parts else ""
         self.prefix = first if isinstance(first, str) else ""
         self.suffix = last if isinstance(last, str) else ""
         self._steps = _compile(self.parts)

@@ -47,12 +47,13 @@ async def test_a_foreign_server_is_kept_and_called(server: Server, transport: st
             if isinstance(where, list)
             else ServerConfig(name="x", kind="sse" if transport == "sse" else "http", url=where, connect_timeout=40)
         )
+        others = children()
         async with behind(config) as downstream:
             await use(downstream)
             assert downstream.asks_midway is not server.modern
             if transport == "stdio":
                 assert downstream.spawns == 1
-                [pid] = children()
+                [pid] = children() - others
                 os.kill(int(pid), signal.SIGKILL)
                 await until(lambda: downstream.spawns == 2 and downstream.state == "ready", 40)
                 assert await call(downstream, "add", {"a": 1, "b": 1}) == "2"
