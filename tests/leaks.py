@@ -89,10 +89,13 @@ def _lasting(look: Callable[[], set[Resource]]) -> set[Resource]:
     """What is still there after garbage was collected and whatever was about to end has ended."""
     found = look()
     if found:
-        gc.collect()
         deadline = time.monotonic() + GRACE
+        pause = 0.002
         while (found := look()) and time.monotonic() < deadline:
-            time.sleep(0.002)
+            # A thread that is about to rest may have held what is garbage now.
+            gc.collect()
+            time.sleep(pause)
+            pause = min(2 * pause, 0.1)
     return found
 
 

@@ -260,6 +260,7 @@ async def test_a_client_that_leaves_while_much_of_it_waits_costs_nothing_more() 
     gates = Gates()
     wire = Wire(gates, Limits(pipelined=2))
     wire.receive(get("/slow") + get("/next") * 1000)
+    await settle()
     assert wire.connections.weight > 20_000
     wire.lose()
     assert wire.connections.weight == 0
