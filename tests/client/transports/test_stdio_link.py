@@ -292,6 +292,7 @@ async def test_a_client_that_is_cancelled_while_it_opens_leaves_no_child() -> No
             await task
 
 
+@sending(5000 * 61)
 async def test_what_a_child_says_on_stderr_is_kept_bounded_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "pegboard.client")
     body = (
