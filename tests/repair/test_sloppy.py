@@ -154,3 +154,22 @@ async def test_what_fits_is_handed_over_as_it_is(tool: str, sent: Any) -> None:
     result = await call(explicit_board(), Sloppy("fits", tool, sent, sent, ()))
     assert msgspec.json.decode(result["content"][0]["text"])["arguments"] == sent
     assert codes(result, WARNINGS) == ()
+
+
+async def test_a_large_value_is_not_sent_back_once_for_each_problem_in_it() -> None:
+    board = Board("large")
+
+    @board.tool
+    def store(flags: list[bool], rows: list[int] = []) -> None: ...  # noqa: B006 — nothing changes it
+
+    flags = [{"text": "y" * 20_000} for _ in range(40)]
+    async with Client(board) as client:
+        refused = await client.call("store", {"flags": flags})
+        repaired = await client.call("store", {"flags": [], "rows": str(list(range(5_000)))})
+    assert refused.is_error
+    assert not repaired.is_error
+    assert len(refused.meta[ERRORS]) == 40
+    assert refused.meta[ERRORS][0]["got"] == f'{{"text":"{"y" * 190}…'
+    assert repaired.meta[WARNINGS][0]["became"].startswith("[0,1,2,")
+    for result in (refused, repaired):
+        assert len(msgspec.json.encode(result.meta)) < 20_000

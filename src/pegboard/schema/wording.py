@@ -77,6 +77,30 @@ def _head(value: Json, most: int, depth: int = 3) -> Json:
     return value
 
 
+def clip_value(value: Json, most: int = 1000) -> Json:
+    """The value itself where its JSON takes about `most` characters or fewer; otherwise the beginning of its JSON, as text."""
+    return value if _room_after(value, most) >= 0 else show_value(value, 200)
+
+
+def _room_after(value: Json, room: int) -> int:
+    """How many of `room` characters are left after a value; negative as soon as there are none."""
+    match value:
+        case str():
+            return room - len(value) - 2
+        case dict():
+            parts: Iterable[Json] = (part for member in value.items() for part in member)
+        case list():
+            parts = value
+        case _:
+            return room - 4
+    room -= 2
+    for part in parts:
+        room = _room_after(part, room)
+        if room < 0:
+            break
+    return room
+
+
 def closest(name: str, names: Iterable[str]) -> str | None:
     """The name most like another, if one is."""
     known = {each.casefold(): each for each in islice(names, COMPARED) if len(each) <= COMPARED_LENGTH}

@@ -46,6 +46,7 @@ from pegboard.schema.plain_json import (
 )
 from pegboard.schema.problems import describe_problems_of as explain_problems
 from pegboard.schema.validator import Validator
+from pegboard.schema.wording import clip_value
 from pegboard.tools.message import JsonRpcMessage
 
 PARSE_ERRORS = "dev.pegboard/parseErrors"
@@ -371,7 +372,9 @@ def with_warnings(done: Done, warnings: Iterable[Any]) -> Done:
 
 
 def _listed(notes: Iterable[Any]) -> list[Json]:
-    listed: list[Json] = msgspec.to_builtins(list(notes))
+    # A large value would be sent back once for each problem in it.
+    clipped = [{name: clip_value(value) for name, value in msgspec.structs.asdict(note).items()} for note in notes]
+    listed: list[Json] = msgspec.to_builtins(clipped)
     return listed
 
 
