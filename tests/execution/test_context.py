@@ -69,6 +69,30 @@ async def test_progress_increases_also_where_a_call_is_tried_again_with_other_ar
     assert told == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("kind", ["progress", "log"])
+async def test_a_tool_that_does_nothing_but_send_notifications_can_be_cancelled(kind: str) -> None:
+    board, ended = Board(), list[str]()
+
+    @board.tool
+    async def work(ctx: Context) -> None:
+        ended.append("completed")
+        try:
+            for step in range(2000):
+                await (ctx.progress(step) if kind == "progress" else ctx.log("info", "still here"))
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    def leave(*_: object) -> None:
+        calling.cancel()
+
+    async with Client(board, log=leave, log_level="info") as client:
+        calling = asyncio.ensure_future(client.call("work", progress=leave))
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+    assert ended[1:] == ["cancelled"]
+
+
 @pytest.mark.parametrize("board", boards(), ids=lambda board: board.name)
 async def test_progress_that_nobody_asked_for_is_not_sent(board: Board) -> None:
     async with Client(board) as client:

@@ -161,7 +161,7 @@ class Context(CallScoped):
             params["total"] = total
         if message is not None:
             params["message"] = message
-        return call.channel.emit(Notification("notifications/progress", params))
+        return self._emit(Notification("notifications/progress", params))
 
     def log(self, level: str, data: Any, logger: str | None = None) -> Awaitable[None]:
         """Send the caller a log message, where it asked for messages of that level; `data` is text or any JSON."""
@@ -178,6 +178,9 @@ class Context(CallScoped):
 
     async def _emit(self, notice: Notification) -> None:
         await self._call.channel.emit(notice)
+        # A channel does not wait for a client that keeps up or has left. A tool that only sends notifications would
+        # block the loop, which then could not notice that the client left, nor cancel the call.
+        await asyncio.sleep(0)
 
     def elicit(self, message: str, schema: Any = None, *, url: str | None = None, key: str = "") -> Awaitable[Answer]:
         """Ask the user: Accepted with what they filled in, Declined, or Cancelled.
