@@ -146,6 +146,15 @@ def test_batches_are_served_where_the_revision_has_them(shared: Speaker) -> None
     assert shared.next()["error"]["code"] == -32600
 
 
+def test_a_batch_in_a_batch_is_refused_and_the_messages_beside_it_are_served(shared: Speaker) -> None:
+    shared.initialize("2025-03-26")
+    ping = {"jsonrpc": "2.0", "id": "beside", "method": "ping"}
+    shared.write(json.dumps([[{"jsonrpc": "2.0", "id": "inside", "method": "ping"}], ping, [[]]]).encode() + b"\n")
+    refused = shared.next(), shared.next()
+    assert [one["error"]["message"] for one in refused] == 2 * ["A batch cannot contain another batch"]
+    assert shared.next() == {"jsonrpc": "2.0", "id": "beside", "result": {}}
+
+
 # -- many at once ----------------------------------------------------------------------------------------------------
 
 

@@ -180,9 +180,12 @@ class Conversation:
 
     def _receive_batch(self, line: bytes) -> None:
         check_batches(REVISIONS[MODERN if self._legacy is None else self._legacy.caller.version])
-        # Each answer is a message of its own on a shared line: a batch here is its messages one after the other.
-        for item in jsonrpc.read_batch(line, self._limits):
-            self.take(item)
+        messages = jsonrpc.read_batch(line, self._limits)
+        # A nested batch would be read once more at each level, and would multiply the limit.
+        for _ in filter(jsonrpc.is_batch, messages):
+            self._refuse(None, InvalidRequest("A batch cannot contain another batch"))
+        # Each answer is a message of its own on a shared line, so the messages are served like any others, next.
+        self._waiting.extendleft(one for one in reversed(messages) if not jsonrpc.is_batch(one))
 
     def _receive_message(self, line: bytes) -> None:
         message = jsonrpc.read(line, self._limits)
