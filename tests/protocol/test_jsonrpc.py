@@ -65,6 +65,14 @@ def test_an_id_that_is_neither_string_nor_integer_is_an_invalid_request_and_neve
     assert "string or an integer" in refusal.message
 
 
+def test_an_id_has_at_most_1024_characters() -> None:
+    body = '{{"jsonrpc":"2.0","id":"{}","method":"m"}}'
+    assert jsonrpc.read(body.format("é" * 1024).encode(), LIMITS).id == "é" * 1024
+    refusal = refuse(body.format("é" * 1025).encode())
+    assert (refusal.code, refusal.request_id) == (-32600, None)
+    assert "1025 characters, at most 1024" in refusal.message
+
+
 # -- what is no message ------------------------------------------------------------------------------------------------
 
 PARSE, INVALID = -32700, -32600

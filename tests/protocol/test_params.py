@@ -51,8 +51,9 @@ WRONG = {
     '{"cursor":1}': "params.cursor must be a string",
     '{"_meta":[]}': "params._meta must be an object",
     '{"_meta":null}': "params._meta must be an object",
-    '{"_meta":{"progressToken":1.5}}': "progressToken must be a string or an integer",
-    '{"_meta":{"progressToken":null}}': "progressToken must be a string or an integer",
+    '{"_meta":{"progressToken":1.5}}': "progressToken must be an integer or a string",
+    '{"_meta":{"progressToken":null}}': "progressToken must be an integer or a string",
+    f'{{"_meta":{{"progressToken":"{"t" * 1025}"}}}}': "a string of at most 1024 characters",
     f'{{"_meta":{{"{PREFIX}protocolVersion":2026}}}}': "protocolVersion'] must be a string",
     f'{{"_meta":{{"{PREFIX}logLevel":[]}}}}': "logLevel'] must be a string",
 }

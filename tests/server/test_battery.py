@@ -205,6 +205,7 @@ HOSTILE: list[tuple[str, dict[str, str | None], bytes, int, int | None]] = [
     ("a page from nowhere", {"origin": "null"}, LIST, 403, -32600),
     ("a prefix of ours", {"origin": "http://localhost.evil"}, LIST, 403, -32600),
     ("another host", {"host": "evil.example"}, LIST, 421, -32600),
+    ("an id too long", {}, LIST.replace(b'"id": 1', b'"id": "%b"' % (b"i" * 5000)), 400, -32600),
     ("a body too large", {"content-length": str(5 * 1024 * 1024)}, LIST, 413, None),
 ]  # fmt: skip
 

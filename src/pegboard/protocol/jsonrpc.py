@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 from itertools import accumulate
-from typing import Literal
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from pegboard.call import Json, RequestId
 from pegboard.errors import InvalidRequest, ParseFailure, Refusal
@@ -24,6 +24,11 @@ from pegboard.limits import Limits
 from pegboard.protocol.members import repeated_member
 
 NOTHING = Raw(b"")
+ID_LENGTH: Final = 1024
+"""The characters of a request id or a progress token, which each message about the request repeats."""
+
+Identifier: TypeAlias = Annotated[str, Meta(max_length=ID_LENGTH)] | int
+"""A request id or a progress token as it comes from a peer."""
 
 
 class Message(Struct, gc=False):
@@ -31,7 +36,7 @@ class Message(Struct, gc=False):
 
     jsonrpc: Literal["2.0"]
     method: str | UnsetType = UNSET
-    id: RequestId | UnsetType = UNSET
+    id: Identifier | UnsetType = UNSET
     params: Raw = NOTHING
     result: Raw = NOTHING
     error: Raw = NOTHING
@@ -184,6 +189,8 @@ def _explain(body: bytes) -> Refusal:
         return InvalidRequest("A message is a JSON object")
     found = value.get("id")
     request_id: RequestId | UnsetType = found if isinstance(found, str | int) and not isinstance(found, bool) else UNSET
+    if isinstance(request_id, str) and len(request_id) > ID_LENGTH:
+        return InvalidRequest(f"id has {len(request_id)} characters, at most {ID_LENGTH} are allowed")
     if "id" in value and request_id is UNSET:
         return InvalidRequest("id must be a string or an integer")
     if value.get("jsonrpc") != "2.0":

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from pegboard.call import Json, ProgressToken
+from pegboard.call import Json
 from pegboard.errors import InvalidParams
-from pegboard.protocol.jsonrpc import NOTHING, Message, decode_json
+from pegboard.protocol.jsonrpc import ID_LENGTH, NOTHING, Identifier, Message, decode_json
 
 PREFIX = "io.modelcontextprotocol/"
 
@@ -34,7 +34,7 @@ class RequestMeta(Struct, gc=False):
     client: Raw = field(name=PREFIX + "clientInfo", default=NOTHING)
     capabilities: Raw = field(name=PREFIX + "clientCapabilities", default=NOTHING)
     log_level: str | UnsetType = field(name=PREFIX + "logLevel", default=UNSET)
-    token: ProgressToken | UnsetType = field(name="progressToken", default=UNSET)
+    token: Identifier | UnsetType = field(name="progressToken", default=UNSET)
 
 
 NO_PARAMS = Params()
@@ -87,4 +87,6 @@ def _wrong_meta(raw: bytes) -> InvalidParams:
     for name in (PREFIX + "protocolVersion", PREFIX + "logLevel"):
         if name in value and not isinstance(value[name], str):
             return InvalidParams(f"params._meta[{name!r}] must be a string")
-    return InvalidParams("params._meta.progressToken must be a string or an integer")
+    return InvalidParams(
+        f"params._meta.progressToken must be an integer or a string of at most {ID_LENGTH} characters"
+    )
