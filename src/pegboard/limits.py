@@ -31,6 +31,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     repair_text: int = 64 * 1024
 
     calls: int = 4096
+    # The requests of all calls under way; a request of 4 KiB or less is not counted.
+    call_bytes: int = 64 * 1024 * 1024
     calls_per_caller: int = 256
     completions: int = 100
     listed_files: int = 1000

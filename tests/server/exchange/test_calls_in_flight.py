@@ -62,7 +62,7 @@ async def wait_for(event: asyncio.Event) -> str:
 
 
 async def begin(calls: CallsInFlight, exchange: Exchange, event: asyncio.Event) -> asyncio.Task[str]:
-    task = calls.run(exchange, wait_for(event))
+    task = calls.run(exchange, wait_for(event), 0)
     assert isinstance(task, asyncio.Task)
     return task
 
@@ -76,7 +76,7 @@ async def test_one_call_more_than_there_is_room_for_is_refused_and_its_walk_not_
 
     first = await begin(calls, Exchange(), go)
     with pytest.raises(Busy, match="1 calls are already under way"):
-        calls.run(Exchange(), walk())
+        calls.run(Exchange(), walk(), 0)
     with pytest.raises(Busy):
         calls.admit(Exchange())
     go.set()
@@ -100,7 +100,7 @@ async def test_a_call_that_fails_or_is_cancelled_gives_its_room_back() -> None:
         await asyncio.sleep(0)
         raise OSError("broken")
 
-    failing = calls.run(Exchange(), fail())
+    failing = calls.run(Exchange(), fail(), 0)
     assert isinstance(failing, asyncio.Task)
     with pytest.raises(OSError, match="broken"):
         await failing
@@ -159,7 +159,7 @@ async def test_the_end_waits_for_calls_that_come_to_their_answers_and_takes_no_o
         with pytest.raises(Busy, match="shutting down"):
             refused()
     with pytest.raises(Busy, match="shutting down"):
-        calls.run(Exchange(), wait_for(go))
+        calls.run(Exchange(), wait_for(go), 0)
     go.set()
     await ending
     assert await task == "done"

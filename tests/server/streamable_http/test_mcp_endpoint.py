@@ -988,6 +988,27 @@ async def test_a_full_house_says_when_to_come_back() -> None:
     assert await door.is_alive()
 
 
+async def test_large_requests_are_refused_while_those_of_the_calls_under_way_fill_their_limit() -> None:
+    door = Door(Limits(call_bytes=20_000))
+    session = await door.open_session("2025-03-26")
+    large = {"text": "x" * 12_000}
+    visits = [door.call("slow", arguments=large)]
+    await door.probe.started.wait()
+    for more in (
+        door.call("echo", arguments=large),
+        session.ask("tools/call", {"name": "echo", "arguments": large}, 2),
+        session.send(batch(request("tools/call", {"name": "echo", "arguments": large}))),
+    ):
+        response = await more.response()
+        assert (response.status, response.code, response.headers["retry-after"]) == (503, -32603, "1")
+        assert "too large together" in response.json["error"]["message"]
+    assert (await door.call("echo", arguments={"text": "small"}).response()).status == 200
+    door.probe.release.set()
+    for visit in visits:
+        assert (await visit.response()).status == 200
+    assert (await door.call("echo", arguments=large).response()).status == 200
+
+
 async def test_a_draining_server_refuses_new_calls_and_finishes_those_that_run() -> None:
     door = Door()
     session = await door.open_session("2025-03-26")

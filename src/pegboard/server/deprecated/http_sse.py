@@ -253,7 +253,9 @@ class HttpSse:
 
     async def _receive_request(self, client: SseClient, message: Message, method: str, request_id: RequestId) -> None:
         if client.line.full:
-            await self._wait(client)
+            self._calls.check_room(len(message.params))
+            with self._calls.holding(len(message.params)):
+                await self._wait(client)
         params = read_params(message)
         if is_modern(params):
             raise UnsupportedVersion(MODERN, _SPOKEN)
@@ -293,7 +295,7 @@ class HttpSse:
         handler = self._handler
         if call.method == SUBSCRIBE:
             handler = subscription_handler(handler, client.session, self._limits)
-        served = self._calls.run(exchange, run_call(handler, call, exchange))
+        served = self._calls.run(exchange, run_call(handler, call, exchange), len(call.params))
         if isinstance(served, asyncio.Task):
             client.run(request_id, served)
 

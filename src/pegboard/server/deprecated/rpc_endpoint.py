@@ -33,7 +33,7 @@ class RpcEndpoint:
             raise NotAcceptable("This door answers by JSON: Accept must allow application/json")
         stated = None if post.version is None else find_revision(post.version)
         bodies = read_bodies(body, self._limits)
-        self._calls.check_room()
+        self._calls.check_room(len(body))
         return self._answer(bodies, stated, sink, extra, batch=jsonrpc.is_batch(body))
 
     async def _answer(

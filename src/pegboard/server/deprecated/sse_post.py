@@ -73,7 +73,7 @@ class SsePostEndpoint:
         if not post.accepts.stream:
             raise NotAcceptable("This door answers by a stream: Accept must allow text/event-stream")
         stated = None if post.version is None else find_revision(post.version)
-        self._calls.check_room()
+        self._calls.check_room(len(body))
         return self._answer(body, stated, sink, extra)
 
     async def _answer(self, body: bytes, stated: Revision | None, sink: Sink, extra: Headers) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
@@ -11,6 +12,7 @@ from pegboard.errors import Busy
 from pegboard.limits import Limits
 from pegboard.server.eager_task import start
 from pegboard.server.exchange.exchanges import LongRunning, shutting_down
+from pegboard.server.http.connections import LIGHT
 
 T = TypeVar("T")
 
@@ -49,20 +51,37 @@ class CallsInFlight:
         # None: let in, but not begun.
         self.running: dict[LongRunning, asyncio.Task[Any] | None] = {}
         self.followers: set[OpenStream] = set()
+        # The bytes that further large requests may have.
+        self._room = limits.call_bytes
         self.draining = False
 
-    def check_room(self) -> None:
-        """Refuse one call more than there is room for."""
+    def check_room(self, size: int = 0) -> None:
+        """Refuse one call more than there is room for; `size` is that of its request."""
         if self.draining:
             raise shutting_down()
         if len(self.running) >= self._limits.calls:
             raise Busy(f"{self._limits.calls} calls are already under way; try again later", retry_after=1)
+        if size > LIGHT and size > self._room:
+            raise Busy("The requests of the calls under way are too large together; try again later", retry_after=1)
 
-    def run(self, exchange: LongRunning, walk: Coroutine[Any, Any, T]) -> T | asyncio.Task[T]:
-        """Walk a call, if there is room for one more: its end, or the task that it goes on in, and then it is under way."""
-        if self.draining or len(self.running) >= self._limits.calls:
-            walk.close()
-            self.check_room()
+    @contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """Count a request of that size until the block ends; whether there is room for it was checked before."""
+        counted = size if size > LIGHT else 0
+        self._room -= counted
+        try:
+            yield
+        finally:
+            self._room += counted
+
+    def run(self, exchange: LongRunning, walk: Coroutine[Any, Any, T], size: int) -> T | asyncio.Task[T]:
+        """Run a call, if there is room for it: its end, or the task that it goes on in. `size` is that of its request."""
+        if self.draining or len(self.running) >= self._limits.calls or size > self._room:
+            try:
+                self.check_room(size)
+            except Busy:
+                walk.close()
+                raise
         loop = asyncio.get_running_loop()
         task = start(walk, loop=loop)
         if task.done():
@@ -72,9 +91,15 @@ class CallsInFlight:
         self.running[exchange] = task
         # The task that it is called with is the default of `pop`: no function of ours runs.
         task.add_done_callback(partial(self.running.pop, exchange))
+        if size > LIGHT:
+            self._room -= size
+            task.add_done_callback(lambda _: self._free(size))
         if loop is not self._loop or not self._sweeping:
             self._start(loop)
         return task
+
+    def _free(self, size: int) -> None:
+        self._room += size
 
     def admit(self, exchange: LongRunning) -> None:
         """Let a call in, if there is room for one more; who is let in must be run, for that is what lets it out."""

@@ -94,8 +94,8 @@ class Conversation:
     def _became_idle(self) -> None:
         """All that came has been served."""
 
-    def _run(self, exchange: LineExchange, walk: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
-        """Walk a call; its task, or None where it has come to its end."""
+    def _run(self, exchange: LineExchange, walk: Coroutine[Any, Any, None], size: int) -> asyncio.Task[None] | None:
+        """Run a call whose request has that size; its task, or None where it has come to its end."""
         task = eager_task.start(walk, loop=self._loop)
         return None if task.done() else task
 
@@ -255,7 +255,7 @@ class Conversation:
         if call.method == SUBSCRIBE and self._legacy is not None:
             handler = subscription_handler(handler, self._legacy, self._limits)
         try:
-            task = self._run(exchange, run_call(handler, call, exchange))
+            task = self._run(exchange, run_call(handler, call, exchange), len(call.params))
         except Refusal as refusal:
             refusal.request_id = request_id
             raise

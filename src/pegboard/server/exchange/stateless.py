@@ -161,10 +161,11 @@ class Stateless:
     async def serve(self, bodies: Sequence[bytes], stated: Revision | None, answers: AnswerCollector) -> None:
         """Serve all messages of one HTTP request, whose header states that revision."""
         taken: set[RequestId] = set()
-        if len(bodies) == 1:
-            await self._serve(bodies[0], stated, answers, taken)
-        else:
-            await asyncio.gather(*(self._serve(body, stated, answers, taken) for body in bodies))
+        with self._calls.holding(sum(map(len, bodies))):
+            if len(bodies) == 1:
+                await self._serve(bodies[0], stated, answers, taken)
+            else:
+                await asyncio.gather(*(self._serve(body, stated, answers, taken) for body in bodies))
 
     async def _serve(
         self, body: bytes, stated: Revision | None, answers: AnswerCollector, taken: set[RequestId]

@@ -187,7 +187,7 @@ class HttpEndpoint:
                 return self._post(post, head, body, sink)
             exchange = HttpExchange(sink, self._modern, plain.id, post.extra, post.accepts)
             call = plain.call(caller, exchange, head.headers)
-            served = self._calls.run(exchange, run_call(self._handler, call, exchange))
+            served = self._calls.run(exchange, run_call(self._handler, call, exchange), len(body))
         except Refusal as refusal:
             if plain is not None:
                 refusal.request_id = plain.id
@@ -242,7 +242,8 @@ class HttpEndpoint:
             return text_response(
                 406, f"{method} is answered by a stream: Accept must allow text/event-stream", post.extra
             )
-        served = self._calls.run(exchange, run_call(self._handler, request.call(exchange, head.headers), exchange))
+        call = request.call(exchange, head.headers)
+        served = self._calls.run(exchange, run_call(self._handler, call, exchange), len(call.params))
         # Cancellation: "Closing the SSE response stream MUST be treated by the server as cancellation". Who listens has
         # come to its answer, the stream, and is told by it.
         if isinstance(served, asyncio.Task) and not listens:

@@ -152,7 +152,8 @@ class SessionRequests:
         handler: Handler | None = None,
     ) -> Answer | asyncio.Task[Answer | None] | None:
         """Walk a call; while it waits its session can cancel it."""
-        served = self._calls.run(exchange, self._conduct(call, exchange, handler or self._handler_of(call, session)))
+        walk = self._conduct(call, exchange, handler or self._handler_of(call, session))
+        served = self._calls.run(exchange, walk, len(call.params))
         if isinstance(served, asyncio.Task):
             session.calls[request_id] = served
             served.add_done_callback(lambda _: session.calls.pop(request_id))
@@ -239,13 +240,14 @@ class SessionRequests:
         self, session: Session, bodies: list[bytes], sink: Sink, extra: Headers, accepts: Accepts
     ) -> EndpointResult:
         check_batches(REVISIONS[session.caller.version])
-        self._calls.check_room()
+        self._calls.check_room(sum(map(len, bodies)))
         return self._run_batch(session, bodies, sink, (*extra, session.header), accepts)
 
     async def _run_batch(
         self, session: Session, bodies: list[bytes], sink: Sink, extra: Headers, accepts: Accepts
     ) -> Answer | None:
-        answers = await asyncio.gather(*(self._run_item(session, body) for body in bodies))
+        with self._calls.holding(sum(map(len, bodies))):
+            answers = await asyncio.gather(*(self._run_item(session, body) for body in bodies))
         return answer_batch([answer for answer in answers if answer is not None], sink, extra, accepts)
 
     async def _run_item(self, session: Session, body: bytes) -> bytes | None:

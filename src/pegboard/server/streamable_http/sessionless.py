@@ -75,7 +75,7 @@ class Sessionless:
         return self._run(handler, plain.call(caller, exchange), exchange, sink)
 
     def _run(self, handler: Handler, call: Call, exchange: SessionlessExchange, sink: Sink) -> EndpointResult:
-        served = self._calls.run(exchange, run_call(handler, call, exchange))
+        served = self._calls.run(exchange, run_call(handler, call, exchange), len(call.params))
         if isinstance(served, asyncio.Task):
             # Nobody can come back for the answer.
             sink.on_gone(served.cancel)
@@ -84,7 +84,7 @@ class Sessionless:
     def batch(self, head: Head, body: bytes, sink: Sink, extra: Headers, accepts: Accepts) -> EndpointResult:
         revision = mcp.stated_revision(head.headers)
         check_batches(revision)
-        self._calls.check_room()
+        self._calls.check_room(len(body))
         return self._run_batch(jsonrpc.read_batch(body, self._limits), revision, sink, extra, accepts)
 
     async def _run_batch(

@@ -182,8 +182,8 @@ class WebSocketConversation(Conversation):
         costs = (_BYTES_COST if isinstance(one, memoryview) else _TEXT_COST for one in self._waiting)
         return self._held + sum(costs) + sum(map(len, self._waiting))
 
-    def _run(self, exchange: LineExchange, walk: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
-        task = self._calls.run(exchange, walk)
+    def _run(self, exchange: LineExchange, walk: Coroutine[Any, Any, None], size: int) -> asyncio.Task[None] | None:
+        task = self._calls.run(exchange, walk, size)
         return task if isinstance(task, asyncio.Task) else None
 
     def _weigh(self, size: int) -> None:
@@ -344,7 +344,7 @@ class WebSocketConversation(Conversation):
         self._past.pop(streams.key, None)
         streams.begin()
         try:
-            task = self._run(exchange, run_call(self._handler, call, exchange))
+            task = self._run(exchange, run_call(self._handler, call, exchange), len(call.raw))
         except Refusal:
             self._forget(streams)
             raise
