@@ -637,6 +637,25 @@ async def test_a_result_that_there_is_no_room_for_fails_its_task() -> None:
         assert len(await user.result(task)) == 10
 
 
+async def test_the_requests_of_running_tasks_take_room_until_their_work_has_ended() -> None:
+    board, go = Board("t", limits=Limits(task_bytes_per_caller=10_000)), asyncio.Event()
+
+    @board.tool(task="required")
+    async def keep(text: str) -> int:
+        await go.wait()
+        return len(text)
+
+    async with use(board) as client:
+        user = User(client)
+        task = await user.start("keep", text="x" * 6000)
+        refused = await client.call("keep", {"text": "x" * 6000})
+        assert refused.is_error
+        assert "their requests and results are too large" in refused.text
+        go.set()
+        assert await user.result(task) == "6000"
+        assert await user.result(await user.start("keep", text="x" * 6000)) == "6000"
+
+
 # -- over HTTP ---------------------------------------------------------------------------------------------------------
 
 

@@ -49,6 +49,7 @@ class TaskRun:
         self._answer: Reply | Refusal | None = None
         self._name = call.name
         self._principal = call.caller.principal
+        self._request_size = len(call.params)
         self._caller: Channel = call.channel
         self._wants_progress = call.token is not None
         self._store = store
@@ -86,7 +87,7 @@ class TaskRun:
         async with self._saving:
             if self.record is not None:
                 return
-            self.record = await self._store.create(self.id, self._principal)
+            self.record = await self._store.create(self.id, self._principal, self._request_size)
         self._answer = TaskStarted(self.record.initial_task(self.id))
         # Nobody keeps a connection that has been answered.
         self._caller = NULL_CHANNEL
@@ -185,6 +186,7 @@ class TaskRun:
         finally:
             if self._expiry is not None:
                 self._expiry.cancel()
+            self._store.release_request(self.id)
             try:
                 await self._save()
             except Exception:  # noqa: BLE001 — the work is done, whatever became of its record

@@ -60,10 +60,11 @@ class TaskRecord(Struct, kw_only=True):
 
 
 class _TaskSlot(Struct):
-    """The room that a task takes."""
+    """The room that a task takes: its record, and its request while it runs."""
 
     principal: str
     until: float
+    request_size: int
     size: int = 0
     version: int = 0
 
@@ -96,32 +97,40 @@ class TaskStore:
         self._records = records
         self._owner = owner
 
-    async def create(self, task_id: str, principal: str) -> TaskRecord:
-        """Begin the record of a task; LimitReached where there is no room for one more."""
+    async def create(self, task_id: str, principal: str, request_size: int = 0) -> TaskRecord:
+        """Begin the record of a task; LimitReached where there is no room for one more, or for its request."""
         now = self.clock()
         self._sweep(now)
         limits = self._limits
         if (
             len(self._places) >= limits.tasks
             or self._counts[principal] >= limits.tasks_per_caller
-            or self._capacity(principal) <= 0
+            or self._capacity(principal) <= request_size
         ):
             raise LimitReached(
-                "There are too many tasks already, or their results are too large: wait until some are forgotten",
+                "There are too many tasks already, or their requests and results are too large: wait until some have ended",
                 "tasks",
                 retry_after=next((max(1.0, place.until - now) for place in self._places.values()), None),
             )
         record = TaskRecord(
             principal=principal, created=now, updated=now, seconds=limits.task_seconds, owner=self._owner
         )
-        self._places[task_id] = _TaskSlot(principal, now + limits.task_seconds)
+        self._places[task_id] = _TaskSlot(principal, now + limits.task_seconds, request_size)
         self._counts[principal] += 1
+        self._sizes[principal] += request_size
         try:
             await self.save(task_id, record)
         except BaseException:
             self._leave(task_id)
             raise
         return record
+
+    def release_request(self, task_id: str) -> None:
+        """Count the request of a task no longer: its work has ended."""
+        place = self._places.get(task_id)
+        if place is not None:
+            self._sizes[place.principal] -= place.request_size
+            place.request_size = 0
 
     def has_capacity(self, principal: str, size: int) -> bool:
         """Whether so many bytes more can be kept for a principal."""
@@ -178,7 +187,7 @@ class TaskStore:
         place = self._places.pop(task_id)
         principal = place.principal
         self._counts[principal] -= 1
-        self._sizes[principal] -= place.size
+        self._sizes[principal] -= place.size + place.request_size
         if not self._counts[principal]:
             del self._counts[principal], self._sizes[principal]
 
