@@ -964,6 +964,17 @@ async def test_delete_cancels_the_calls_of_an_array() -> None:
     assert (await visit.response()).status == 202
 
 
+async def test_the_answers_of_a_batch_have_a_limit_together() -> None:
+    params = {"name": "echo", "arguments": {"text": "x" * 600}}
+    body = batch(*(request("tools/call", params, number) for number in range(5)))
+    session = await Door(Limits(result_bytes=1000)).open_session("2025-03-26")
+    answers = (await session.send(body).response()).json
+    assert ["result" in one for one in answers] == [True, True, False, False, False]
+    assert {one["error"]["message"] for one in answers[2:]} == {
+        "The answers of this batch are too large together: send this request by itself"
+    }
+
+
 # -- when there is too much, or the end is near ------------------------------------------------------------------------
 
 

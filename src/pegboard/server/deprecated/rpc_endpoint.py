@@ -43,7 +43,7 @@ class RpcEndpoint:
         if task is not None:
             # Nobody else can come for the answer.
             sink.on_gone(task.cancel)
-        answers = CollectedAnswers()
+        answers = CollectedAnswers(self._limits)
         await self._stateless.serve(bodies, stated, answers)
         if not answers.messages:
             return Answer(204, headers=extra)

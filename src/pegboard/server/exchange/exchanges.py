@@ -235,14 +235,32 @@ class LineExchange:
             self._line = None
 
 
+class BatchRoom:
+    """The bytes that the answers of one batch may have together: all of them are kept until the last one is there."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, limit: int) -> None:
+        self._left = limit
+
+    def fit(self, request_id: RequestId, answer: bytes) -> bytes:
+        """The answer, or a refusal in its place once the answers before it have taken all the room."""
+        if self._left <= 0:
+            told = "The answers of this batch are too large together: send this request by itself"
+            return jsonrpc.refusal(request_id, InternalFailure(told))
+        self._left -= len(answer)
+        return answer
+
+
 class BatchExchange:
     """One request of a batch: its answer joins the others, what it would say before has nowhere to go."""
 
-    __slots__ = ("_codec", "_id", "closing", "since", "streaming")
+    __slots__ = ("_codec", "_id", "_room", "closing", "since", "streaming")
 
-    def __init__(self, codec: RevisionCodec, request_id: RequestId) -> None:
+    def __init__(self, codec: RevisionCodec, request_id: RequestId, room: BatchRoom) -> None:
         self._codec = codec
         self._id = request_id
+        self._room = room
         self.streaming = False
         self.since = 0.0
         self.closing = False
@@ -260,7 +278,7 @@ class BatchExchange:
         """Nothing is sent, likewise."""
 
     def finish(self, method: str, reply: Reply) -> bytes:
-        return jsonrpc.answer(self._id, self._codec.result(method, reply))
+        return self._room.fit(self._id, jsonrpc.answer(self._id, self._codec.result(method, reply)))
 
     def refuse(self, refusal: Refusal) -> bytes:
         return jsonrpc.refusal(self._id, refusal, self._codec.code(refusal))

@@ -49,7 +49,7 @@ from pegboard.server.exchange.admission import (
     read_token,
 )
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
-from pegboard.server.exchange.exchanges import LineExchange, MessageLine, run_call
+from pegboard.server.exchange.exchanges import BatchRoom, LineExchange, MessageLine, run_call
 from pegboard.server.exchange.listen_exchange import LISTEN
 from pegboard.server.http_types import Headers
 
@@ -99,7 +99,8 @@ class AnswerCollector(Protocol):
 class CollectedAnswers:
     """The answers to one HTTP request, and the status that goes with a single one."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
+        self.room = BatchRoom(limits.result_bytes)
         self.messages: list[bytes] = []
         self.status = 200
         self.headers: Headers = ()
@@ -138,6 +139,9 @@ class _CollectingExchange(StatelessExchange):
 
     async def emit(self, notice: Notification) -> None:
         """Nothing is sent."""
+
+    def finish(self, method: str, reply: Reply) -> None:
+        self._end(self._answers.room.fit(self._id, jsonrpc.answer(self._id, self._codec.result(method, reply))))
 
     def refuse(self, refusal: Refusal) -> None:
         self._answers.note(refusal)

@@ -27,7 +27,7 @@ from pegboard.server.exchange.admission import (
     read_caller,
 )
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
-from pegboard.server.exchange.exchanges import BatchExchange, answer_batch, run_call
+from pegboard.server.exchange.exchanges import BatchExchange, BatchRoom, answer_batch, run_call
 from pegboard.server.exchange.fast_path import PlainCall
 from pegboard.server.exchange.listen_exchange import subscribe_lists, subscribe_session
 from pegboard.server.exchange.request_head import PostHead
@@ -246,11 +246,12 @@ class SessionRequests:
     async def _run_batch(
         self, session: Session, bodies: list[bytes], sink: Sink, extra: Headers, accepts: Accepts
     ) -> Answer | None:
+        room = BatchRoom(self._limits.result_bytes)
         with self._calls.holding(sum(map(len, bodies))):
-            answers = await asyncio.gather(*(self._run_item(session, body) for body in bodies))
+            answers = await asyncio.gather(*(self._run_item(session, body, room) for body in bodies))
         return answer_batch([answer for answer in answers if answer is not None], sink, extra, accepts)
 
-    async def _run_item(self, session: Session, body: bytes) -> bytes | None:
+    async def _run_item(self, session: Session, body: bytes, room: BatchRoom) -> bytes | None:
         request_id: RequestId | None = None
         try:
             message = jsonrpc.read(body, self._limits)
@@ -268,7 +269,7 @@ class SessionRequests:
                 if setting is not None:
                     await self._sessions.change(session, setting)
                 return jsonrpc.answer(request_id, b"{}")
-            exchange = BatchExchange(self._codecs[session.caller.version], request_id)
+            exchange = BatchExchange(self._codecs[session.caller.version], request_id, room)
             call = admit_legacy(message, params, message.method, request_id, session.caller).call(exchange)
             self._calls.admit(exchange)
         except Refusal as refusal:

@@ -90,7 +90,7 @@ class Sessionless:
     async def _run_batch(
         self, bodies: Sequence[bytes], revision: Revision, sink: Sink, extra: Headers, accepts: Accepts
     ) -> Answer | None:
-        answers = CollectedAnswers()
+        answers = CollectedAnswers(self._limits)
         await self._stateless.serve(bodies, revision, answers)
         return answer_batch(answers.messages, sink, extra, accepts)
 
