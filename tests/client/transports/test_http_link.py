@@ -629,6 +629,20 @@ async def test_a_bomb_is_not_unpacked() -> None:
             await client.call("any")
 
 
+@pytest.mark.parametrize("line", [b":\n", b'data: {"jsonrpc":"2.0","method":"x"}\n\n'], ids=["comments", "events"])
+async def test_a_compressed_stream_of_small_events_does_not_hold_the_event_loop(line: bytes) -> None:
+    packed = gzip.compress(line * (4_000_000 // len(line)))
+
+    def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        stream(writer, packed, Content_Encoding="gzip")
+        writer.close()
+
+    async with nothing_left(), faking(modern(answer)) as fake, Client(fake.url) as client:
+        # In a task of its own: what a test's own task does is not measured.
+        (told,) = await asyncio.gather(asyncio.create_task(client.call("any")), return_exceptions=True)
+        assert isinstance(told, ConnectionLost)
+
+
 async def test_a_compressed_stream_is_read_as_it_comes() -> None:
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
         packer = zlib.compressobj(wbits=31)

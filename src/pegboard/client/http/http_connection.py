@@ -18,8 +18,8 @@ HEAD_LINES: Final = 200
 IDLE_SECONDS: Final = 4.0
 """A connection is not used again after this long: common servers close theirs after five seconds."""
 BUFFER: Final = 256 * 1024
-PIECE: Final = 1024 * 1024
-"""How much a compressed body is unpacked at a time."""
+PIECE: Final = 64 * 1024
+"""How much of a compressed body is decompressed before the event loop gets its turn."""
 
 _CODINGS: Final = {b"gzip": 47, b"x-gzip": 47, b"deflate": 47}
 
@@ -68,6 +68,9 @@ class Response:
         """The next piece of the body; empty at its end."""
         while True:
             if self._unread:
+                if self._decompress is not None:
+                    # A few kilobytes can stand for megabytes, which are read without a wait in between.
+                    await asyncio.sleep(0)
                 chunk = self._take()
                 if chunk:
                     return chunk
