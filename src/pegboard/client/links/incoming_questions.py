@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 
 import msgspec
 
-from pegboard.call import Channel, NeedInput, Question, RequestId
+from pegboard.call import Channel, Json, NeedInput, Question, RequestId
 from pegboard.client.links.server_messages import LIMITS, ServerMessage
 from pegboard.errors import Busy, InternalFailure, MethodNotFound, PegboardError, Refusal
 from pegboard.protocol import jsonrpc
+
+MAX_OPEN: Final = 4 * LIMITS.questions
+"""How many questions are answered or refused at a time; a server that does not read its answers gets no more."""
+MAX_ID_LENGTH: Final = 1024
 
 _log = logging.getLogger("pegboard.client")
 _encode = msgspec.json.Encoder().encode
@@ -23,21 +28,32 @@ class IncomingQuestions:
     def __init__(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         self._send = send
         self._open: dict[RequestId, asyncio.Task[None]] = {}
+        self._dropped = 0
 
     def start(self, message: ServerMessage, channel: Channel) -> None:
-        """Answer a request, in time."""
-        assert message.id is not None  # noqa: S101 — or it would be a notice
-        assert message.method is not None  # noqa: S101
-        if message.id in self._open:
-            _log.warning("a server asked twice under the id %r; the second question is dropped", message.id)
+        """Answer a request, or refuse it if too many are being answered; beyond that it is dropped."""
+        request_id, method = message.id, message.method
+        assert request_id is not None  # noqa: S101 — or it would be a notification
+        assert method is not None  # noqa: S101
+        too_long = isinstance(request_id, str) and len(request_id) > MAX_ID_LENGTH
+        if request_id in self._open or len(self._open) >= MAX_OPEN or too_long:
+            self._count_dropped()
             return
-        task = asyncio.create_task(self._answer(message.id, message.method, message, channel))
-        self._open[message.id] = task
-        task.add_done_callback(lambda _: self._open.pop(message.id, None))  # type: ignore[arg-type]  # it has an id
+        work: Coroutine[Any, Any, None]
+        # What needs no answer from anyone holds no message while the server does not read.
+        if method == "ping":
+            work = self._send_answer(method, jsonrpc.answer(request_id, b"{}"))
+        elif len(self._open) >= LIMITS.questions:
+            busy = Busy(f"This client answers {LIMITS.questions} questions at a time")
+            work = self._send_answer(method, jsonrpc.refusal(request_id, busy))
+        else:
+            work = self._answer(request_id, method, message, channel)
+        task = self._open[request_id] = asyncio.create_task(work)
+        task.add_done_callback(lambda _: self._open.pop(request_id, None))
 
-    def drop(self, request_id: RequestId) -> None:
+    def drop(self, request_id: Json) -> None:
         """The server does not wait for this answer any more."""
-        task = self._open.get(request_id)
+        task = self._open.get(request_id) if isinstance(request_id, str | int) else None
         if task is not None:
             task.cancel()
 
@@ -59,18 +75,25 @@ class IncomingQuestions:
             body = jsonrpc.refusal(request_id, MethodNotFound("Nobody is there to be asked"))
         except Exception:  # noqa: BLE001 — an answer has to be sent whatever fails
             # Whoever answers is the program's own code: its text is not for the server.
-            _log.exception("could not answer %s", method)
+            _log.exception("could not answer %s", method[:80])
             body = jsonrpc.refusal(request_id, InternalFailure("The client could not answer"))
+        await self._send_answer(method, body)
+
+    async def _send_answer(self, method: str, body: bytes) -> None:
         try:
             await self._send(body)
         except PegboardError as problem:
-            _log.warning("an answer to %s did not reach the server: %s", method, problem)
+            _log.warning("an answer to %s did not reach the server: %s", method[:80], problem)
 
     async def _result(self, request_id: RequestId, method: str, message: ServerMessage, channel: Channel) -> bytes:
-        if method == "ping":
-            return b"{}"
-        if len(self._open) > LIMITS.questions:
-            raise Busy(f"This client answers {LIMITS.questions} questions at a time")
         key = str(request_id)
         answers = await channel.ask({key: Question(method, message.parameters())})
         return _encode(answers[key])
+
+    def _count_dropped(self) -> None:
+        self._dropped += 1
+        # The first, the second, the fourth …: a flood of questions does not fill the log.
+        if not self._dropped & (self._dropped - 1):
+            _log.warning(
+                "a server asks too much at a time, or twice under one id; %d questions dropped so far", self._dropped
+            )
