@@ -6,14 +6,19 @@ import asyncio
 import json
 import socket
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from websockets.frames import Frame, Opcode
+from websockets.http11 import Request
 from websockets.protocol import State
+from websockets.server import ServerProtocol
 
 from pegboard import Client
+from pegboard.client.http.address import read_address
+from pegboard.client.http.dialer import Dialer
 from pegboard.client.links import era_cache
 from pegboard.client.transports import websocket_link
 from pegboard.errors import (
@@ -91,6 +96,51 @@ async def test_a_message_may_come_in_pieces_among_pings_and_bytes() -> None:
 
     async with serving(crumble) as server, Client(server.url) as client:
         assert (await client.call("any")).content == []
+
+
+@pytest.mark.parametrize("opcode", [Opcode.PING, Opcode.CONT], ids=["pings", "empty fragments"])
+async def test_frames_of_two_bytes_do_not_hold_the_event_loop(opcode: Opcode) -> None:
+    def flood(peer: Peer, asked: dict[str, Any]) -> None:
+        if opcode is Opcode.CONT:
+            peer.writer.write(Frame(Opcode.TEXT, b"", fin=False).serialize(mask=False))
+        peer.writer.write(Frame(opcode, b"", fin=opcode is Opcode.PING).serialize(mask=False) * 30_000)
+        if opcode is Opcode.CONT:
+            peer.writer.write(Frame(Opcode.CONT, b"", fin=True).serialize(mask=False))
+        peer.answer(asked, "after it")
+
+    async with nothing_left(), serving(flood) as server, Client(server.url) as client:
+        assert (await client.call("any")).text == "after it"
+
+
+async def test_a_server_that_pings_and_reads_no_pongs_is_read_no_further() -> None:
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        protocol = ServerProtocol()
+        protocol.receive_data(await reader.readuntil(b"\r\n\r\n"))
+        [request] = protocol.events_received()
+        assert isinstance(request, Request)
+        protocol.send_response(protocol.accept(request))
+        writer.write(b"".join(protocol.data_to_send()))
+        writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket can be paused
+        with suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(Frame(Opcode.PING, b"x" * 125).serialize(mask=False) * 500)
+                await writer.drain()
+
+    server = await asyncio.start_server(flood, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    dialer = Dialer(ca=None, timeout=5.0)
+    pipe = websocket_link.WebSocketPipe(read_address(f"http://127.0.0.1:{port}/"), "ws", {}, dialer, timeout=5.0)
+    try:
+        async with nothing_left():
+            await pipe.open(lambda _: None, lambda _: None)
+            unsent = pipe._transport.get_write_buffer_size
+            await until(lambda: unsent() > websocket_link.WRITE_BYTES)
+            for _ in range(300):
+                await asyncio.sleep(0)
+            assert unsent() < websocket_link.WRITE_BYTES + 256 * 1024
+            await pipe.close()
+    finally:
+        server.close()
 
 
 async def test_text_that_is_no_message_is_passed_over_and_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 MESSAGE_BYTES: Final = 16 * 1024 * 1024
 WRITE_BYTES: Final = 1024 * 1024
+PARSED_BYTES: Final = 1024
+PARSE_SECONDS: Final = 0.01
+"""How long frames are parsed before the event loop gets its turn: a frame may be two bytes, and costs as much as a large one."""
 PING_SECONDS: Final = 20.0
 CLOSE_SECONDS: Final = 1.0
 SUBPROTOCOL: Final = "mcp"
@@ -69,7 +72,11 @@ class WebSocketPipe(ConnectionProtocol):
             max_size=MESSAGE_BYTES,
             logger=_log,
         )
-        self._parts: list[bytes] = []
+        # In one piece: a message may come in fragments of a few bytes, or of none.
+        self._message = bytearray()
+        self._unparsed = bytearray()
+        self._parsing: asyncio.Handle | None = None
+        self._paused = False
         self._text = False
         self._pinged = False
         self._pinging: asyncio.TimerHandle | None = None
@@ -136,6 +143,36 @@ class WebSocketPipe(ConnectionProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._pinged = False
+        self._unparsed += data
+        if not self._paused:
+            self._parse()
+
+    def _parse(self) -> None:
+        """Parse what has come; nothing more is read while that takes long, or while the server does not read."""
+        self._parsing = None
+        loop = asyncio.get_running_loop()
+        until = loop.time() + PARSE_SECONDS
+        while self._unparsed and not self._transport.is_closing():
+            if not self._may_write.is_set():
+                # Each ping is answered: a server that reads no answers is not read either.
+                self._pause()
+                return
+            if loop.time() >= until:
+                self._pause()
+                self._parsing = loop.call_soon(self._parse)
+                return
+            self._receive_bytes(bytes(self._unparsed[:PARSED_BYTES]))
+            del self._unparsed[:PARSED_BYTES]
+        if self._paused and not self._transport.is_closing():
+            self._paused = False
+            self._transport.resume_reading()
+
+    def _pause(self) -> None:
+        if not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _receive_bytes(self, data: bytes) -> None:
         self._protocol.receive_data(data)
         for event in self._protocol.events_received():
             if self._handshake_done is not None:
@@ -149,10 +186,15 @@ class WebSocketPipe(ConnectionProtocol):
             self._report_lost()
 
     def eof_received(self) -> bool:
+        if self._unparsed:
+            self._receive_bytes(bytes(self._unparsed))
+            self._unparsed.clear()
         self._protocol.receive_eof()
         return False
 
     def connection_lost(self, exception: Exception | None) -> None:
+        if self._parsing is not None:
+            self._parsing.cancel()
         self._closed.set()
         self._may_write.set()
         self._report_lost()
@@ -162,6 +204,8 @@ class WebSocketPipe(ConnectionProtocol):
 
     def resume_writing(self) -> None:
         self._may_write.set()
+        if self._paused and self._parsing is None:
+            self._parse()
 
     def _check_response(self, response: Response) -> None:
         refused = self._protocol.handshake_exc
@@ -189,11 +233,11 @@ class WebSocketPipe(ConnectionProtocol):
             return
         if frame.opcode:
             self._text = frame.opcode == _TEXT
+        self._message += frame.data
         if not frame.fin:
-            self._parts.append(bytes(frame.data))
             return
-        data = b"".join((*self._parts, frame.data))
-        self._parts.clear()
+        data = bytes(self._message)
+        self._message.clear()
         if self._text:
             self._receive(data)
 
