@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,11 +17,14 @@ from pegboard.gateway.forwarding.destination import Destination
 from pegboard.gateway.forwarding.forwarder import Forwarder
 from pegboard.gateway.overrides import ArgumentMapping
 from pegboard.gateway.servers.downstream import Downstream
+from pegboard.gateway.servers.server_catalog import ServerCatalog
 from pegboard.gateway.uri_rewriter import UriRewriter
 from pegboard.tools.argument_parser import ParsedArguments
 from pegboard.tools.qualified_names import ToolName, dropped_because
 from pegboard.tools.relayed_tool import RelayedTool, read_output
 from pegboard.tools.tool_result import RESULT_BYTES, ResultWriter
+
+_log = logging.getLogger("pegboard.gateway")
 
 _UNCHANGED = ToolOverride()
 
@@ -84,14 +88,22 @@ class Offers:
         self.prompts: list[PromptOffer] = []
         self.resources: list[RelayedResource] = []
         if catalog is not None:
+            self._read(catalog)
+
+    def _read(self, catalog: ServerCatalog) -> None:
+        try:
             self.tools = list(self._read_tools(catalog.tools))
             self.prompts = list(self._read_prompts(catalog.prompts))
             self.resources = list(self._read_resources([*catalog.resources, *catalog.templates]))
+        except Exception:  # noqa: BLE001 — what one server lists must not keep the others from being served
+            _log.exception("%s: its lists cannot be served", self.source)
+            self.tools, self.prompts, self.resources = [], [], []
 
     # -- tools -------------------------------------------------------------------------------------------------------
 
     def _read_tools(self, definitions: Iterable[Mapping[str, Json]]) -> Iterable[ToolOffer]:
         config = self.downstream.config
+        renamed = {override.name: name for name, override in config.tools.items() if override.name}
         seen: set[str] = set()
         for definition in definitions:
             name = definition.get("name")
@@ -101,6 +113,10 @@ class Offers:
                 continue
             seen.add(name)
             override = config.tools.get(name, _UNCHANGED)
+            if renamed.get(override.name or name, name) != name:
+                # Two tools under one name: the operator's choice holds, whichever the server lists first.
+                self.notes.append(f"{self.source}: a tool is left out: {name!r} is the name given to another tool")
+                continue
             if override.enabled and is_allowed(config.tool_filters, name):
                 place = self._places[name] = ToolName(self._toolbox.name, self.downstream.name, override.name or name)
                 tags = (*config.tags, *override.tags)

@@ -66,8 +66,9 @@ class ArgumentMapping:
         self._withheld.add(fold_name(name))
 
     def _reshape(self, schema: Mapping[str, Json], overrides: Mapping[str, ArgumentOverride]) -> dict[str, Json]:
-        declared = schema.get("properties")
-        required = [name for name in schema.get("required", ()) if isinstance(name, str)]
+        declared, listed = schema.get("properties"), schema.get("required")
+        # What is no list stays as it is: the check of the whole schema rejects it.
+        required = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
         properties: dict[str, Json] = {}
         for name, about in declared.items() if isinstance(declared, Mapping) else ():
             override = overrides.get(name)
@@ -81,7 +82,7 @@ class ArgumentMapping:
                 required = [shown if other == name else other for other in required]
                 properties[shown] = _described(about, override)
         reshaped = {**schema, "properties": properties}
-        if "required" in schema:
+        if isinstance(listed, list):
             reshaped["required"] = required
         if self._withheld and declared and not schema.keys() & _OPEN:
             reshaped["additionalProperties"] = False
