@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 
 from pegboard.client.login.storage import FileStorage
-from pegboard.errors import SetupError
+from pegboard.errors import LimitReached, SetupError
 from pegboard.gateway.lock.lock_file import Lock, read_lock, write_lock
 from pegboard.gateway.state_folder import store_path, token_folder
+from pegboard.middleware import Audit
 from pegboard.stores.sqlite.database_file import prepare
+from pegboard.testing import run_alone
 
 IS_ROOT = os.geteuid() == 0
 STRANGER = 65534
@@ -98,6 +100,49 @@ def test_something_else_in_place_of_a_store_file_is_refused(tmp_path: Path) -> N
     refused(tmp_path / "pipe.db", "not a regular file", lambda: prepare(tmp_path / "pipe.db"))
     (tmp_path / "folder.db").mkdir()
     refused(tmp_path / "folder.db", "not a regular file", lambda: prepare(tmp_path / "folder.db"))
+
+
+# -- the audit file -----------------------------------------------------------------------------------------------------
+
+AUDIT_FILES = pytest.mark.parametrize("name", ["audit.jsonl", "audit.db"])
+
+
+@AUDIT_FILES
+def test_an_audit_file_of_another_user_is_refused(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    file.touch(0o600)
+    file = of_a_stranger(file, "/etc/passwd")
+    refused(file, "another user", lambda: Audit(file))
+
+
+@AUDIT_FILES
+@pytest.mark.parametrize("there", [True, False], ids=["linked", "dangling"])
+def test_a_symbolic_link_in_place_of_an_audit_file_is_not_followed(tmp_path: Path, name: str, there: bool) -> None:
+    target, link = tmp_path / "elsewhere", tmp_path / name
+    if there:
+        target.touch()
+    link.symlink_to(target)
+    refused(link, "symbolic link", lambda: Audit(link))
+    assert target.exists() == there
+
+
+def test_an_audit_file_where_every_user_can_replace_it_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    refused(folder, "chmod o-w", lambda: Audit(folder / "audit.jsonl"))
+
+
+@pytest.mark.parametrize("planted", ["audit.jsonl", "audit.db", "audit.db-wal"])
+async def test_a_link_that_takes_the_place_of_an_audit_file_before_it_is_opened_is_not_followed(
+    tmp_path: Path, planted: str
+) -> None:
+    audit = Audit(tmp_path / planted.removesuffix("-wal"))
+    (tmp_path / planted).symlink_to(tmp_path / "elsewhere")
+    result = await run_alone(audit)
+    audit.close()
+    assert isinstance(result.exception, LimitReached)
+    assert not (tmp_path / "elsewhere").exists()
 
 
 # -- the folder of a gateway's state -----------------------------------------------------------------------------------

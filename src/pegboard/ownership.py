@@ -6,8 +6,10 @@ the files in it: if no other user can replace a file, the file that was checked 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+import threading
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -18,6 +20,9 @@ _ROOT: Final = 0
 # A FIFO in place of the file must not block the open; regular files do not know the flag.
 _READ: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
+# The files that SQLite keeps beside a database, and trusts as it trusts the database.
+_BESIDE_DATABASE: Final = ("-wal", "-shm", "-journal")
+_creating: Final = threading.Lock()
 
 
 def check_private_folder(folder: Path) -> None:
@@ -54,6 +59,23 @@ def check_own_file(path: Path) -> None:
         _check_own(path, path.lstat())
     except FileNotFoundError:
         return
+
+
+def create_own_file(path: Path) -> None:
+    """Create an empty file that only this user can read, unless it exists; SetupError unless it is then our own."""
+    check_folder(path.parent)
+    # When a process closes a file, the system drops all its locks on that file. A file that may be in use in this
+    # process is therefore not opened here.
+    with _creating, contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    check_own_file(path)
+
+
+def create_own_database(path: Path) -> None:
+    """The same for a SQLite database and the files that SQLite keeps beside it."""
+    create_own_file(path)
+    for ending in _BESIDE_DATABASE:
+        check_own_file(path.with_name(path.name + ending))
 
 
 def open_own_file(path: Path) -> BinaryIO:

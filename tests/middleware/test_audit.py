@@ -273,8 +273,8 @@ async def test_a_full_disk_lets_calls_through_unrecorded_where_that_is_set(
 async def test_a_file_that_cannot_be_opened_is_a_disk_that_cannot_be_written(
     tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / name).mkdir()
     with audit(tmp_path / name) as made:
+        (tmp_path / name).mkdir()
         assert isinstance((await run_alone(made)).exception, LimitReached)
         (tmp_path / name).rmdir()
         assert (await run_alone(made)).text == "done"

@@ -22,6 +22,7 @@ from pegboard.hooks.middleware import Middleware
 from pegboard.middleware.call_keys import client_of
 from pegboard.middleware.journal import Journal, JournalSink, LinesFile, SqliteFile
 from pegboard.middleware.masking import mask
+from pegboard.ownership import check_folder, check_own_file
 
 Form: TypeAlias = Literal["lines", "sqlite"]
 Arguments: TypeAlias = Literal["hash", "full", "none"]
@@ -42,7 +43,7 @@ _COLUMNS = {
     "error": "TEXT",
     "elapsed_ms": "REAL NOT NULL",
 }
-_UNWRITTEN = (OSError, sqlite3.Error)
+_UNWRITTEN = (OSError, sqlite3.Error, SetupError)
 _CLEANUP_SECONDS = 1.0
 
 
@@ -50,8 +51,8 @@ class Audit(Middleware):
     """Writes who called what, with which arguments, what came of it and how long it took.
 
     `path` is a file of JSON lines, or an SQLite database if it ends in `.db`, `.sqlite` or `.sqlite3` (`form` says it
-    otherwise). `arguments`: `"hash"` (SHA-256 of the arguments with their names sorted), `"full"` (secrets masked) or
-    `"none"`. `outcome` is `ok`, `failed`, `refused` or `cancelled`, or `asked` where the caller has to answer something
+    otherwise). It must belong to this user and must not be a link. `arguments`: `"hash"` (SHA-256 of the arguments with
+    their names sorted), `"full"` (secrets masked) or `"none"`. `outcome` is `ok`, `failed`, `refused` or `cancelled`, or `asked` where the caller has to answer something
     first and send the call again; `error` names the kind of failure, never its text.
 
     The answer waits until its record is on the disk, so a crash loses no record of a call that was answered. When the
@@ -79,6 +80,8 @@ class Audit(Middleware):
             )
         if not file.parent.is_dir():
             raise SetupError(f"The folder of the audit file {str(file)!r} does not exist; create it or name another")
+        check_folder(file.parent)
+        check_own_file(file)
         self.arguments, self.fail = arguments, fail
         self.unwritten = 0
         self._now = now

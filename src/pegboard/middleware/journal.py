@@ -24,6 +24,7 @@ import msgspec
 
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
+from pegboard.ownership import create_own_database, create_own_file
 
 if sys.platform != "win32":
     import fcntl
@@ -41,7 +42,7 @@ class JournalSink(Protocol):
     """Where a journal's thread writes."""
 
     def open(self) -> None:
-        """Make ready to append; called once, in the thread, before the first write."""
+        """Make ready to append, in the thread, before the first write; SetupError if another user controls the file."""
 
     def append(self, rows: Sequence[Row]) -> None:
         """Write the rows and return when they are on the disk; raises OSError or sqlite3.Error."""
@@ -58,7 +59,8 @@ class LinesFile:
 
     def open(self) -> None:
         is_new = not self._path.exists()
-        self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        create_own_file(self._path)
+        self._file = os.open(self._path, os.O_RDWR | os.O_APPEND)
         if is_new and sys.platform != "win32":
             # The file's name has to survive, too.
             folder = os.open(self._path.parent, os.O_RDONLY)
@@ -129,8 +131,16 @@ class SqliteFile:
         self._insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
 
     def open(self) -> None:
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        create_own_database(self._path)
         database = sqlite3.connect(self._path, timeout=10, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(database)
+        except BaseException:
+            database.close()
+            raise
+        self._database = database
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
         database.execute("PRAGMA journal_mode=WAL")
         # In WAL mode only FULL syncs at each commit.
         database.execute("PRAGMA synchronous=FULL")
@@ -141,7 +151,6 @@ class SqliteFile:
                 f"CREATE TRIGGER IF NOT EXISTS {self._table}_no_{verb.lower()} BEFORE {verb} ON {self._table} "
                 f"BEGIN SELECT RAISE(ABORT, '{self._table} is append-only'); END"
             )
-        self._database = database
 
     def append(self, rows: Sequence[Row]) -> None:
         database = self._database
@@ -179,7 +188,7 @@ class Journal:
         self._resting = False
 
     async def put(self, row: Row) -> None:
-        """Append a record; returns when it is on the disk, raises OSError or sqlite3.Error where it cannot be."""
+        """Append a record; returns when it is on the disk, raises OSError, sqlite3.Error or SetupError if it cannot be."""
         loop = asyncio.get_running_loop()
         while True:
             waiter = loop.create_future()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sqlite3
-import threading
 import time
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from pegboard.errors import SetupError
-from pegboard.ownership import check_folder, check_own_file
+from pegboard.ownership import create_own_database
 
 Sync: TypeAlias = Literal["normal", "full"]
 """What a written entry survives: the death of every process, or the machine's loss of power too."""
@@ -21,9 +18,6 @@ _SCHEMA: Final = 1
 LOCK_WAIT_SECONDS: Final = 10.0
 # Pages that are written again and again are copied into the file once for so many writes.
 _CHECKPOINT_PAGES: Final = 4000
-# The files that SQLite keeps beside a database, and trusts as it trusts the database.
-_BESIDE: Final = ("-wal", "-shm", "-journal")
-_making: Final = threading.Lock()
 
 # Entries lie in the order they came, whichever log they are of: what is committed together is written to few pages. `keep`
 # is 0 for what may be trimmed, 1 for what may not until it is released, 2 for the end. The triggers keep every sum true,
@@ -120,13 +114,7 @@ def _make_private(path: Path) -> None:
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(0o700, exist_ok=True)
-    check_folder(path.parent)
-    # The system forgets all locks that a process has on a file when the process closes the file anywhere, so one that
-    # may be in use already is never opened here.
-    with _making, contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    for ending in ("", *_BESIDE):
-        check_own_file(path.with_name(path.name + ending))
+    create_own_database(path)
     # The files that SQLite puts beside it get the same mode.
     if path.stat().st_mode & 0o077:
         path.chmod(0o600)
