@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from pegboard import Board, Client, Gateway, ToolCallRequest, ToolExecutor
 from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.middleware.audit import Audit
+from pegboard.stores.sqlite.sqlite_store import SqliteStore
 from tests.waiting import until, wait_until
 
 
@@ -101,6 +104,26 @@ def test_the_audit_file_of_a_board_that_is_dropped_is_closed(uncollected: None, 
     gc.collect()
     wait_until(lambda: not writer.is_alive())
     assert len((tmp_path / "audit.jsonl").read_text().splitlines()) == 1
+
+
+def test_the_threads_of_a_store_that_is_dropped_end_and_a_warning_names_it(uncollected: None, tmp_path: Path) -> None:
+    path, threads = tmp_path / "store.db", list[threading.Thread]()
+
+    async def use() -> None:
+        store = SqliteStore(path)
+        await store.start()
+        await store.records.put("key", b"kept")
+        assert await store.records.get("key")
+        threads.extend(thread for thread in threading.enumerate() if thread.name.startswith("pegboard-store"))
+        assert len(threads) == 2
+
+    with pytest.warns(ResourceWarning, match=r"store\.db"):
+        asyncio.run(use())
+    # The warning held it.
+    gc.collect()
+    wait_until(lambda: not any(thread.is_alive() for thread in threads))
+    with closing(sqlite3.connect(path)) as file:
+        assert file.execute("SELECT value FROM records").fetchone() == (b"kept",)
 
 
 def test_the_threads_of_a_gateway_that_is_dropped_end_and_a_warning_names_it(uncollected: None) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+import weakref
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final
@@ -46,6 +47,7 @@ class HintWatcher:
 
     def start(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        weakref.finalize(self, connection.close)
 
     async def close(self) -> None:
         if self._polling is not None:

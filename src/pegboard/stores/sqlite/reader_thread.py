@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -25,6 +26,7 @@ class ReaderThread:
 
     def start(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        weakref.finalize(self, connection.close)
         self._thread = ThreadPoolExecutor(1, "pegboard-store-reader")
 
     async def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,6 +52,7 @@ class SqliteStore:
         self._limits = limits = limits or Limits()
         self._clock = clock
         self._sync = sync
+        self._is_open = False
         me = new_worker()
         self._reader = reader = ReaderThread()
         self._hint_watcher = hint_watcher = HintWatcher(me, reader)
@@ -68,12 +70,18 @@ class SqliteStore:
         self._writer.start(writing)
         self._reader.start(reading)
         self._hint_watcher.start(looking)
+        self._is_open = True
 
     def _open(self) -> tuple[sqlite3.Connection, ...]:
         prepare(self._path)
         return connect(self._path, self._sync), connect(self._path), connect(self._path)
 
+    def __del__(self) -> None:
+        if getattr(self, "_is_open", False):
+            warnings.warn(f"unclosed store sqlite:{self._path}", ResourceWarning, source=self, stacklevel=2)
+
     async def close(self) -> None:
+        self._is_open = False
         await self.workers.close()
         await self._hint_watcher.close()
         await self._writer.close()

@@ -8,11 +8,13 @@ one commit, a hundred share one. A failing job would undo the others; then each 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeAlias, TypeVar
@@ -59,33 +61,45 @@ class _QueuedJob(Struct, eq=False):
 
 
 class WriterThread:
-    """Does jobs in the order they came, and calls `tell` in the event loop with what they hinted at."""
+    """Runs jobs in the order they came, and calls `notify` in the event loop with the topics they hinted at.
 
-    def __init__(self, sender: str, limit: int, tell: Callable[[Topic], None]) -> None:
+    The thread does not refer to this object: it ends when the object is closed or collected.
+    """
+
+    def __init__(self, sender: str, limit: int, notify: Callable[[Topic], None]) -> None:
         self._sender = sender
         self._limit = limit
-        self._tell = tell
+        self._notify = notify
         self._jobs: SimpleQueue[_QueuedJob | None] = SimpleQueue()
         self._weight = 0
         self._room = asyncio.Event()
-        self._hints_trimmed = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        weakref.finalize(self, self._jobs.put, None)
 
     def start(self, connection: sqlite3.Connection) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._work, args=(connection,), name="pegboard-store", daemon=True)
+        loop = asyncio.get_running_loop()
+        resolve = weakref.WeakMethod(self._resolve)
+
+        def deliver(done: list[_QueuedJob], topics: dict[Topic, bool]) -> None:
+            callback = resolve()
+            if callback is not None:
+                # A closed loop has no one who waits.
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(callback, done, topics)
+
+        batches = _BatchWriter(connection, self._sender, deliver)
+        self._thread = threading.Thread(target=batches.work, args=(self._jobs,), name="pegboard-store", daemon=True)
         self._thread.start()
 
     async def close(self) -> None:
-        """Do what was asked for until now, and end."""
+        """Run the jobs that are queued, and end."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._jobs.put(None)
             await asyncio.to_thread(thread.join)
 
     async def run(self, job: Job[T], weight: int = 0) -> T:
-        """Have a job done; its result once it is safe. Waits first while too many bytes wait to be written."""
+        """Run a job; its result once it is committed. Waits first while too many bytes wait to be written."""
         while self._weight and self._weight + weight > self._limit:
             self._room.clear()
             await self._room.wait()
@@ -94,7 +108,7 @@ class WriterThread:
         return await future
 
     def post(self, job: Job[object]) -> None:
-        """Have a job done that nobody waits for; it may be lost."""
+        """Run a job without waiting for it; it may be lost."""
         if self._thread is not None:
             self._put(_QueuedJob(job, 0, None))
 
@@ -104,9 +118,7 @@ class WriterThread:
         self._weight += waiting.weight
         self._jobs.put(waiting)
 
-    # -- in the event loop -------------------------------------------------------------------------------------------
-
-    def _resolve(self, done: list[_QueuedJob], told: dict[Topic, bool]) -> None:
+    def _resolve(self, done: list[_QueuedJob], topics: dict[Topic, bool]) -> None:
         for one in done:
             self._weight -= one.weight
             if one.future is None or one.future.done():
@@ -116,30 +128,47 @@ class WriterThread:
             else:
                 one.future.set_exception(one.problem)
         self._room.set()
-        for topic, here in told.items():
+        for topic, here in topics.items():
             if here:
-                self._tell(topic)
+                self._notify(topic)
 
-    # -- in the thread -----------------------------------------------------------------------------------------------
 
-    def _work(self, connection: sqlite3.Connection) -> None:
-        # How long to wait for other processes is decided in `_begin`.
-        connection.execute("PRAGMA busy_timeout = 0")
+class _BatchWriter:
+    """The part of the writer that runs in its thread."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        sender: str,
+        deliver: Callable[[list[_QueuedJob], dict[Topic, bool]], None],
+    ) -> None:
+        self._connection = connection
+        self._sender = sender
+        self._deliver = deliver
+        self._hints_trimmed = 0
+
+    def work(self, queue: SimpleQueue[_QueuedJob | None]) -> None:
+        # `_begin` decides how long to wait for other processes.
+        self._connection.execute("PRAGMA busy_timeout = 0")
         ended = False
         while not ended:
-            batch = [self._jobs.get()]
+            batch = [queue.get()]
             try:
                 while len(batch) < _MAX_BATCH and batch[-1] is not None:
-                    batch.append(self._jobs.get_nowait())
+                    batch.append(queue.get_nowait())
             except Empty:
                 pass
             ended = batch[-1] is None
             jobs = [one for one in batch if one is not None]
             if jobs:
-                self._do(connection, jobs)
-        connection.close()
+                self._commit(jobs)
+            # While the queue is empty, nothing here may keep the store alive.
+            batch.clear()
+            jobs.clear()
+        self._connection.close()
 
-    def _do(self, connection: sqlite3.Connection, jobs: list[_QueuedJob]) -> None:
+    def _commit(self, jobs: list[_QueuedJob]) -> None:
+        connection = self._connection
         transaction = Transaction(connection)
         try:
             _begin(connection)
@@ -147,20 +176,15 @@ class WriterThread:
                 one.result = one.job(transaction)
             self._write_hints(transaction)
             connection.execute("COMMIT")
-        except Exception as problem:  # noqa: BLE001 — whatever a job raises is for whoever asked for it
+        except Exception as problem:  # noqa: BLE001 — the caller of the job gets what it raised
             _undo(connection)
             transaction.told.clear()
             if len(jobs) > 1:
                 for one in jobs:
-                    self._do(connection, [one])
+                    self._commit([one])
                 return
             jobs[0].problem = _explain(problem)
-        assert self._loop is not None  # noqa: S101 — start() sets it before there is a thread
-        try:
-            self._loop.call_soon_threadsafe(self._resolve, jobs, transaction.told)
-        except RuntimeError:
-            # The loop was closed first: nobody waits.
-            pass
+        self._deliver(list(jobs), transaction.told)
 
     def _write_hints(self, transaction: Transaction) -> None:
         last = 0
