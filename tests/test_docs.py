@@ -16,6 +16,7 @@ import pytest
 from pegboard import Board, Client
 from pegboard.protocol.extensions import TASKS
 from pegboard.repair import repairer
+from tests.server.fake_sink import envelope, mirror, request
 
 pytestmark = pytest.mark.process
 
@@ -81,13 +82,13 @@ async def test_a_mounted_board_lives_with_its_application(tmp_path: Path, monkey
         mounted.lifespan(mounted.app),
         httpx.AsyncClient(transport=httpx.ASGITransport(mounted.app), base_url="http://127.0.0.1") as client,
     ):
-        body = {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "tools/call",
-            "params": {"name": "add", "arguments": {"a": 1, "b": 2}},
-        }
-        answer = await client.post("/rpc", json=body, headers={"accept": "application/json"})
+        params: dict[str, Any] = {"name": "add", "arguments": {"a": 1, "b": 2}}
+        headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        answer = await client.post(
+            "/mcp",
+            content=request("tools/call", {**params, "_meta": envelope()}),
+            headers={name: value for name, value in (headers | mirror("tools/call", params)).items() if value},
+        )
         assert answer.json()["result"]["content"][0]["text"] == "3"
         assert (tmp_path / "mounted.db").exists()
 

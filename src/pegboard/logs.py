@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import time
 
 from pegboard.printable import printable, printable_json, printable_lines
@@ -32,6 +33,13 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["exception"] = record.exc_text or self.formatException(record.exc_info)
         return printable_json(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
+
+
+def stderr_handler(style: str, text_format: str) -> logging.Handler:
+    """A handler that writes one line for each record to stderr, as `text` or as `json`."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if style == "json" else TextLines(text_format))
+    return handler
 
 
 def guard_last_resort() -> None:

@@ -34,7 +34,7 @@ class Road(NamedTuple):
 ROADS = {
     "http": Road("http://127.0.0.1:{}/mcp"),
     "http-legacy": Road("http://127.0.0.1:{}/mcp", LEGACY),
-    "sse": Road("http://127.0.0.1:{}/sse", None, ("--legacy-doors", "sse")),
+    "sse": Road("http://127.0.0.1:{}/sse", None, ("--legacy-endpoints", "sse")),
     "ws": Road("ws://127.0.0.1:{}/ws"),
     "ws-legacy": Road("ws://127.0.0.1:{}/ws", LEGACY),
 }

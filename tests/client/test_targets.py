@@ -39,7 +39,7 @@ def url() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def first_url() -> Iterator[str]:
     """A server that has nothing for a POST here: HTTP+SSE of 2024-11-05."""
-    with HttpChild("--legacy-doors", "sse", target=FILE) as child:
+    with HttpChild("--legacy-endpoints", "sse", target=FILE) as child:
         yield f"http://127.0.0.1:{child.port}/sse"
 
 

@@ -24,8 +24,8 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.process
 
-ROUTE = "__import__('fastapi').FastAPI(routes=[board.asgi(store={!r})])"
-ALONE = "board.asgi(store={!r})"
+ROUTE = "__import__('fastapi').FastAPI(routes=[board.asgi(store={!r}, legacy_endpoints='all')])"
+ALONE = "board.asgi(store={!r}, legacy_endpoints='all')"
 
 
 def mounted(store: str, how: str = ALONE) -> UvicornChild:
@@ -270,7 +270,7 @@ async def test_at_the_end_calls_come_to_their_answers_and_then_it_serves_again(w
             await gate.wait()
             return "done"
 
-        mounting = board.asgi(store=store if where == "sqlite" else "memory")
+        mounting = board.asgi(store=store if where == "sqlite" else "memory", legacy_endpoints="all")
         transport = httpx.ASGITransport(mounting)
         headers = {"content-type": "application/json", "accept": "application/json"}
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:

@@ -21,7 +21,7 @@ HEAD = "host: localhost\\r\\naccept: application/json, text/event-stream\\r\\nco
 async def main():
     board = Board("light")
     doors = ("rpc", "oneshot", "sse")
-    endpoint = HttpEndpoint(board.handler, board.info, limits=Limits(), guard=Guard(), legacy_doors=doors, websocket=True)
+    endpoint = HttpEndpoint(board.handler, board.info, limits=Limits(), guard=Guard(), legacy_endpoints=doors, websocket=True)
     server = await listen(endpoint, Limits())
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     for line in sys.argv[1:]:

@@ -53,8 +53,8 @@ async def own_door() -> AsyncIterator[int]:
 
 DOORS = {
     "our own door": own_door,
-    "uvicorn": lambda: serving(board().asgi()),
-    "uvicorn with another protocol": lambda: serving(board().asgi(), ws="websockets-sansio"),
+    "uvicorn": lambda: serving(board().asgi(ws="/ws")),
+    "uvicorn with another protocol": lambda: serving(board().asgi(ws="/ws"), ws="websockets-sansio"),
 }
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pegboard.demo
 from pegboard.cli.run import command
-from pegboard.cli.serving_flags import add_flags, read_settings, set_up_logging
-from pegboard.cli.up import Announcement, reject_workers
+from pegboard.cli.serving_flags import add_flags, read_options, set_up_logging
+from pegboard.cli.up import Announcement
 from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.demo import desk, notes
 from pegboard.gateway.gateway import Gateway
@@ -20,7 +20,8 @@ from pegboard.limits import Limits
 from pegboard.server.http.guard import Guard
 from pegboard.server.http.listener import Http1Server
 from pegboard.server.http.worker_sockets import WorkerSockets
-from pegboard.server.serve import PORT, run
+from pegboard.server.serve import run
+from pegboard.server.serving_options import DEFAULT_PORT
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
 from pegboard.stores.cluster import SharedStore
 
@@ -79,18 +80,18 @@ def main(argv: list[str]) -> int:
     )
     add_flags(parser)
     chosen = parser.parse_args(argv)
-    reject_workers(chosen.workers)
-    if chosen.transport == "auto":
-        chosen.transport = "http"
-    if chosen.port == PORT and chosen.uds is None:
-        chosen.port = _free_port(PORT)
-    set_up_logging(chosen.log_level, chosen.log_format)
-    if chosen.log_level == "info":
-        # That it starts a server of its own is no news to who plays with it.
+    options = read_options(chosen)
+    if options["transport"] == "auto":
+        options["transport"] = "http"
+    if options["port"] == DEFAULT_PORT and options["uds"] is None:
+        options["port"] = _free_port(options["port"])
+    set_up_logging(options["log_level"], options["log_format"])
+    if options["log_level"] == "info":
+        # Hide that the gateway starts a server of its own.
         logging.getLogger("pegboard.client").setLevel(logging.WARNING)
     began = time.monotonic()
     demo = Demo()
-    run(demo, read_settings(chosen, announce=lambda url: Announcement(demo, url, began, _more(url)).start()))
+    run(demo, options, lambda url: Announcement(demo, url, began, _more(url)).start())
     return 0
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from pegboard import __version__
 from pegboard.board import Board
 from pegboard.cli.output import note
-from pegboard.cli.serving_flags import add_flags, read_settings, set_up_logging
+from pegboard.cli.serving_flags import add_flags, read_options, set_up_logging
 from pegboard.loading import load_board
 from pegboard.server.serve import run
 from pegboard.tools.naming import counted
@@ -20,7 +20,7 @@ from pegboard.tools.naming import counted
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="pegboard run",
-        description="Serve the board in a Python file: over stdio when a client started us, else over HTTP.",
+        description="Serve the board in a Python file: over stdio if stdin is a pipe, as when a client starts us, else over HTTP.",
         epilog="Every flag can be set by the environment: PEGBOARD_PORT=8000 is --port 8000.",
     )
     parser.add_argument(
@@ -28,10 +28,11 @@ def main(argv: list[str]) -> int:
     )
     add_flags(parser)
     chosen = parser.parse_args(argv)
-    set_up_logging(chosen.log_level, chosen.log_format)
+    options = read_options(chosen)
+    set_up_logging(options["log_level"], options["log_format"])
     began = time.monotonic()
     board = load_board(chosen.target)
-    run(board, read_settings(chosen, announce=lambda url: announce(board, url, began)))
+    run(board, options, lambda url: announce(board, url, began))
     return 0
 
 

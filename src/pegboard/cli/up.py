@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from pegboard import __version__
 from pegboard.cli.output import note
 from pegboard.cli.run import command
-from pegboard.cli.serving_flags import add_flags, read_settings, set_up_logging
+from pegboard.cli.serving_flags import add_flags, read_options, set_up_logging
 from pegboard.cli.status_table import render_status
 from pegboard.config.gateway_config import find_config
-from pegboard.errors import SetupError
 from pegboard.gateway.gateway import Gateway
 from pegboard.gateway.state_folder import store_path
 from pegboard.server.serve import run, started_by_client
@@ -27,7 +26,7 @@ def main(argv: list[str]) -> int:
         prog="pegboard up",
         description="Serve the servers of a configuration file as one: over HTTP, or over stdio to one client.",
         epilog="The file is JSON or TOML: ours, or one of Claude, Cursor, VS Code, Codex or Gemini as it is. "
-        "Edits are taken over while it is served. Every flag can be set by the environment: PEGBOARD_PORT=8000.",
+        "It is reloaded when it changes. Every flag can be set by the environment: PEGBOARD_PORT=8000.",
     )
     parser.add_argument(
         "config",
@@ -36,29 +35,20 @@ def main(argv: list[str]) -> int:
         help="a configuration file; without one PEGBOARD_CONFIG, or pegboard.json or pegboard.toml here",
     )
     parser.add_argument("--mode", choices=("all", "dynamic", "proxy", "auto"), help="how tools are shown")
-    parser.add_argument("--no-watch", action="store_false", dest="watch", help="leave edits of the file alone")
-    add_flags(parser, store="")
+    parser.add_argument("--no-watch", action="store_false", dest="watch", help="do not reload the file when it changes")
+    add_flags(parser, store="a SQLite file of this user")
     chosen = parser.parse_args(argv)
-    reject_workers(chosen.workers)
-    set_up_logging(chosen.log_level, chosen.log_format)
+    options = read_options(chosen, store="")
+    set_up_logging(options["log_level"], options["log_format"])
     began = time.monotonic()
     path = chosen.config or str(find_config(os.environ))
     gateway = Gateway(path, mode=chosen.mode, watch=chosen.watch)
-    if not chosen.store:
-        # A client of stdio is one connection, and nothing of it outlives that.
-        pipes = chosen.transport == "stdio" or (chosen.transport == "auto" and started_by_client())
-        chosen.store = "memory" if pipes else f"sqlite:{store_path(path)}"
-    run(gateway, read_settings(chosen, announce=lambda url: Announcement(gateway, url, began).start()))
+    if not options["store"]:
+        # A client over stdio is one connection, and none of its state outlives it.
+        stdio = options["transport"] == "stdio" or (options["transport"] == "auto" and started_by_client())
+        options["store"] = "memory" if stdio else f"sqlite:{store_path(path)}"
+    run(gateway, options, lambda url: Announcement(gateway, url, began).start())
     return 0
-
-
-def reject_workers(workers: int) -> None:
-    """Several processes would each start all servers, and none would know of the calls that another has parked."""
-    if workers != 1:
-        raise SetupError(
-            f"--workers {workers}: a gateway is one process, which owns its servers; to have more, start several "
-            "gateways with the same --store behind a load balancer"
-        )
 
 
 class Announcement:

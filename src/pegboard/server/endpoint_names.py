@@ -15,18 +15,16 @@ _PATHS: Final = {"rpc": ("/rpc",), "oneshot": ("/sse",), "sse": ("/sse", "/messa
 
 def endpoint_paths(which: Iterable[str]) -> frozenset[str]:
     """The paths of those endpoints, each with and without a slash at its end."""
-    bare = {path for door in which for path in _PATHS[door]}
+    bare = {path for name in which for path in _PATHS[name]}
     return frozenset(bare | {path + "/" for path in bare})
 
 
-def read_endpoint_names(given: str | Iterable[str]) -> tuple[str, ...]:
-    """The endpoints to serve: their names, `all` or `none`."""
+def read_endpoint_names(given: str | Iterable[str], option: str) -> tuple[str, ...]:
+    """The endpoints to serve: their names, `all` or `none`; an error names the option."""
     names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
     if names in (["all"], ["none"]):
         return DEPRECATED_ENDPOINTS if names == ["all"] else ()
     for name in names:
         if name not in DEPRECATED_ENDPOINTS:
-            raise SetupError(
-                f"--legacy-doors {name!r} is none of {', '.join(DEPRECATED_ENDPOINTS)}; or say all, or none"
-            )
-    return tuple(door for door in DEPRECATED_ENDPOINTS if door in names)
+            raise SetupError(f"{option} {name!r} is none of {', '.join(DEPRECATED_ENDPOINTS)}; or say all, or none")
+    return tuple(name for name in DEPRECATED_ENDPOINTS if name in names)

@@ -1,27 +1,34 @@
-"""What a board and a gateway share: `run()`, `asgi()` and their options."""
+"""What a board and a gateway share: `run()` and `asgi()`."""
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Mapping
+from typing import Unpack
 
 from pegboard.call import Handler, Json
 from pegboard.errors import SetupError
 from pegboard.limits import Limits
-from pegboard.logs import TextLines
+from pegboard.logs import stderr_handler
 from pegboard.printable import printable_lines
 from pegboard.server.asgi.asgi_app import AsgiApp
-from pegboard.server.endpoint_names import read_endpoint_names
 from pegboard.server.mounting import mount
-from pegboard.server.serve import PORT, Settings, run
+from pegboard.server.serve import run
+from pegboard.server.serving_options import (
+    MountOptions,
+    ServingOptions,
+    Transport,
+    resolve_mount_options,
+    resolve_options,
+)
 from pegboard.stores.cluster import SharedStore
 
 
 class Hosted(ABC):
-    """Whatever can be served."""
+    """What can be served: a board or a gateway."""
 
     limits: Limits
     places: Mapping[str, Handler] | None
@@ -40,86 +47,29 @@ class Hosted(ABC):
     @abstractmethod
     async def stop(self) -> None: ...
 
-    def run(
-        self,
-        transport: Literal["auto", "http", "stdio"] = "auto",
-        *,
-        host: str = "127.0.0.1",
-        port: int = PORT,
-        uds: str | None = None,
-        public: bool = False,
-        tls_cert: str | None = None,
-        tls_key: str | None = None,
-        path_prefix: str = "",
-        trusted_proxy: str | Sequence[str] = (),
-        cors: str | Sequence[str] = (),
-        allow_host: str | Sequence[str] = (),
-        legacy_doors: str | Sequence[str] = "all",
-        store: str = "memory",
-        workers: int = 1,
-        sessions: Literal["on", "off"] = "on",
-        websocket: bool = True,
-        log_level: str = "info",
-    ) -> None:
-        """Serve until stopped: stdio where a client holds our stdin, HTTP on a terminal or without one."""
-        if not logging.root.handlers and not logging.getLogger("pegboard").handlers:
-            handler = logging.StreamHandler(sys.stderr)
-            handler.setFormatter(TextLines(logging.BASIC_FORMAT))
-            logging.basicConfig(level=log_level.upper(), handlers=[handler])
+    def run(self, transport: Transport | None = None, /, **options: Unpack[ServingOptions]) -> None:
+        """Serve until stopped: over stdio if stdin is a pipe, as when a client starts us, else over HTTP.
+
+        `ServingOptions` lists the options, which are those of `pegboard run`. An option that is not given is read from
+        its environment variable, such as `PEGBOARD_PORT`.
+        """
         try:
-            run(
-                self,
-                Settings(
-                    transport=transport,
-                    host=host,
-                    port=port,
-                    uds=uds,
-                    public=public,
-                    tls_cert=tls_cert,
-                    tls_key=tls_key,
-                    path_prefix=path_prefix,
-                    trusted_proxies=_several(trusted_proxy),
-                    cors=_several(cors),
-                    allow_hosts=_several(allow_host),
-                    legacy_doors=read_endpoint_names(legacy_doors),
-                    store=store,
-                    workers=workers,
-                    sessions=sessions,
-                    websocket=websocket,
-                ),
-            )
+            if transport is not None:
+                options["transport"] = transport
+            resolved = resolve_options(options, os.environ)
+            if not logging.root.handlers and not logging.getLogger("pegboard").handlers:
+                handler = stderr_handler(resolved["log_format"], logging.BASIC_FORMAT)
+                logging.basicConfig(level=resolved["log_level"].upper(), handlers=[handler])
+            run(self, resolved)
         except SetupError as error:
-            # This is the program's last word, and whoever started it has to act: a traceback would only hide the fix.
+            # The operator has to act on this message; a traceback would only hide it.
             print(printable_lines(f"{self.info['name']}: {error}"), file=sys.stderr)  # noqa: T201
             sys.exit(2)
 
-    def asgi(
-        self,
-        *,
-        path: str = "/mcp",
-        ws: str | None = "/ws",
-        store: str = "memory",
-        legacy_doors: str | Sequence[str] = "all",
-        sessions: Literal["on", "off"] = "on",
-        hosts: Iterable[str] = (),
-        origins: Iterable[str] = (),
-    ) -> AsgiApp:
+    def asgi(self, *, path: str = "/mcp", ws: str | None = None, **options: Unpack[MountOptions]) -> AsgiApp:
         """An ASGI application: `app.routes.append(board.asgi())`, or mounted, or served by itself.
 
-        `ws` is where WebSockets are let in, None for nowhere; the deprecated doors lie beside `path`. `store` is opened by
-        the first request at the latest. `hosts` and `origins` name those it answers to beside this machine.
+        It serves `path` alone. `ws` is a path for WebSockets; `legacy_endpoints` adds deprecated endpoints next to `path`.
+        `MountOptions` lists the other options. The first request opens the store, unless a lifespan did.
         """
-        return mount(
-            self,
-            path=path,
-            ws=ws,
-            store=store,
-            doors=read_endpoint_names(legacy_doors),
-            sessions=sessions == "on",
-            hosts=hosts,
-            origins=origins,
-        )
-
-
-def _several(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+        return mount(self, path=path, ws=ws, options=resolve_mount_options(options))

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TypeAlias
 
 from pegboard.errors import PegboardError, SetupError, StoreDown
 from pegboard.server.asgi.asgi_app import AsgiApp, MountedApp
-from pegboard.server.endpoint_names import endpoint_paths
+from pegboard.server.endpoint_names import endpoint_paths, read_endpoint_names
 from pegboard.server.http.guard import Guard
+from pegboard.server.serving_options import MountOptions
 from pegboard.server.shared_store import ServedApp, clean_up, open_shared_store
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
 from pegboard.stores.cluster import SharedStore
@@ -30,7 +31,7 @@ MakeEndpoint: TypeAlias = Callable[[SharedStore | None], HttpEndpoint]
 
 
 class InMemoryApp:
-    """The house of a board that keeps nothing beyond its process, and is always open."""
+    """A mounted board that keeps everything in memory, and is always open."""
 
     def __init__(self, served: ServedApp, make_endpoint: MakeEndpoint) -> None:
         self._served = served
@@ -46,7 +47,7 @@ class InMemoryApp:
 
 
 class StoredApp:
-    """The house of a board that keeps what it has in a store."""
+    """A mounted board that keeps its state in a store."""
 
     def __init__(self, served: ServedApp, store: str, make_endpoint: MakeEndpoint) -> None:
         self._served = served
@@ -120,19 +121,11 @@ async def drain_and_stop(served: ServedApp, endpoint: HttpEndpoint) -> None:
     await clean_up(served)
 
 
-def mount(
-    served: ServedApp,
-    *,
-    path: str,
-    ws: str | None,
-    store: str,
-    doors: tuple[str, ...],
-    sessions: bool,
-    hosts: Iterable[str],
-    origins: Iterable[str],
-) -> AsgiApp:
+def mount(served: ServedApp, *, path: str, ws: str | None, options: MountOptions) -> AsgiApp:
     """An ASGI application of a board."""
-    guard, limits = Guard(hosts=hosts, origins=origins, public_names=True), served.limits
+    guard = Guard(hosts=options["allow_host"], origins=options["cors"], mounted=True)
+    legacy_endpoints = read_endpoint_names(options["legacy_endpoints"], "asgi(legacy_endpoints=…)")
+    limits, store = served.limits, options["store"]
     name = "/" + path.strip("/").rpartition("/")[2]
 
     def make_endpoint(shared: SharedStore | None) -> HttpEndpoint:
@@ -141,16 +134,21 @@ def mount(
             served.info,
             limits=limits,
             guard=guard,
-            legacy="sessions" if sessions else "sessionless",
-            legacy_doors=doors,
+            legacy="sessions" if options["sessions"] == "on" else "sessionless",
+            legacy_endpoints=legacy_endpoints,
             successor=name,
             websocket=ws is not None,
             shared=shared,
         )
 
-    # What is wrong with the address is said at once; the store itself is made where it is used, for servers may fork.
-    kept = not isinstance(open_store(store, limits), MemoryStore)
-    house: MountedApp = StoredApp(served, store, make_endpoint) if kept else InMemoryApp(served, make_endpoint)
+    # A wrong address is reported now; the store itself is opened where it is used, because servers may fork.
+    is_stored = not isinstance(open_store(store, limits), MemoryStore)
+    app: MountedApp = StoredApp(served, store, make_endpoint) if is_stored else InMemoryApp(served, make_endpoint)
     return AsgiApp(
-        house, limits, path=path, siblings=endpoint_paths(doors), unrouted=("/health", "/ready"), socket_path=ws
+        app,
+        limits,
+        path=path,
+        siblings=endpoint_paths(legacy_endpoints),
+        unrouted=("/health", "/ready"),
+        socket_path=ws,
     )

@@ -15,17 +15,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, Literal, Self
-
-from msgspec import Struct
+from typing import Any, Self
 
 from pegboard.call import Handler
 from pegboard.errors import SetupError
-from pegboard.server.endpoint_names import DEPRECATED_ENDPOINTS
+from pegboard.server.endpoint_names import read_endpoint_names
 from pegboard.server.http.guard import Guard, is_loopback
 from pegboard.server.http.listener import Http1Server
 from pegboard.server.http.worker_sockets import WorkerSockets
 from pegboard.server.overseer import Overseer, WorkerControl
+from pegboard.server.serving_options import ServingOptions
 from pegboard.server.shared_store import ServedApp, clean_up, open_shared_store
 from pegboard.server.stdio.stdio_server import claim_pipes, open_stdio
 from pegboard.server.streamable_http.endpoint_router import EndpointRouter
@@ -37,54 +36,38 @@ from pegboard.watchdog import Watchdog
 
 _log = logging.getLogger("pegboard")
 
-PORT = 7332
-
 _CLEANUP_SECONDS = 1.0
 _GRACE_SECONDS = 2.0
 
 
-class Settings(Struct, frozen=True, kw_only=True):
-    """Where and how to serve; nothing here is needed to begin."""
-
-    transport: Literal["auto", "http", "stdio"] = "auto"
-    host: str = "127.0.0.1"
-    port: int = PORT
-    uds: str | None = None
-    tls_cert: str | None = None
-    tls_key: str | None = None
-    path_prefix: str = ""
-    trusted_proxies: tuple[str, ...] = ()
-    cors: tuple[str, ...] = ()
-    allow_hosts: tuple[str, ...] = ()
-    public: bool = False
-    legacy_doors: tuple[str, ...] = DEPRECATED_ENDPOINTS
-    store: str = "memory"
-    workers: int = 1
-    sessions: Literal["on", "off"] = "on"
-    websocket: bool = True
-    announce: Callable[[str], None] | None = None
-
-
-def run(served: ServedApp, settings: Settings | None = None) -> None:
-    """Serve until a signal, or the end of stdin, says to stop."""
-    settings = settings or Settings()
-    transport = settings.transport
+def run(served: ServedApp, options: ServingOptions, announce: Callable[[str], None] | None = None) -> None:
+    """Serve until a signal or the end of stdin; `announce` is called with the URL once HTTP is served."""
+    transport = options["transport"]
     if transport == "auto":
         transport = "stdio" if started_by_client() else "http"
         if transport == "stdio":
             _print_line("stdin is a pipe: serving stdio (use --http to serve HTTP)")
-    if transport not in ("http", "stdio"):
-        raise SetupError(f"The transport {transport!r} does not exist; use auto, http or stdio")
-    if settings.workers < 1:
-        raise SetupError(f"--workers {settings.workers}: at least one process has to serve")
+    _check_workers(served, options)
     if transport == "stdio":
-        if settings.workers > 1 and settings.transport == "stdio":
-            raise SetupError("--workers is for HTTP: one process serves the one client of --stdio")
         source, target = claim_pipes()
-        _run_with_watchdog(served, lambda timer: _serve_stdio(served, settings, source, target, timer))
+        _run_with_watchdog(served, lambda timer: _serve_stdio(served, options["store"], source, target, timer))
     else:
-        _check(settings)
-        _run_http(served, settings)
+        _check(options)
+        _run_http(served, options, announce)
+
+
+def _check_workers(served: ServedApp, options: ServingOptions) -> None:
+    workers = options["workers"]
+    if workers < 1:
+        raise SetupError(f"--workers {workers}: at least one process has to serve")
+    if workers > 1 and served.places is not None:
+        # Several processes would each start all servers, and none would know of the calls that another has parked.
+        raise SetupError(
+            f"--workers {workers}: a gateway is one process, which owns its servers; to have more, start several "
+            "gateways with the same --store behind a load balancer"
+        )
+    if workers > 1 and options["transport"] == "stdio":
+        raise SetupError("--workers is for HTTP: one process serves the one client of --stdio")
 
 
 def _run_with_watchdog(served: ServedApp, main: Callable[[ExitTimer], Coroutine[Any, Any, None]]) -> None:
@@ -113,84 +96,90 @@ def started_by_client() -> bool:
 # -- HTTP ------------------------------------------------------------------------------------------------------------
 
 
-def _check(settings: Settings) -> None:
-    if settings.uds is None and not is_loopback(settings.host) and not settings.public:
+def _check(options: ServingOptions) -> None:
+    host, port, prefix = options["host"], options["port"], options["path_prefix"]
+    if options["uds"] is None and not is_loopback(host) and not options["public"]:
         raise SetupError(
-            f"--host {settings.host} would let other machines in; add --public if that is what you want "
+            f"--host {host} would let other machines in; add --public if that is what you want "
             "(and put authentication in front), or leave --host out to stay on this machine"
         )
-    if not 0 <= settings.port <= 65535:
-        raise SetupError(f"--port {settings.port} is no port; choose one from 0 (any free one) to 65535")
-    if (settings.tls_cert is None) != (settings.tls_key is None):
+    if not 0 <= port <= 65535:
+        raise SetupError(f"--port {port} is not a port; choose one from 0 (any free one) to 65535")
+    if (options["tls_cert"] is None) != (options["tls_key"] is None):
         raise SetupError("--tls-cert and --tls-key go together: give both or neither")
-    if settings.path_prefix and not settings.path_prefix.startswith("/"):
-        raise SetupError(f"--path-prefix must start with a slash: /{settings.path_prefix}")
+    if prefix and not prefix.startswith("/"):
+        raise SetupError(f"--path-prefix must start with a slash: /{prefix}")
+    _legacy_endpoints(options)
 
 
-def _tls(settings: Settings) -> ssl.SSLContext | None:
-    if settings.tls_cert is None:
+def _legacy_endpoints(options: ServingOptions) -> tuple[str, ...]:
+    return read_endpoint_names(options["legacy_endpoints"], "--legacy-endpoints")
+
+
+def _tls(options: ServingOptions) -> ssl.SSLContext | None:
+    cert, key = options["tls_cert"], options["tls_key"]
+    if cert is None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+        context.load_cert_chain(cert, key)
     except (OSError, ssl.SSLError) as error:
-        raise SetupError(
-            f"--tls-cert {settings.tls_cert} or --tls-key {settings.tls_key} cannot be used: {error}"
-        ) from None
+        raise SetupError(f"--tls-cert {cert} or --tls-key {key} cannot be used: {error}") from None
     return context
 
 
-def _run_http(served: ServedApp, settings: Settings) -> None:
-    """Serve in this process, or in so many that it forks and oversees."""
-    # What is wrong is said before anything is started.
-    _tls(settings)
-    open_store(settings.store, served.limits)
-    places = WorkerSockets(settings.workers, settings.host, settings.port, settings.uds)
-    url = address(settings, places.port)
+def _run_http(served: ServedApp, options: ServingOptions, announce: Callable[[str], None] | None) -> None:
+    """Serve in this process, or fork worker processes and oversee them."""
+    # Report wrong options before anything starts.
+    _tls(options)
+    open_store(options["store"], served.limits)
+    workers = options["workers"]
+    places = WorkerSockets(workers, options["host"], options["port"], options["uds"])
+    url = address(options, places.port)
 
-    def announce() -> None:
-        if settings.announce is None:
+    def on_ready() -> None:
+        if announce is None:
             _print_line(f"{served.info['name']}: serving HTTP at {url}")
         else:
-            settings.announce(url)
-        if settings.uds is None and not is_loopback(settings.host) and not settings.allow_hosts:
+            announce(url)
+        if options["uds"] is None and not is_loopback(options["host"]) and not options["allow_host"]:
             _print_line("Clients must use an IP address in the URL; to allow a host name, add --allow-host NAME")
 
     def work(place: int, control: WorkerControl) -> None:
         sockets = places.take(place)
-        _run_with_watchdog(served, lambda timer: _serve_http(served, settings, timer, sockets, control.ready, control))
+        _run_with_watchdog(served, lambda timer: _serve_http(served, options, timer, sockets, control.ready, control))
 
     try:
-        if settings.workers == 1:
+        if workers == 1:
             sockets = places.take(0)
-            _run_with_watchdog(served, lambda timer: _serve_http(served, settings, timer, sockets, announce))
+            _run_with_watchdog(served, lambda timer: _serve_http(served, options, timer, sockets, on_ready))
         else:
             end_seconds = served.limits.drain_seconds + _GRACE_SECONDS + _CLEANUP_SECONDS
-            Overseer(settings.workers, work, places, end_seconds=end_seconds, on_ready=announce).run()
+            Overseer(workers, work, places, end_seconds=end_seconds, on_ready=on_ready).run()
     finally:
         places.close()
 
 
 async def _serve_http(
     served: ServedApp,
-    settings: Settings,
+    options: ServingOptions,
     timer: ExitTimer,
     sockets: Sequence[socket.socket],
-    announce: Callable[[], object],
+    on_ready: Callable[[], object],
     control: WorkerControl | None = None,
 ) -> None:
-    guard = Guard(hosts=settings.allow_hosts, origins=settings.cors, proxies=settings.trusted_proxies)
-    prefix = settings.path_prefix.rstrip("/")
-    async with open_shared_store(settings.store, served) as shared:
-        legacy = _legacy_mode(settings, shared)
+    guard = Guard(hosts=options["allow_host"], origins=options["cors"], proxies=options["trusted_proxy"])
+    prefix = options["path_prefix"].rstrip("/")
+    async with open_shared_store(options["store"], served) as shared:
+        legacy = _legacy_mode(options, shared)
         main = HttpEndpoint(
             served.handler,
             served.info,
             limits=served.limits,
             guard=guard,
             prefix=prefix,
-            legacy_doors=settings.legacy_doors,
-            websocket=settings.websocket,
+            legacy_endpoints=_legacy_endpoints(options),
+            websocket=options["websocket"],
             legacy=legacy,
             shared=shared,
         )
@@ -210,10 +199,10 @@ async def _serve_http(
             )
 
         endpoint = EndpointRouter(main, served.places, make, prefix) if served.places is not None else main
-        server = Http1Server(endpoint, served.limits, sockets, ssl=_tls(settings), shared=control is not None)
+        server = Http1Server(endpoint, served.limits, sockets, ssl=_tls(options), shared=control is not None)
         await server.start()
         with Stop(timer, control) as stop:
-            announce()
+            on_ready()
             await stop.asked.wait()
             # The listener stays open meanwhile: cancels come on new connections, and new calls are refused with a reason.
             loop = asyncio.get_running_loop()
@@ -226,26 +215,26 @@ async def _serve_http(
             await clean_up(served)
 
 
-def _legacy_mode(settings: Settings, shared: SharedStore | None) -> LegacyMode:
-    if settings.sessions == "off":
+def _legacy_mode(options: ServingOptions, shared: SharedStore | None) -> LegacyMode:
+    if options["sessions"] == "off":
         return "sessionless"
-    return "refused" if settings.workers > 1 and shared is None else "sessions"
+    return "refused" if options["workers"] > 1 and shared is None else "sessions"
 
 
-def address(settings: Settings, port: int) -> str:
+def address(options: ServingOptions, port: int) -> str:
     """The URL of the endpoint."""
-    if settings.uds is not None:
-        return f"unix:{settings.uds} {settings.path_prefix}/mcp"
-    scheme = "https" if settings.tls_cert else "http"
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"{scheme}://{host}:{port}{settings.path_prefix.rstrip('/')}/mcp"
+    host, prefix = options["host"], options["path_prefix"].rstrip("/")
+    if options["uds"] is not None:
+        return f"unix:{options['uds']} {prefix}/mcp"
+    scheme = "https" if options["tls_cert"] else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{prefix}/mcp"
 
 
 # -- stdio -----------------------------------------------------------------------------------------------------------
 
 
-async def _serve_stdio(served: ServedApp, settings: Settings, source: int, target: int, timer: ExitTimer) -> None:
-    async with open_shared_store(settings.store, served):
+async def _serve_stdio(served: ServedApp, store: str, source: int, target: int, timer: ExitTimer) -> None:
+    async with open_shared_store(store, served):
         await _serve_pipes(served, source, target, timer)
 
 

@@ -35,27 +35,30 @@ def board() -> Board:
     return made
 
 
+OPEN: dict[str, Any] = {"legacy_endpoints": "all", "ws": "/ws"}
+
+
 def routed(kind: Callable[..., Any], **options: Any) -> Any:
     app = kind()
-    app.routes.append(board().asgi(**options))
+    app.routes.append(board().asgi(**OPEN | options))
     return app
 
 
 # What is made of a board, and the paths before its endpoint's name, and that name.
 PLACES: dict[str, tuple[Callable[[], Any], str, str]] = {
-    "alone": (lambda: board().asgi(), "", "/mcp"),
-    "alone, at another path": (lambda: board().asgi(path="/a/tools"), "/a", "/tools"),
+    "alone": (lambda: board().asgi(**OPEN), "", "/mcp"),
+    "alone, at another path": (lambda: board().asgi(**OPEN, path="/a/tools"), "/a", "/tools"),
     "a route of Starlette": (lambda: routed(Starlette), "", "/mcp"),
     "a route of FastAPI": (lambda: routed(FastAPI), "", "/mcp"),
     "a route at another path": (lambda: routed(FastAPI, path="/v1/mcp"), "/v1", "/mcp"),
-    "mounted": (lambda: Starlette(routes=[Mount("/api", board().asgi())]), "/api", "/mcp"),
+    "mounted": (lambda: Starlette(routes=[Mount("/api", board().asgi(**OPEN))]), "/api", "/mcp"),
     "mounted, at another path": (
-        lambda: Starlette(routes=[Mount("/api", board().asgi(path="/v1/x"))]),
+        lambda: Starlette(routes=[Mount("/api", board().asgi(**OPEN, path="/v1/x"))]),
         "/api/v1",
         "/x",
     ),
     "within a mounted application": (lambda: Starlette(routes=[Mount("/in", routed(FastAPI))]), "/in", "/mcp"),
-    "mounted for anybody": (lambda: Starlette(routes=[Mount("/{who}", board().asgi())]), "/ed%C3%A9", "/mcp"),
+    "mounted for anybody": (lambda: Starlette(routes=[Mount("/{who}", board().asgi(**OPEN))]), "/ed%C3%A9", "/mcp"),
 }
 
 
@@ -118,7 +121,7 @@ async def test_behind_a_proxy_that_cuts_a_prefix_off_clients_are_told_with_it() 
 
 @pytest.mark.parametrize("path", ["/sse", "/api/sse"])
 async def test_our_own_client_finds_its_way_by_the_old_transport(path: str) -> None:
-    app = routed(FastAPI) if path == "/sse" else FastAPI(routes=[Mount("/api", board().asgi())])
+    app = routed(FastAPI) if path == "/sse" else FastAPI(routes=[Mount("/api", board().asgi(**OPEN))])
     async with serving(app) as port, Client(f"http://127.0.0.1:{port}{path}") as client:
         assert (await client.call("steps")).text == "done"
 
@@ -144,7 +147,7 @@ async def test_two_slashes_in_a_prefix_lead_to_no_other_server() -> None:
 )
 @pytest.mark.parametrize("kind", ["alone", "route"])
 async def test_each_door_can_be_closed(doors: Any, found: set[str], kind: str) -> None:
-    app = board().asgi(legacy_doors=doors) if kind == "alone" else routed(FastAPI, legacy_doors=doors)
+    app = board().asgi(legacy_endpoints=doors) if kind == "alone" else routed(FastAPI, legacy_endpoints=doors)
     there = set()
     async with visiting(app) as client:
         for door in ("POST /rpc", "POST /sse", "GET /sse", "POST /messages"):
@@ -158,9 +161,34 @@ async def test_each_door_can_be_closed(doors: Any, found: set[str], kind: str) -
     assert there == found
 
 
+@pytest.mark.parametrize("kind", ["alone", "route", "mounted"])
+async def test_a_mounted_board_serves_only_its_own_path_unless_asked(kind: str) -> None:
+    app: Any = board().asgi()
+    if kind != "alone":
+        app = FastAPI(routes=[Mount("/", app) if kind == "mounted" else app])
+    async with visiting(app) as client:
+        for path in ("/rpc", "/sse", "/messages", "/ws"):
+            assert (await client.post(path, content=request("ping"), headers=JSON)).status_code == 404
+            assert (await client.get(path, headers={"accept": "*/*"})).status_code == 404
+        assert (await client.post("/mcp", content=b"", headers=JSON)).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("headers", "remedy"),
+    [
+        ({"origin": "http://evil.example"}, 'asgi(cors="http://evil.example")'),
+        ({"host": "evil.example"}, 'asgi(allow_host="evil.example")'),
+    ],
+)
+async def test_a_rejection_names_the_option_of_asgi(headers: dict[str, str], remedy: str) -> None:
+    async with visiting(board().asgi()) as client:
+        answer = await client.post("/mcp", content=request("ping"), headers={**JSON, **headers})
+        assert remedy in answer.json()["error"]["message"]
+
+
 def test_a_door_that_does_not_exist_is_refused_by_name() -> None:
     with pytest.raises(SetupError, match="is none of rpc, oneshot, sse"):
-        board().asgi(legacy_doors="rcp")
+        board().asgi(legacy_endpoints="rcp")
 
 
 @pytest.mark.parametrize("kind", [Starlette, FastAPI])
@@ -168,7 +196,7 @@ async def test_what_the_application_has_at_a_path_goes_before_a_door(kind: Calla
     async def own(request: Any) -> PlainTextResponse:
         return PlainTextResponse("own")
 
-    app = kind(routes=[board().asgi(), Route("/messages", own, methods=["POST"]), Route("/sse", own)])
+    app = kind(routes=[board().asgi(**OPEN), Route("/messages", own, methods=["POST"]), Route("/sse", own)])
     async with visiting(app) as client:
         assert (await client.post("/messages", content=b"{}")).text == "own"
         assert (await client.get("/sse")).text == "own"
@@ -177,7 +205,7 @@ async def test_what_the_application_has_at_a_path_goes_before_a_door(kind: Calla
 
 async def test_added_as_a_route_of_one_path_it_has_that_path_alone() -> None:
     app = FastAPI()
-    app.add_route("/mcp", board().asgi())
+    app.add_route("/mcp", board().asgi(**OPEN))
     async with visiting(app) as client:
         assert (await client.post("/mcp", content=b"", headers=JSON)).status_code == 400
         for path in ("/rpc", "/sse", "/messages", "/ws"):
@@ -198,7 +226,7 @@ async def test_strangers_are_turned_away_at_every_door(path: str) -> None:
         assert "POST" in other.headers["allow"]
 
 
-@pytest.mark.parametrize("make", [lambda: board().asgi(), lambda: routed(FastAPI)], ids=["alone", "a route"])
+@pytest.mark.parametrize("make", [lambda: board().asgi(**OPEN), lambda: routed(FastAPI)], ids=["alone", "a route"])
 async def test_a_plain_request_to_the_websocket_is_told_what_it_is(make: Callable[[], Any]) -> None:
     async with visiting(make()) as client:
         answer = await client.get("/ws")
@@ -206,7 +234,7 @@ async def test_a_plain_request_to_the_websocket_is_told_what_it_is(make: Callabl
 
 
 async def test_served_alone_it_says_that_it_lives_and_as_a_route_it_leaves_that_to_its_application() -> None:
-    async with visiting(board().asgi()) as client:
+    async with visiting(board().asgi(**OPEN)) as client:
         assert (await client.get("/health")).json() == {"status": "ok"}
         assert (await client.get("/ready")).json() == {"status": "ready"}
         assert (await client.get("/other")).status_code == 404
@@ -215,7 +243,7 @@ async def test_served_alone_it_says_that_it_lives_and_as_a_route_it_leaves_that_
 
 
 async def test_paths_of_our_own_server_mean_nothing_where_it_has_others() -> None:
-    async with visiting(board().asgi(path="/v1/tools")) as client:
+    async with visiting(board().asgi(**OPEN, path="/v1/tools")) as client:
         for path in ("/mcp", "/rpc", "/v1/mcp"):
             assert (await client.post(path, content=request("ping"), headers=JSON)).status_code == 404
         assert (await client.post("/v1/tools", content=b"", headers=JSON)).status_code == 400

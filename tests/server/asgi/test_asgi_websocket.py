@@ -48,19 +48,19 @@ def board(**limits: Any) -> Board:
 
 def routed(kind: Any) -> Any:
     app = kind()
-    app.routes.append(board().asgi())
+    app.routes.append(board().asgi(ws="/ws"))
     return app
 
 
 PLACES: dict[str, tuple[Any, str]] = {
-    "alone": (lambda: board().asgi(), "/ws"),
-    "with a slash": (lambda: board().asgi(), "/ws/"),
+    "alone": (lambda: board().asgi(ws="/ws"), "/ws"),
+    "with a slash": (lambda: board().asgi(ws="/ws"), "/ws/"),
     "at another path": (lambda: board().asgi(ws="/socket"), "/socket"),
     "a route of Starlette": (lambda: routed(Starlette), "/ws"),
     "a route of FastAPI": (lambda: routed(FastAPI), "/ws"),
-    "mounted below": (lambda: Starlette(routes=[Mount("/api", board().asgi())]), "/api/ws"),
+    "mounted below": (lambda: Starlette(routes=[Mount("/api", board().asgi(ws="/ws"))]), "/api/ws"),
     "a route of an inner application": (
-        lambda: Starlette(routes=[Mount("/api", Starlette(routes=[board().asgi()]))]),
+        lambda: Starlette(routes=[Mount("/api", Starlette(routes=[board().asgi(ws="/ws")]))]),
         "/api/ws",
     ),
 }
@@ -94,7 +94,7 @@ REFUSED: dict[str, tuple[int, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", REFUSED)
 async def test_it_is_guarded_as_our_own_door_is(name: str) -> None:
     status, how = REFUSED[name]
-    async with serving(board().asgi()) as port:
+    async with serving(board().asgi(ws="/ws")) as port:
         options = {**how}
         url = f"ws://{options.pop('name', '127.0.0.1')}:{port}{options.pop('path', '/ws')}"
         with pytest.raises(InvalidStatus) as refused:
@@ -102,11 +102,12 @@ async def test_it_is_guarded_as_our_own_door_is(name: str) -> None:
         assert refused.value.response.status_code == status
 
 
-async def test_it_can_be_switched_off() -> None:
-    async with serving(board().asgi(ws=None)) as port:
+@pytest.mark.parametrize("make", [lambda: board().asgi(), lambda: FastAPI(routes=[board().asgi()])])
+async def test_a_mounted_board_accepts_no_websocket_unless_asked(make: Any) -> None:
+    async with serving(make()) as port:
         with pytest.raises(InvalidStatus) as refused:
             await connect(f"ws://127.0.0.1:{port}/ws", proxy=None)
-        assert refused.value.response.status_code == 404
+        assert refused.value.response.status_code in (403, 404)
 
 
 async def test_a_server_that_cannot_answer_in_http_closes_with_the_status() -> None:
@@ -122,12 +123,12 @@ async def test_a_server_that_cannot_answer_in_http_closes_with_the_status() -> N
     async def send(event: Any) -> None:
         sent.append(event)
 
-    await board().asgi()(scope, receive, send)
+    await board().asgi(ws="/ws")(scope, receive, send)
     assert [(event["type"], event["code"]) for event in sent] == [("websocket.close", 4421)]
 
 
 async def test_a_message_too_large_ends_the_socket() -> None:
-    app = board(body_bytes=1000).asgi()
+    app = board(body_bytes=1000).asgi(ws="/ws")
     async with serving(app) as port, connect(f"ws://127.0.0.1:{port}/ws", proxy=None) as socket:
         with suppress(ConnectionClosed):
             await socket.send("x" * 1001)
@@ -137,7 +138,7 @@ async def test_a_message_too_large_ends_the_socket() -> None:
 
 async def test_a_tool_waits_for_a_slow_reader_and_ends_with_it() -> None:
     one: Any = board()
-    async with serving(one.asgi()) as port:
+    async with serving(one.asgi(ws="/ws")) as port:
         socket = await connect(f"ws://127.0.0.1:{port}/ws", proxy=None, max_queue=1, compression=None)
         await Streamer(socket).start("flood", "f")
         await until(lambda: one.chunks > 2)

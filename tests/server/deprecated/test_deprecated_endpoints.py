@@ -41,7 +41,7 @@ async def test_a_door_that_is_not_opened_is_not_there(method: str, path: str) ->
     ],
 )
 async def test_each_door_is_opened_by_itself(door: str, found: set[tuple[str, str]]) -> None:
-    opened = Door(legacy_doors=[door])
+    opened = Door(legacy_endpoints=[door])
     there = set()
     for method, path in [("POST", "/rpc"), ("POST", "/sse"), ("GET", "/sse"), ("POST", "/messages")]:
         visited = visit(opened, method, path)
@@ -54,7 +54,7 @@ async def test_each_door_is_opened_by_itself(door: str, found: set[tuple[str, st
 
 
 async def test_a_prefix_moves_the_doors_too() -> None:
-    door = Door(legacy_doors=DEPRECATED_ENDPOINTS, prefix="/tools")
+    door = Door(legacy_endpoints=DEPRECATED_ENDPOINTS, prefix="/tools")
     response = await door.send(request("ping"), path="/tools/rpc").response()
     assert response.json["result"] == {}
     assert response.headers["link"] == '</tools/mcp>; rel="successor-version"'
@@ -75,13 +75,13 @@ async def test_a_prefix_moves_the_doors_too() -> None:
     ],
 )
 def test_the_doors_to_open_are_named(given: str | list[str], doors: tuple[str, ...]) -> None:
-    assert read_endpoint_names(given) == doors
+    assert read_endpoint_names(given, "--legacy-endpoints") == doors
 
 
 @pytest.mark.parametrize("given", ["", "none,rpc", "ws", "sse,rcp", ["all", "rpc"]])
 def test_a_door_that_does_not_exist_is_refused_by_name(given: str | list[str]) -> None:
-    with pytest.raises(SetupError, match=r"--legacy-doors .* is none of rpc, oneshot, sse; or say all, or none"):
-        read_endpoint_names(given)
+    with pytest.raises(SetupError, match=r"--legacy-endpoints .* is none of rpc, oneshot, sse; or say all, or none"):
+        read_endpoint_names(given, "--legacy-endpoints")
 
 
 # -- who is let in -----------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def test_a_door_that_does_not_exist_is_refused_by_name(given: str | list[str]) -
 async def test_a_stranger_gets_no_further_than_the_guard(
     method: str, path: str, headers: dict[str, str | None], status: int
 ) -> None:
-    door = Door(legacy_doors=DEPRECATED_ENDPOINTS)
+    door = Door(legacy_endpoints=DEPRECATED_ENDPOINTS)
     response = await visit(door, method, path, **headers).response()
     assert (response.status, response.code) == (status, -32600)
     assert not door.probe.calls
@@ -108,14 +108,14 @@ async def test_a_stranger_gets_no_further_than_the_guard(
 
 @PLACES
 async def test_two_headers_where_one_decides_are_refused(method: str, path: str) -> None:
-    door = Door(legacy_doors=DEPRECATED_ENDPOINTS)
+    door = Door(legacy_endpoints=DEPRECATED_ENDPOINTS)
     response = await door.send(request("ping"), method=method, path=path, repeated=("origin",)).response()
     assert response.status == 400
 
 
 @pytest.mark.parametrize("path", ["/rpc", "/sse", "/messages"])
 async def test_a_page_that_is_allowed_may_ask_first_and_read_the_answer(path: str) -> None:
-    door = Door(guard=Guard(origins=["http://localhost:6274"]), legacy_doors=DEPRECATED_ENDPOINTS)
+    door = Door(guard=Guard(origins=["http://localhost:6274"]), legacy_endpoints=DEPRECATED_ENDPOINTS)
     page = {"origin": "http://localhost:6274"}
     asked = await door.send(headers=page, method="OPTIONS", path=path).response()
     assert asked.status == 204
@@ -129,14 +129,14 @@ async def test_a_page_that_is_allowed_may_ask_first_and_read_the_answer(path: st
 )
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "HEAD"])
 async def test_other_verbs_are_told_which_are_taken(path: str, allow: str, method: str) -> None:
-    response = await Door(legacy_doors=DEPRECATED_ENDPOINTS).send(method=method, path=path).response()
+    response = await Door(legacy_endpoints=DEPRECATED_ENDPOINTS).send(method=method, path=path).response()
     assert (response.status, response.headers["allow"]) == (405, allow)
 
 
 @pytest.mark.parametrize("path", ["/rpc", "/sse", "/messages"])
 @pytest.mark.parametrize("content_type", ["text/plain", None, "application/json; charset=latin-1"])
 async def test_a_body_that_is_not_called_json_is_not_read(path: str, content_type: str | None) -> None:
-    door = Door(legacy_doors=DEPRECATED_ENDPOINTS)
+    door = Door(legacy_endpoints=DEPRECATED_ENDPOINTS)
     response = await visit(door, "POST", path, content_type=content_type).response()
     assert (response.status, response.code) == (415, -32600)
 
@@ -153,7 +153,7 @@ async def test_a_body_that_is_not_called_json_is_not_read(path: str, content_typ
 async def test_a_client_that_does_not_take_the_form_of_answer_is_told_which(
     method: str, path: str, accept: str
 ) -> None:
-    response = await visit(Door(legacy_doors=DEPRECATED_ENDPOINTS), method, path, accept=accept).response()
+    response = await visit(Door(legacy_endpoints=DEPRECATED_ENDPOINTS), method, path, accept=accept).response()
     assert response.status == 406
     assert "Accept must allow" in response.error
 
@@ -161,7 +161,7 @@ async def test_a_client_that_does_not_take_the_form_of_answer_is_told_which(
 @PLACES
 @pytest.mark.parametrize("version", ["2019-01-01", "nonsense"])
 async def test_a_version_we_do_not_speak_is_refused(method: str, path: str, version: str) -> None:
-    door = Door(legacy_doors=DEPRECATED_ENDPOINTS)
+    door = Door(legacy_endpoints=DEPRECATED_ENDPOINTS)
     headers = {"mcp-protocol-version": version}
     query = ""
     if path == "/messages":
@@ -174,7 +174,7 @@ async def test_a_version_we_do_not_speak_is_refused(method: str, path: str, vers
 
 @PLACES
 async def test_a_server_that_ends_takes_nothing_new(method: str, path: str) -> None:
-    door = Door(legacy_doors=DEPRECATED_ENDPOINTS)
+    door = Door(legacy_endpoints=DEPRECATED_ENDPOINTS)
     door.endpoint._calls.draining = True
     response = await visit(door, method, path).response()
     # There, no session is left to speak for.
@@ -185,7 +185,7 @@ async def test_a_server_that_ends_takes_nothing_new(method: str, path: str) -> N
 
 
 async def test_every_answer_says_that_the_door_is_deprecated_and_what_follows_it() -> None:
-    door = Door(Limits(batch=1), legacy_doors=DEPRECATED_ENDPOINTS)
+    door = Door(Limits(batch=1), legacy_endpoints=DEPRECATED_ENDPOINTS)
     visits = [
         door.send(request("ping"), path="/rpc"),
         door.send(b"{", path="/rpc"),
@@ -204,7 +204,7 @@ async def test_every_answer_says_that_the_door_is_deprecated_and_what_follows_it
 
 
 async def test_the_first_use_of_each_door_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    door = Door(legacy_doors=DEPRECATED_ENDPOINTS)
+    door = Door(legacy_endpoints=DEPRECATED_ENDPOINTS)
     with caplog.at_level(logging.INFO, "pegboard"):
         await visit(door, "POST", "/rpc", origin="http://evil.example").response()
         assert not caplog.records
@@ -213,6 +213,6 @@ async def test_the_first_use_of_each_door_is_one_line_in_the_log(caplog: pytest.
                 visited = visit(door, method, path)
                 if method == "POST":
                     await visited.response()
-    told = [record.getMessage() for record in caplog.records]
-    assert [line.split(" is deprecated")[0] for line in told] == ["POST /rpc", "POST /sse", "GET /sse"]
-    assert all("127.0.0.1" in line and "--legacy-doors" in line for line in told)
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.split(" is deprecated")[0] for line in lines] == ["POST /rpc", "POST /sse", "GET /sse"]
+    assert all("127.0.0.1" in line and "legacy_endpoints" in line for line in lines)

@@ -72,7 +72,7 @@ class Old:
 
 
 def make_door(limits: Limits | None = None, **options: Any) -> Door:
-    return Door(limits, legacy_doors=["sse"], **options)
+    return Door(limits, legacy_endpoints=["sse"], **options)
 
 
 def changing(**limits: Any) -> tuple[Board, Door]:

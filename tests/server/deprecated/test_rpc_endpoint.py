@@ -22,7 +22,7 @@ class Rpc:
     """The door by itself."""
 
     def __init__(self, **options: Any) -> None:
-        self.door = Door(legacy_doors=["rpc"], **options)
+        self.door = Door(legacy_endpoints=["rpc"], **options)
         self.probe = self.door.probe
 
     def send(self, body: bytes, **headers: str | None) -> Visit:

@@ -21,7 +21,7 @@ class OneShot:
     """The door by itself."""
 
     def __init__(self, limits: Limits | None = None, **options: Any) -> None:
-        self.door = Door(limits, legacy_doors=["oneshot"], **options)
+        self.door = Door(limits, legacy_endpoints=["oneshot"], **options)
         self.probe = self.door.probe
 
     def send(self, body: bytes, **headers: str | None) -> Visit:

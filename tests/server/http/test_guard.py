@@ -129,10 +129,10 @@ def test_a_socket_file_is_reached_by_any_name() -> None:
 
 
 def test_a_mounted_application_leaves_names_to_its_server_but_on_loopback() -> None:
-    guard = Guard(public_names=True)
+    guard = Guard(mounted=True)
     assert status(guard, head("board.example", server="192.0.2.1")) == 200
     assert status(guard, head("board.example", server="127.0.0.1")) == 421
-    assert status(Guard(hosts=["board.example"], public_names=True), head("evil.example", server="192.0.2.1")) == 421
+    assert status(Guard(hosts=["board.example"], mounted=True), head("evil.example", server="192.0.2.1")) == 421
 
 
 # -- Origin ------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ def off(**options: Any) -> Door:
 
 
 def apart() -> Door:
-    return Door(legacy="refused", legacy_doors=["rpc", "sse"])
+    return Door(legacy="refused", legacy_endpoints=["rpc", "sse"])
 
 
 async def ask(door: Door, method: str, params: Any = None, request_id: Any = 1, **headers: str | None) -> Response:

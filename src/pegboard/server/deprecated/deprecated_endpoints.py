@@ -101,8 +101,11 @@ class DeprecatedEndpoints:
         door = path, head.method
         if door not in self._used and path != "/messages":
             self._used.add(door)
-            told = "%s %s is deprecated and in use, first by %s: its clients should go to /mcp (see --legacy-doors)"
-            _log.warning(told, head.method.decode(), path, head.peer or "a local client")
+            warning = (
+                "%s %s is deprecated and was used by %s: its clients should use /mcp; "
+                "the option legacy_endpoints selects which endpoints are served"
+            )
+            _log.warning(warning, head.method.decode(), path, head.peer or "a local client")
 
 
 def _reject_sse(head: Head, body: bytes, sink: Sink, extra: Headers) -> EndpointResult:

@@ -28,8 +28,8 @@ _FORWARDED: Final = "forwarded"
 class Guard:
     """The rules of one endpoint; verdicts on what comes again and again are remembered.
 
-    `public_names` accepts any host name beyond loopback, for applications mounted in another server: there the operator's
-    server and framework decide which names they serve.
+    `mounted` accepts any host name on an address other than loopback: the server and the framework around a mounted board
+    decide which names they serve.
     """
 
     def __init__(
@@ -38,11 +38,14 @@ class Guard:
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
         proxies: Iterable[str] = (),
-        public_names: bool = False,
+        mounted: bool = False,
     ) -> None:
+        # How the operator allows a host and an origin, for messages.
+        self._allow_host = 'asgi(allow_host="{}")' if mounted else "--allow-host {}"
+        self._cors = 'asgi(cors="{}")' if mounted else "--cors {}"
         self._hosts = frozenset(host.lower() for host in hosts)
-        self._public_names = public_names
-        self._origins = frozenset(_origin(origin) for origin in origins)
+        self._mounted = mounted
+        self._origins = frozenset(_origin(origin, self._cors) for origin in origins)
         self._proxies = frozenset(proxies)
         self._verdicts: dict[tuple[bytes | None, bytes | None, str], Answer | Headers] = {}
 
@@ -93,12 +96,14 @@ class Guard:
                 )
             elif not _same_origin(text.lower(), sent_to):
                 # "If the Origin header is present and invalid, servers MUST respond with HTTP 403" (Streamable HTTP)
-                return _refuse(403, f"The origin {text[:80]!r} is not allowed here; allow it with --cors {text[:80]}")
+                remedy = self._cors.format(text[:80])
+                return _refuse(403, f"The origin {text[:80]!r} is not allowed here; allow it with {remedy}")
         if not self._answers_to(sent_to, server):
             name = _name(sent_to)[:80]
             if not name:
                 return _refuse(421, "The Host header names no host; send the name or address this server is reached by")
-            return _refuse(421, f"This server does not answer to the host {name!r}; allow it with --allow-host {name}")
+            remedy = self._allow_host.format(name)
+            return _refuse(421, f"The host name {name!r} is not allowed here; allow it with {remedy}")
         return cors
 
     def _answers_to(self, host: str, server: str) -> bool:
@@ -108,7 +113,7 @@ class Guard:
         if self._hosts or _is_loopback(server):
             return False
         # No browser reaches a socket file.
-        return not server or self._public_names or _is_address(name)
+        return not server or self._mounted or _is_address(name)
 
 
 def is_loopback(host: str) -> bool:
@@ -126,12 +131,12 @@ _ORIGIN: Final = re.compile(r"(https?)://(.+)", re.ASCII)
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
-def _origin(text: str) -> str:
+def _origin(text: str, option: str) -> str:
     given = text.lower().removesuffix("/")
     found = _ORIGIN.fullmatch(given)
     if found is None or _authority(found[2]) is None:
         raise SetupError(
-            f"--cors {text!r} is not an origin; write it like https://app.example.com or http://localhost:6274"
+            f"{option.format(text)} is not an origin; write it like https://app.example.com or http://localhost:6274"
         )
     # A browser leaves the port out where it is the scheme's own.
     return given.removesuffix(f":{_DEFAULT_PORTS[found[1]]}")

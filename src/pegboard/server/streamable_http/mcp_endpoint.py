@@ -67,7 +67,7 @@ class HttpEndpoint:
         shared: SharedStore | None = None,
         legacy: LegacyMode = "sessions",
         loop: asyncio.AbstractEventLoop | None = None,
-        legacy_doors: Collection[str] = (),
+        legacy_endpoints: Collection[str] = (),
         successor: str = "/mcp",
         websocket: bool = True,
     ) -> None:
@@ -92,7 +92,7 @@ class HttpEndpoint:
             self.followers,
             callers=self._callers,
             prefix=prefix,
-            which=legacy_doors,
+            which=legacy_endpoints,
             successor=successor,
             cluster=None if shared is None else shared.cluster,
             apart=legacy == "refused",
@@ -107,7 +107,7 @@ class HttpEndpoint:
             self.followers,
         )
         self._paths: dict[bytes, Callable[[Head, bytes, Sink], EndpointResult | Upgrade]] = {
-            **{(prefix + path).encode(): deprecated.accept for path in endpoint_paths(legacy_doors)},
+            **{(prefix + path).encode(): deprecated.accept for path in endpoint_paths(legacy_endpoints)},
             **({(prefix + path).encode(): sockets.accept for path in ("/ws", "/ws/")} if websocket else {}),
             **{(prefix + path).encode(): self._mcp for path in paths},
             (prefix + "/health").encode(): self._health,
