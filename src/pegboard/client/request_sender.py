@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final, TypeVar
 
+from pegboard.backoff import backoff, jitter
 from pegboard.call import Channel, Json
 from pegboard.client.circuit_breaker import CircuitBreaker
 from pegboard.client.known_tools import KnownTools
@@ -105,8 +105,7 @@ class RequestSender:
             return fault.retry_after if fault.retry_after <= _WITHOUT_DEADLINE else None
         if isinstance(fault, ConnectionLost) and not self._is_repeatable(out):
             return None
-        # With jitter, so that many clients do not come back together.
-        return 0.1 * 4.0**attempt * (0.5 + random.random())
+        return jitter(backoff(2 * attempt + 1, 0.1, _WITHOUT_DEADLINE))
 
     def _is_repeatable(self, out: OutgoingRequest) -> bool:
         if out.method == "tools/call":

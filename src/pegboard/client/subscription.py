@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
+from pegboard.backoff import backoff, jitter
 from pegboard.call import Change, Channel, Json, Notification, Question
 from pegboard.client.links.link import CHANGE_NOTIFICATIONS
 from pegboard.client.list_cache import ListCache
@@ -103,7 +103,7 @@ async def _run_listen(
         else:
             return
         channel.acknowledged = False
-        await asyncio.sleep(min(0.1 * 2**failures, 30.0) * (0.5 + random.random()))
+        await asyncio.sleep(jitter(backoff(failures, 0.2, 30.0)))
         for kind in kinds:
             channel.put(kind)
 

@@ -7,6 +7,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Collection
 
+from pegboard.backoff import backoff
 from pegboard.call import Call, Handler, Reply
 from pegboard.errors import DeclarationError, DelegationFailed, Refusal, ToolError
 from pegboard.hooks.middleware import Middleware
@@ -61,7 +62,7 @@ class Retry(Middleware):
                     raise
                 self.retried += 1
                 _log.info("%s failed (%s), attempt %d of %d", call.name, type(problem).__name__, attempt, self.attempts)
-            await self._sleep(self._draw() * min(self.longest, self.wait * 2 ** (attempt - 1)))
+            await self._sleep(self._draw() * backoff(attempt, self.wait, self.longest))
             attempt += 1
 
 

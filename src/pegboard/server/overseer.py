@@ -29,6 +29,7 @@ from typing import Any, Final, NoReturn, Protocol
 
 from msgspec import Struct
 
+from pegboard.backoff import backoff
 from pegboard.errors import SetupError
 
 _log = logging.getLogger("pegboard")
@@ -38,7 +39,7 @@ _STOP_NOW: Final = b"h"
 _CLOSE: Final = b"c"
 _READY: Final = b"\x01"
 _DRAINED: Final = b"\x02"
-_FIRST_WAIT_SECONDS: Final = 0.1
+_FIRST_WAIT_SECONDS: Final = 0.4
 _LONGEST_WAIT_SECONDS: Final = 10.0
 _STEADY_SECONDS: Final = 10.0
 
@@ -320,7 +321,7 @@ class Overseer:
             raise SetupError(worker.said.decode() or f"a worker ended {how} before it could serve")
         now = time.monotonic()
         place.failures = 0 if now - worker.began > _STEADY_SECONDS else place.failures + 1
-        wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2**place.failures) if place.failures > 1 else 0.0
+        wait = backoff(place.failures - 1, _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS)
         place.due = now + wait
         if wait:
             self._sockets.give_up(place.number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from itertools import pairwise
 from typing import Any
 
@@ -96,6 +97,20 @@ async def test_a_server_that_has_gone_unnoticed_is_found_out_and_found_again(mon
         assert "no answer to server/discover within 0.3 s" in downstream.problem
         server.hung = False
         await until(lambda: downstream.state == "ready")
+
+
+async def test_a_server_is_still_retried_after_a_thousand_failures(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.0)
+    server = Server()
+    server.down = "503 Service Unavailable"
+    caplog.set_level(logging.DEBUG, "pegboard.gateway")
+    async with faking(server) as fake, behind(far(fake)):
+        # 2**1024 does not fit a float.
+        await until(lambda: len(caplog.records) > 1100 or "is not watched" in caplog.text[-1000:])
+    assert "is not watched over any more" not in caplog.text
 
 
 async def test_a_login_that_was_lost_is_shown_and_the_next_one_found() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from pegboard.backoff import backoff
 from pegboard.call import Channel, Json, Notification
 from pegboard.client.links.change_listeners import ChangeListeners
 from pegboard.client.links.handshake import initialize_params, read_initialized
@@ -222,7 +223,7 @@ class SessionHttp:
         if stream.last_id is None:
             raise ConnectionLost(f"{self._name}: ended its stream, and no MCP message answers {out.method}")
         for attempt in range(RESUMPTIONS):
-            await asyncio.sleep(min(max(stream.retry, 0.05) * 2**attempt, max(_MAX_RETRY_SECONDS, stream.retry)))
+            await asyncio.sleep(_pause(stream, attempt))
             heard = stream.has_events
             try:
                 response = await self._endpoint.get(
@@ -288,7 +289,7 @@ class SessionHttp:
             except ServerFault as problem:
                 _log.debug("%s: %s", self._name, problem)
             failures = 0 if stream.has_events > heard else failures + 1
-            await asyncio.sleep(min(max(stream.retry, 0.05) * 2**failures, max(_MAX_RETRY_SECONDS, stream.retry)))
+            await asyncio.sleep(_pause(stream, failures))
         _log.info("%s: its stream of notices stays closed", self._name)
 
     async def _receive_unsolicited(self, message: ServerMessage) -> None:
@@ -353,6 +354,11 @@ class SessionHttp:
         task = asyncio.create_task(bounded())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _pause(stream: EventStream, failures: int) -> float:
+    """The seconds until the next attempt; the first one waits for as long as the server asked."""
+    return backoff(failures + 1, max(stream.retry, 0.05), max(_MAX_RETRY_SECONDS, stream.retry))
 
 
 def _is_over(rejection: HttpRejection, session: ClientSession) -> bool:

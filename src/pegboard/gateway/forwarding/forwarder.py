@@ -17,6 +17,7 @@ from typing import Any, Final
 from msgspec import Raw
 from msgspec.structs import replace
 
+from pegboard.backoff import backoff
 from pegboard.call import Call, Caller, Channel, InputRequired, Json, NeedInput, Question, Reply
 from pegboard.client.links.link import OutgoingRequest
 from pegboard.errors import (
@@ -172,7 +173,7 @@ class Forwarder:
             return {"inputResponses": await self._answer(call, questions)}
         if not REVISIONS[call.caller.version].asks_midway:
             raise NeedInput({})
-        await asyncio.sleep(min(FIRST_PAUSE * 2**turn, LONGEST_PAUSE))
+        await asyncio.sleep(backoff(turn + 1, FIRST_PAUSE, LONGEST_PAUSE))
         return {}
 
     async def _answer(self, call: Call, questions: Mapping[str, Question]) -> Mapping[str, Json]:

@@ -16,6 +16,7 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
+from pegboard.backoff import backoff, jitter
 from pegboard.client.known_tools import KnownTools
 from pegboard.client.links.reconnecting_link import ReconnectingLink
 from pegboard.client.links.server_output import shorten_output
@@ -295,10 +296,10 @@ class Supervisor:
     async def _pause(self, failures: int, problem: PegboardError) -> None:
         """Wait before the next attempt, unless a call has found the server well meanwhile."""
         wanted = problem.retry_after if isinstance(problem, Unreachable) else None
-        longest = min(max(FIRST_PAUSE * 2 ** (failures - 1), wanted or 0.0), LONGEST_PAUSE)
+        pause = max(backoff(failures, FIRST_PAUSE, LONGEST_PAUSE), min(wanted or 0.0, LONGEST_PAUSE))
         self._healthy.clear()
         try:
-            async with asyncio.timeout(longest * (0.5 + random.random())):
+            async with asyncio.timeout(jitter(pause)):
                 await self._healthy.wait()
         except TimeoutError:
             return

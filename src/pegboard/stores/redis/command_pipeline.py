@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from hashlib import sha1
 from typing import Final
 
 from msgspec import Struct
 
+from pegboard.backoff import backoff, jitter
 from pegboard.errors import StoreDown
 from pegboard.stores.redis.redis_connection import Command, RedisServer, Reply
 
@@ -113,7 +113,7 @@ class CommandPipeline:
                     _log.warning("store %s does not answer: %s", self._server.shown, problem)
                 await self._line.disconnect()
                 self._drop_expired(trip)
-                await asyncio.sleep(random.uniform(0.5, 1.0) * min(1.0, 0.02 * 2**failed))
+                await asyncio.sleep(jitter(backoff(failed, 0.04, 1.0)))
                 continue
             if failed:
                 _log.warning("store %s answers again", self._server.shown)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable
 from typing import Final
 
+from pegboard.backoff import backoff, jitter
 from pegboard.stores.memory import MemoryHints
 from pegboard.stores.redis.redis_connection import RedisConnection, RedisServer
 from pegboard.stores.store import Watcher
@@ -82,7 +82,7 @@ class HintSubscriber:
                     _log.warning("hints of other processes are not heard: %s", problems.exceptions[0])
             finally:
                 await line.disconnect()
-            await asyncio.sleep(random.uniform(0.5, 1.0) * min(1.0, 0.02 * 2**failed))
+            await asyncio.sleep(jitter(backoff(failed, 0.04, 1.0)))
 
     async def _subscribe(self, line: RedisConnection) -> None:
         """Keep the subscriptions as the watches are."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from pegboard.backoff import backoff, jitter
 from pegboard.limits import Limits
 from pegboard.stores.redis.command_pipeline import CommandPipeline
 from pegboard.stores.redis.key_names import KeyNames
@@ -103,7 +103,7 @@ class RedisWorkers:
                     if failed == 1:
                         _log.warning("the inbox of this process cannot be read: %s", problem)
                     await line.disconnect()
-                    await asyncio.sleep(random.uniform(0.5, 1.0) * min(1.0, 0.02 * 2**failed))
+                    await asyncio.sleep(jitter(backoff(failed, 0.04, 1.0)))
         finally:
             await line.disconnect()
 
