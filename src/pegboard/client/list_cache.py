@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Json
 
 _MAX_PAGES: Final = 256
@@ -45,7 +46,7 @@ class ListCache:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._kept: dict[tuple[str, bytes], _CachedPage] = {}
+        self._kept: BoundedDict[tuple[str, bytes], _CachedPage] = BoundedDict(_MAX_PAGES)
 
     def find(self, method: str, params: Mapping[str, Json], context: Hashable = None) -> Mapping[str, Json] | None:
         """A result that still holds, as the finder's own copy."""
@@ -66,8 +67,6 @@ class ListCache:
         millis = result.get("ttlMs")
         if method not in CACHED or isinstance(millis, bool) or not isinstance(millis, int | float) or millis <= 0:
             return
-        while len(self._kept) >= _MAX_PAGES:
-            del self._kept[next(iter(self._kept))]
         until = self._clock() + min(millis / 1000, _MAX_SECONDS)
         whose = _SHARED if result.get("cacheScope") == "public" else context
         self._kept[method, _encode(params)] = _CachedPage(until, _encode(result), whose)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pegboard import __version__
 from pegboard.board import Board
+from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Call, Caller, EncodedResult, Handler, Json, Reply
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.resource import RelayedResource, Resource
@@ -81,7 +82,7 @@ class GatewayEndpoint:
         self._places: Mapping[str, ToolName] = {}
         self._withheld: Mapping[str, str] = {}
         self._withheld_templates: Mapping[tuple[str, str], Container[str]] = {}
-        self._lists: dict[Any, EncodedResult] = {}
+        self._lists: BoundedDict[Any, EncodedResult] = BoundedDict(_LISTS_KEPT)
         self._opens: dict[Access, bool] = {}
         self._statuses: tuple[Toolbox, ...] = ()
         self.reconfigure(config, toolboxes)
@@ -323,8 +324,6 @@ class GatewayEndpoint:
             if down:
                 listing["_meta"] = {SERVERS: down}
             kept = self._lists[access, opened] = EncodedResult(listing)
-            while len(self._lists) > _LISTS_KEPT:
-                del self._lists[next(iter(self._lists))]
         return kept
 
     def _down(self) -> dict[str, Json]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Final
 
 import msgspec
 
+from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Caller
 from pegboard.errors import StoreDown
 from pegboard.stores.identifiers import digest
@@ -22,8 +22,7 @@ class OpenedToolboxes:
     """The open toolboxes by session; the longest unused are forgotten first, and kept where sessions are kept."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._by_session: OrderedDict[str, frozenset[str]] = OrderedDict()
+        self._by_session: BoundedDict[str, frozenset[str]] = BoundedDict(most)
         self._records: Records | None = None
 
     def use_store(self, records: Records) -> None:
@@ -51,9 +50,6 @@ class OpenedToolboxes:
 
     def _put(self, session: str, opened: frozenset[str]) -> None:
         self._by_session[session] = opened
-        self._by_session.move_to_end(session)
-        while len(self._by_session) > self._most:
-            self._by_session.popitem(last=False)
 
 
 def _key(session: str) -> str:

@@ -10,6 +10,7 @@ from typing import ClassVar, Final, TypeAlias
 from msgspec.structs import replace
 
 from pegboard import __version__
+from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Caller, Channel, Json
 from pegboard.client.known_tools import KnownTools
 from pegboard.client.links.credentials import Auth
@@ -86,7 +87,7 @@ class Downstream:
         self._slots = RequestSlots(config.name, config.concurrency)
         self._only = (self._slots,)
         self._pool = ConnectionPool(config.name, self._make_connection, config.idle_seconds or IDLE_SECONDS)
-        self._callers: dict[int, tuple[Caller, Caller, Identity]] = {}
+        self._callers: BoundedDict[int, tuple[Caller, Caller, Identity]] = BoundedDict(MAX_CALLERS)
         self._supervisor = Supervisor(
             config,
             self._pool,
@@ -241,8 +242,6 @@ class Downstream:
         """What a server is told of a caller: what it can do, but not who it is."""
         known = self._callers.get(id(caller))
         if known is None or known[0] is not caller:
-            while len(self._callers) >= MAX_CALLERS:
-                del self._callers[next(iter(self._callers))]
             told = replace(caller, version=MODERN, transport="direct")
             identity = Identity(_CLIENT, caller.capabilities, caller.log_level)
             known = self._callers[id(caller)] = caller, told, identity

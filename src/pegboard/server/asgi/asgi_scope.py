@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
+from pegboard.bounded_dict import BoundedDict
 from pegboard.limits import Limits
 from pegboard.server.http.plain_responses import body_too_large, plain_error
 from pegboard.server.http.request_reader import LISTS
@@ -35,7 +36,7 @@ class HeadCache:
         self._base = base
         self._mounted = mounted
         self._limits = limits
-        self._known: dict[tuple[Any, ...], Head] = {}
+        self._known: BoundedDict[tuple[Any, ...], Head] = BoundedDict(_REMEMBERED)
         # Where in a list of fields the length was last; most servers keep the order that the client chose.
         self._length_at = 0
 
@@ -87,8 +88,6 @@ class HeadCache:
         if known is not None:
             # All that the endpoint has found in it holds for another length too.
             head = replace(known, headers={**known.headers, LENGTH: head.headers[LENGTH]})
-        elif len(self._known) >= _REMEMBERED:
-            self._known.clear()
         self._known[key] = head
         return head
 

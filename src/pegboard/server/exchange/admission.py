@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
+from pegboard.bounded_dict import BoundedDict
 from pegboard.call import EMPTY_OBJECT, Call, Caller, CallStream, Channel, ProgressToken, RequestId
 from pegboard.errors import DuplicateRequestId, InvalidParams, InvalidRequest, MethodNotFound
 from pegboard.protocol import jsonrpc
@@ -38,7 +39,7 @@ class CallerCache:
     def __init__(self, transport: str) -> None:
         self._transport = transport
         # With each, how many quotation marks it takes as a member of the params.
-        self.known: dict[bytes, tuple[Caller, int]] = {}
+        self.known: BoundedDict[bytes, tuple[Caller, int]] = BoundedDict(_REMEMBERED)
 
     def read(self, params: Params, header: str | None) -> tuple[Caller, ProgressToken | None]:
         """The sender and its progress token; `header` is the version that the transport itself states, if any."""
@@ -59,8 +60,6 @@ class CallerCache:
         )
         # A token is a request's own: such a `_meta` does not come again.
         if envelope.token is None and len(meta) <= _REMEMBERED_BYTES:
-            if len(self.known) >= _REMEMBERED:
-                self.known.clear()
             self.known[meta] = caller, 2 + meta.count(QUOTE)
         return caller, envelope.token
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Final
 
+from pegboard.bounded_dict import BoundedDict
 from pegboard.errors import InvalidRequest, SetupError
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.headers import is_single
@@ -47,7 +48,7 @@ class Guard:
         self._mounted = mounted
         self._origins = frozenset(_origin(origin, self._cors) for origin in origins)
         self._proxies = frozenset(proxies)
-        self._verdicts: dict[tuple[bytes | None, bytes | None, str], Answer | Headers] = {}
+        self._verdicts: BoundedDict[tuple[bytes | None, bytes | None, str], Answer | Headers] = BoundedDict(_REMEMBERED)
 
     def check(self, head: Head) -> Answer | Headers:
         """The refusal, or the headers that every response to this request carries."""
@@ -63,8 +64,6 @@ class Guard:
         if verdict is None:
             verdict = self._judge(*key)
             if len(key[0] or b"") + len(key[1] or b"") <= _REMEMBERED_BYTES:
-                if len(self._verdicts) >= _REMEMBERED:
-                    self._verdicts.clear()
                 self._verdicts[key] = verdict
         return verdict
 

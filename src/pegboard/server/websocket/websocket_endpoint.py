@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
+from pegboard.bounded_dict import BoundedDict
 from pegboard.call import EMPTY_OBJECT, Call, Caller, Handler, Json, RequestId
 from pegboard.errors import Busy, InvalidRequest, MethodNotFound, Refusal, StreamError
 from pegboard.execution.connector import ToolConnector
@@ -132,7 +133,7 @@ class WebSocketConversation(Conversation):
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._turns = WriteTurns()
         # Those whose senders may not have heard yet that nobody reads on.
-        self._past: dict[str | bytes, None] = {}
+        self._past: BoundedDict[str | bytes, None] = BoundedDict(_REMEMBERED)
 
     # -- the socket --------------------------------------------------------------------------------------------------
 
@@ -363,8 +364,6 @@ class WebSocketConversation(Conversation):
             self._past[past] = None
         if self._keys.get(streams.key) == streams.id:
             del self._keys[streams.key]
-        while len(self._past) > _REMEMBERED:
-            del self._past[next(iter(self._past))]
         streams.forget()
 
     def _break(self, stream_id: str, fault: StreamError) -> None:
