@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 import sys
 import time
 
@@ -40,6 +41,13 @@ def stderr_handler(style: str, text_format: str) -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if style == "json" else TextLines(text_format))
     return handler
+
+
+def log_failure(logger: logging.Logger, message: str, *args: object, error: BaseException | None = None) -> str:
+    """Log a failure under a new id, and return the id: it is all that a peer may learn about the failure."""
+    error_id = secrets.token_hex(4)
+    logger.error("%s, error id %s", message % args, error_id, exc_info=error, stacklevel=2)
+    return error_id
 
 
 def guard_last_resort() -> None:

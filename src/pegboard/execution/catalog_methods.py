@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import secrets
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -25,6 +24,7 @@ from pegboard.errors import InternalFailure, InvalidArguments, InvalidParams, Re
 from pegboard.execution.caller_rate import CallerRate
 from pegboard.execution.run import Runner
 from pegboard.limits import Limits
+from pegboard.logs import log_failure
 from pegboard.media import File
 from pegboard.seal import Seal
 from pegboard.tools.tool import Tool
@@ -178,9 +178,8 @@ class CatalogMethods:
             raise InternalFailure(error.message) from None
         except Refusal:
             raise
-        except Exception:  # noqa: BLE001 — the author's text is for the log, not for the client
-            error_id = secrets.token_hex(4)
-            _log.exception("%s failed, error id %s", tool.name, error_id)
+        except Exception as error:  # noqa: BLE001 — the author's text is for the log, not for the client
+            error_id = log_failure(_log, "%s failed", tool.name, error=error)
             raise InternalFailure(f"{tool.name} failed, error id {error_id}") from None
 
     async def _complete(self, call: Call) -> Reply:

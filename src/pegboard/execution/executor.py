@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Callable, Iterable, Mapping
 from time import perf_counter
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
@@ -30,6 +29,7 @@ from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
 from pegboard.hooks.pipeline import compose
 from pegboard.limits import Limits
+from pegboard.logs import log_failure
 from pegboard.protocol.revisions import MODERN
 from pegboard.schema.plain_json import encode
 from pegboard.schema.problems import ParseError, ParseWarning
@@ -131,8 +131,7 @@ class ToolExecutor:
                 raise
             return _skipped(request, _elapsed(began))
         except Exception as exception:  # noqa: BLE001 — whatever it is, the host's loop goes on
-            error_id = secrets.token_hex(4)
-            _log.error("%s could not be executed, error id %s", request.tool_name, error_id, exc_info=exception)
+            error_id = log_failure(_log, "%s could not be executed", request.tool_name, error=exception)
             metadata = {"error": type(exception).__name__, "error_id": error_id}
             text = f"{request.tool_name} failed, error id {error_id}"
             return _record(request, "failed", text, metadata, _elapsed(began))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import secrets
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import Any, TypeAlias
@@ -21,6 +20,7 @@ from pegboard.execution.context import CancellationToken, Context
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
 from pegboard.limits import Limits
+from pegboard.logs import log_failure
 from pegboard.schema.plain_json import as_plain
 from pegboard.schema.problems import render
 from pegboard.tasks.task_run import detach
@@ -308,10 +308,9 @@ async def _undo_cancel(task: asyncio.Task[Any] | None) -> None:
 
 
 def _failed(name: str, how: str, exception: BaseException | None = None) -> Done:
-    error_id = secrets.token_hex(4)
-    _log.error("tool %s failed (%s), error id %s", name, how, error_id, exc_info=exception)
-    told = error_result(f"{name} failed, error id {error_id}")
-    return Done(told.result, metadata={"error": how, "error_id": error_id})
+    error_id = log_failure(_log, "tool %s failed (%s)", name, how, error=exception)
+    result = error_result(f"{name} failed, error id {error_id}").result
+    return Done(result, metadata={"error": how, "error_id": error_id})
 
 
 def _special(kind: Any, call: Call, parsed: ParsedArguments, context: Context, token: CancellationToken) -> Any:

@@ -31,6 +31,7 @@ from pegboard.call import (
     TaskStarted,
 )
 from pegboard.errors import InternalFailure, Refusal, ToolError
+from pegboard.logs import log_failure
 from pegboard.tasks.task_store import ENDED, POLL_MS, Status, TaskRecord, TaskStore
 
 _log = logging.getLogger("pegboard.tasks")
@@ -179,9 +180,8 @@ class TaskRun:
         except asyncio.CancelledError:
             self._fail(InternalFailure("The task was interrupted"))
             raise
-        except Exception:  # noqa: BLE001 — nobody else would hear of it
-            error_id = secrets.token_hex(4)
-            _log.exception("the task of %s failed, error id %s", self._name, error_id)
+        except Exception as error:  # noqa: BLE001 — the task has no other place to report it
+            error_id = log_failure(_log, "the task of %s failed", self._name, error=error)
             self._fail(InternalFailure(f"Internal error, error id {error_id}"))
         finally:
             if self._expiry is not None:

@@ -172,7 +172,7 @@ async def test_a_failing_endpoint_is_a_500_with_an_id_and_the_log_has_the_rest(
     ((status, _, body),) = wire.responses()
     assert status == 500
     found = re.fullmatch(
-        rb'{"jsonrpc":"2.0","error":{"code":-32603,"message":"Internal error, id ([0-9a-f]{8})"}}', body
+        rb'{"jsonrpc":"2.0","error":{"code":-32603,"message":"Internal error, error id ([0-9a-f]{8})"}}', body
     )
     assert found is not None
     assert found[1].decode() in caplog.text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -18,6 +17,7 @@ from pegboard.errors import InternalFailure, InvalidParams, MalformedMessage, Re
 from pegboard.gateway.forwarding.destination import Destination
 from pegboard.gateway.forwarding.outcome import CALL, cleaned, failure_of, to_reply, with_caller_code
 from pegboard.gateway.forwarding.outgoing_params import answers_of, params_for
+from pegboard.logs import log_failure
 from pegboard.protocol.extensions import TASKS, has_extension, missing_extension
 from pegboard.schema.plain_json import ResultProblem
 from pegboard.seal import Seal
@@ -105,10 +105,8 @@ def _result(destination: Destination, result: dict[str, Json]) -> Mapping[str, J
     try:
         told = to_reply(destination, CALL, result).result
     except (ResultProblem, MalformedMessage) as problem:
-        error_id = secrets.token_hex(4)
-        _log.error(
-            "%s: the result of a task is not what it declares (%s), error id %s", _name(destination), problem, error_id
-        )
+        name = _name(destination)
+        error_id = log_failure(_log, "%s: the result of a task is not what it declares (%s)", name, problem)
         told = error_result(f"{destination.tool} failed, error id {error_id}").result
     assert isinstance(told, Mapping)  # noqa: S101 — nothing of a server's is kept
     return told

@@ -14,6 +14,7 @@ from msgspec import UNSET
 from pegboard.call import Call, Handler, Json, RequestId
 from pegboard.errors import InternalFailure, InvalidRequest, Refusal
 from pegboard.limits import Limits
+from pegboard.logs import log_failure
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.modern_codec import ModernCodec
@@ -148,9 +149,8 @@ class Conversation:
             take(message)
         except Refusal as refusal:
             self._refuse(refusal.request_id, refusal)
-        except Exception:  # noqa: BLE001 — a message that we fail at must not end the others
-            error_id = secrets.token_hex(4)
-            _log.exception("a message could not be served, error id %s", error_id)
+        except Exception as error:  # noqa: BLE001 — a message that we fail at must not end the others
+            error_id = log_failure(_log, "a message could not be served", error=error)
             self._refuse(None, InternalFailure(f"Internal error, error id {error_id}"))
 
     def _take(self, line: bytes) -> None:

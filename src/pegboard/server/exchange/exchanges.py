@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -12,6 +11,7 @@ from msgspec import Struct
 
 from pegboard.call import Call, Channel, Handler, Json, Notification, Question, Reply, RequestId, ask_in_result
 from pegboard.errors import Busy, InternalFailure, InvalidRequest, Refusal
+from pegboard.logs import log_failure
 from pegboard.protocol import jsonrpc, sse
 from pegboard.protocol.revision_codec import RevisionCodec
 from pegboard.server.http.content_negotiation import Accepts
@@ -301,7 +301,6 @@ async def run_call(handler: Handler, call: Call, exchange: Exchange[T_co]) -> T_
         return exchange.refuse(refusal)
     except asyncio.CancelledError:
         return exchange.end_cancelled()
-    except Exception:  # noqa: BLE001 — the last place that can still answer
-        error_id = secrets.token_hex(4)
-        _log.exception("%s failed, error id %s", call.method, error_id)
+    except Exception as error:  # noqa: BLE001 — the last place that can still answer
+        error_id = log_failure(_log, "%s failed", call.method, error=error)
         return exchange.refuse(InternalFailure(f"Internal error, error id {error_id}"))

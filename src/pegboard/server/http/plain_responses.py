@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from functools import lru_cache
 
+from pegboard.logs import log_failure
 from pegboard.server.http_types import Answer, Headers
 
 log = logging.getLogger("pegboard.http")
@@ -23,9 +23,8 @@ def body_too_large(limit: int) -> Answer:
 
 def internal_error(error: BaseException) -> Answer:
     """Log a failure of ours under an id, and answer with that id alone."""
-    mark = secrets.token_hex(4)
-    log.error("A request failed, id %s", mark, exc_info=error)
-    return Answer(500, b'{"jsonrpc":"2.0","error":{"code":-32603,"message":"Internal error, id %b"}}' % mark.encode())
+    error_id = log_failure(log, "a request failed", error=error).encode()
+    return Answer(500, b'{"jsonrpc":"2.0","error":{"code":-32603,"message":"Internal error, error id %b"}}' % error_id)
 
 
 # A client's responses carry the same fields each time: those of its session.
