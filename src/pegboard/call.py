@@ -340,10 +340,13 @@ class TaskStarted(Struct, frozen=True):
         return {"resultType": "task", **self.task}
 
 
-class Change(Struct, frozen=True):
-    """Something of a board is not as it was: its list of tools, prompts or resources, or what is behind a URI."""
+ChangeKind: TypeAlias = Literal["tools", "prompts", "resources", "updated"]
 
-    kind: Literal["tools", "prompts", "resources", "updated"]
+
+class Change(Struct, frozen=True):
+    """A change of a board: of its list of tools, prompts or resources, or of the resource behind a URI."""
+
+    kind: ChangeKind
     uri: str = ""
 
 

@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
 from pegboard.call import Json, Notification, Question
-from pegboard.client.links.link import CHANGE_NOTIFICATIONS, PROGRESS_NOTIFICATION
+from pegboard.client.links.link import PROGRESS_NOTIFICATION
 from pegboard.client.list_cache import ListCache
 from pegboard.client.question_handlers import QuestionHandlers
 from pegboard.deadline import Deadline, paused
+from pegboard.protocol.revisions import CHANGE_KINDS
 
 Progress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None] | None]
 OnLog: TypeAlias = Callable[[str, Json], Awaitable[None] | None]
@@ -58,7 +59,7 @@ class ClientChannel:
         elif notice.method == "notifications/message":
             if self._log is not None:
                 told = self._log(params.get("level", "info"), params.get("data"))
-        elif notice.method in CHANGE_NOTIFICATIONS:
+        elif notice.method in CHANGE_KINDS:
             self._lists.drop(notice.method, params.get("uri", ""))
         if inspect.isawaitable(told):
             await told

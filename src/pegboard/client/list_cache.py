@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Json
+from pegboard.protocol.revisions import CHANGE_METHODS, RESOURCE_UPDATED
 
 _MAX_PAGES: Final = 256
 _MAX_SECONDS: Final = 24 * 3600.0
@@ -22,10 +23,10 @@ CACHED: Final = frozenset(
 """What may be cached at all (Cacheable Results)."""
 
 _ABOUT: Final[Mapping[str, tuple[str, ...]]] = {
-    "notifications/tools/list_changed": ("tools/list",),
-    "notifications/prompts/list_changed": ("prompts/list",),
-    "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
-    "notifications/resources/updated": ("resources/read",),
+    CHANGE_METHODS["tools"]: ("tools/list",),
+    CHANGE_METHODS["prompts"]: ("prompts/list",),
+    CHANGE_METHODS["resources"]: ("resources/list", "resources/templates/list"),
+    RESOURCE_UPDATED: ("resources/read",),
 }
 
 _encode = msgspec.json.Encoder(order="sorted").encode

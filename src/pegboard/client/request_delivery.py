@@ -89,7 +89,7 @@ class RequestDelivery:
 
     async def _list_again(self) -> None:
         """The list that is kept proved wrong."""
-        self._lists.drop("notifications/tools/list_changed")
+        self._lists.clear("tools/list")
         await self.list_tools()
 
     async def collect(self, method: str, member: str) -> list[dict[str, Json]]:

@@ -8,9 +8,9 @@ from typing import Final, TypeAlias
 
 from pegboard.backoff import backoff, jitter
 from pegboard.call import Change, Channel, Json, Notification, Question
-from pegboard.client.links.link import CHANGE_NOTIFICATIONS
 from pegboard.client.list_cache import ListCache
 from pegboard.errors import ConnectionLost, Unreachable
+from pegboard.protocol.revisions import CHANGE_KINDS
 
 _RECONNECTS: Final = 10
 
@@ -38,10 +38,11 @@ class ChangeQueue:
     async def emit(self, notice: Notification) -> None:
         if notice.method == "notifications/subscriptions/acknowledged":
             self.acknowledged = True
-        elif notice.method in CHANGE_NOTIFICATIONS:
+        elif notice.method in CHANGE_KINDS:
             uri = str(notice.params.get("uri", ""))
             self._lists.drop(notice.method, uri)
-            self.put(_change(notice.method, uri))
+            kind = CHANGE_KINDS[notice.method]
+            self.put(Change(kind, uri if kind == "updated" else ""))
 
     def put(self, change: Change) -> None:
         self._waiting[change] = None
@@ -106,15 +107,3 @@ async def _run_listen(
         await asyncio.sleep(jitter(backoff(failures, 0.2, 30.0)))
         for kind in kinds:
             channel.put(kind)
-
-
-def _change(method: str, uri: str) -> Change:
-    match method:
-        case "notifications/tools/list_changed":
-            return Change("tools")
-        case "notifications/prompts/list_changed":
-            return Change("prompts")
-        case "notifications/resources/list_changed":
-            return Change("resources")
-        case _:
-            return Change("updated", uri)

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pegboard.call import Json
+from pegboard.call import ChangeKind, Json
 from pegboard.errors import UnsupportedVersion
 
 MODERN: Final = "2026-07-28"
@@ -42,15 +42,24 @@ METHODS: Final[Mapping[str, tuple[str, str]]] = {
 }
 """First and last revision that has the method, of the methods this server implements."""
 
+RESOURCE_UPDATED: Final = "notifications/resources/updated"
+
+CHANGE_METHODS: Final[Mapping[ChangeKind, str]] = {
+    "tools": "notifications/tools/list_changed",
+    "prompts": "notifications/prompts/list_changed",
+    "resources": "notifications/resources/list_changed",
+    "updated": RESOURCE_UPDATED,
+}
+"""The notification of each kind of change."""
+
+CHANGE_KINDS: Final[Mapping[str, ChangeKind]] = {method: kind for kind, method in CHANGE_METHODS.items()}
+
 NOTIFICATIONS: Final[Mapping[str, tuple[str, str]]] = {
     "notifications/initialized": _LEGACY_ONLY,
     "notifications/cancelled": _ALL,
     "notifications/progress": _ALL,
     "notifications/message": _ALL,
-    "notifications/tools/list_changed": _ALL,
-    "notifications/prompts/list_changed": _ALL,
-    "notifications/resources/list_changed": _ALL,
-    "notifications/resources/updated": _ALL,
+    **dict.fromkeys(CHANGE_KINDS, _ALL),
     "notifications/subscriptions/acknowledged": _MODERN_ONLY,
 }
 

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from pegboard.call import Channel, Json, Notification
+from pegboard.protocol.revisions import CHANGE_METHODS, RESOURCE_UPDATED
 
 _KINDS: Final = {
-    "notifications/tools/list_changed": "toolsListChanged",
-    "notifications/prompts/list_changed": "promptsListChanged",
-    "notifications/resources/list_changed": "resourcesListChanged",
+    CHANGE_METHODS["tools"]: "toolsListChanged",
+    CHANGE_METHODS["prompts"]: "promptsListChanged",
+    CHANGE_METHODS["resources"]: "resourcesListChanged",
 }
 
 
@@ -57,7 +58,7 @@ class ChangeListeners:
                 if wanted.get(member):
                     await channel.emit(Notification(method, {}))
             for uri in wanted.get("resourceSubscriptions") or ():
-                await channel.emit(Notification("notifications/resources/updated", {"uri": uri}))
+                await channel.emit(Notification(RESOURCE_UPDATED, {"uri": uri}))
 
 
 def _is_wanted(notice: Notification, wanted: Mapping[str, Json]) -> bool:

@@ -25,7 +25,7 @@ from pegboard.call import (
 from pegboard.client.links.link import Identity, OutgoingRequest
 from pegboard.client.links.server_messages import read_values
 from pegboard.protocol.params import PREFIX
-from pegboard.protocol.revisions import MODERN, NAMED
+from pegboard.protocol.revisions import CHANGE_METHODS, MODERN, NAMED
 
 _encode = msgspec.json.Encoder().encode
 
@@ -143,11 +143,10 @@ async def _forward_changes(reply: Subscribed, channel: Channel) -> None:
             changed.clear()
             for number, change in reply.changes.read(after):
                 after = max(after, number)
-                if change.kind == "updated":
-                    if change.uri in wanted.uris:
-                        await channel.emit(Notification("notifications/resources/updated", {"uri": change.uri}))
-                elif getattr(wanted, change.kind):
-                    await channel.emit(Notification(f"notifications/{change.kind}/list_changed", {}))
+                is_update = change.kind == "updated"
+                if change.uri in wanted.uris if is_update else getattr(wanted, change.kind):
+                    params = {"uri": change.uri} if is_update else {}
+                    await channel.emit(Notification(CHANGE_METHODS[change.kind], params))
             await changed.wait()
     finally:
         end()

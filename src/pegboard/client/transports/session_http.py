@@ -17,7 +17,6 @@ from pegboard.client.links.handshake import initialize_params, read_initialized
 from pegboard.client.links.incoming_questions import IncomingQuestions
 from pegboard.client.links.link import (
     CANCEL_SECONDS,
-    CHANGE_NOTIFICATIONS,
     Identity,
     OutgoingRequest,
     legacy_params,
@@ -28,7 +27,7 @@ from pegboard.client.links.server_messages import ServerMessage, result_of
 from pegboard.client.transports.http_endpoint import EndpointClient, EventStream, HttpRejection, is_stream, read_answer
 from pegboard.errors import ConnectionLost, PegboardError, ServerFault, Unreachable
 from pegboard.protocol import jsonrpc
-from pegboard.protocol.revisions import NEWEST_LEGACY
+from pegboard.protocol.revisions import CHANGE_KINDS, NEWEST_LEGACY
 
 RESUMPTIONS: Final = 5
 """How often in a row a stream is asked for again without a word from it."""
@@ -256,7 +255,7 @@ class SessionHttp:
             _log.warning("%s: sent an answer to nobody's request (id %r)", self._name, message.id)
         elif message.id is not None:
             questions.start(message, out.channel)
-        elif message.method in CHANGE_NOTIFICATIONS:
+        elif message.method in CHANGE_KINDS:
             await self._receive_unsolicited(message)
         elif message.method == "notifications/cancelled":
             questions.drop(message.parameters().get("requestId", ""))
@@ -302,7 +301,7 @@ class SessionHttp:
         else:
             notice = Notification(message.method, message.parameters())
             await self._unattributed.emit(notice)
-            if message.method in CHANGE_NOTIFICATIONS:
+            if message.method in CHANGE_KINDS:
                 await self._listeners.notify(notice)
 
     async def _listen(self, out: OutgoingRequest) -> Mapping[str, Json]:

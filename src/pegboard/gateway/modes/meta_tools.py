@@ -33,6 +33,7 @@ from pegboard.gateway.modes.tool_reference import (
     read_tool_reference,
 )
 from pegboard.protocol.content import text_block
+from pegboard.protocol.revisions import CHANGE_METHODS
 from pegboard.tools.argument_parser import ParsedArguments
 from pegboard.tools.qualified_names import in_result, parse_name
 from pegboard.tools.tool import Tool
@@ -194,7 +195,7 @@ class MetaTools:
         after = before | {toolbox} if is_open else before - {toolbox}
         if after != before:
             await self._host.change_opened(caller, after)
-            await call.channel.emit(Notification("notifications/tools/list_changed", {}))
+            await call.channel.emit(Notification(CHANGE_METHODS["tools"], {}))
 
     def _find_toolbox(self, name: str, access: Access) -> Toolbox:
         known = self._visible(access)

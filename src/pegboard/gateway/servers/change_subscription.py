@@ -12,18 +12,11 @@ from pegboard.client.links.server_output import shorten_output
 from pegboard.errors import ConnectionLost, Refusal
 from pegboard.gateway.servers.server_catalog import ServerCatalog
 from pegboard.gateway.servers.server_connection import ServerConnection
+from pegboard.protocol.revisions import CHANGE_KINDS, RESOURCE_UPDATED
 
 ACKNOWLEDGED_SECONDS: Final = 5.0
 
 _log = logging.getLogger("pegboard.gateway")
-
-_LISTS: Final = frozenset(
-    {
-        "notifications/tools/list_changed",
-        "notifications/prompts/list_changed",
-        "notifications/resources/list_changed",
-    }
-)
 
 
 class _SubscriptionChannel:
@@ -35,12 +28,12 @@ class _SubscriptionChannel:
         self._updated = updated
 
     async def emit(self, notice: Notification) -> None:
-        if notice.method in _LISTS:
-            self._changed()
-        elif notice.method == "notifications/resources/updated":
+        if notice.method == RESOURCE_UPDATED:
             uri = notice.params.get("uri")
             if isinstance(uri, str):
                 self._updated(uri)
+        elif notice.method in CHANGE_KINDS:
+            self._changed()
         elif notice.method == "notifications/subscriptions/acknowledged":
             self.acknowledged.set()
 

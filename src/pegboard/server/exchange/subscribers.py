@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Final, Protocol
 
@@ -22,6 +22,7 @@ from pegboard.errors import Busy
 from pegboard.protocol import jsonrpc, sse
 from pegboard.protocol.params import PREFIX
 from pegboard.protocol.revision_codec import RevisionCodec
+from pegboard.protocol.revisions import CHANGE_METHODS
 from pegboard.server.exchange.exchanges import shutting_down
 from pegboard.server.http_types import Sink
 
@@ -31,13 +32,6 @@ MIN_INTERVAL_SECONDS: Final = 0.1
 _MAX_BATCH: Final = 200
 _URI_COST: Final = 100
 """What a URI takes beyond its letters."""
-
-_NOTICES: Final[Mapping[str, str]] = {
-    "tools": "notifications/tools/list_changed",
-    "prompts": "notifications/prompts/list_changed",
-    "resources": "notifications/resources/list_changed",
-    "updated": "notifications/resources/updated",
-}
 
 
 class SubscriberOutput(Protocol):
@@ -168,7 +162,7 @@ class Subscriber:
                 # that id has them all.
                 closing = number != self.after and uri == wanted[-1]
                 room = self._send_notification(
-                    _NOTICES[change.kind], {"uri": uri} if uri else {}, number if closing else None
+                    CHANGE_METHODS[change.kind], {"uri": uri} if uri else {}, number if closing else None
                 )
                 self.lags = self.lags or not room
             if number != self.after:
