@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from pegboard.lazy_names import lazy_names
 
 __version__ = "0.1.0"
 
-# Names load when they are first used: a program pays for what it asks for, and `import pegboard` for nothing.
 _HOMES = {
     "Accepted": "pegboard.asking.questions",
     "Audio": "pegboard.media",
@@ -59,15 +57,4 @@ _HOMES = {
 
 __all__ = ["__version__", *_HOMES]
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'pegboard' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from pegboard.lazy_names import lazy_names
 
-# Names load when they are first used, as those of `pegboard` do.
 _HOMES = {
     "Audit": "pegboard.middleware.audit",
     "Budget": "pegboard.middleware.limits.token_budget",
@@ -37,15 +35,4 @@ _HOMES = {
 
 __all__ = list(_HOMES)
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'pegboard.middleware' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)
