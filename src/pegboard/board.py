@@ -140,11 +140,14 @@ class Board(ToolRegistry, Hosted):
         self.resources.watch(partial(self._publish, Change("resources")))
         self.prompts.watch(partial(self._publish, Change("prompts")))
         listen = ListenMethod(
-            self.changes, self._catalog_methods.capabilities, self.limits.followed_uris, self.limits.followed_uri_bytes
+            self.changes,
+            self._catalog_methods.capabilities,
+            self.limits.subscribed_uris,
+            self.limits.subscribed_uri_bytes,
         )
         records = MemoryRecords()
         self._tasks = TaskMethods(self.tools, TaskStore(records, self.limits), self.limits)
-        self._used_tickets = UsedTickets(records, self.limits.spent_tickets, self.limits.spent_tickets_per_caller)
+        self._used_tickets = UsedTickets(records, self.limits.used_tickets, self.limits.used_tickets_per_caller)
         self._preconditions = partial(
             add_preconditions, tickets=call_resources.tickets, used_tickets=self._used_tickets
         )

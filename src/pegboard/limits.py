@@ -59,8 +59,8 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     questions: int = 16
     ask_seconds: float = 600.0
-    spent_tickets: int = 100_000
-    spent_tickets_per_caller: int = 10_000
+    used_tickets: int = 100_000
+    used_tickets_per_caller: int = 10_000
 
     parked: int = 512
     parked_per_caller: int = 32
@@ -72,10 +72,10 @@ class Limits(Struct, frozen=True, kw_only=True):
     task_bytes_per_caller: int = 64 * 1024 * 1024
     task_seconds: float = 3600.0
 
-    followers: int = 10_000
-    followed_uris: int = 1_000
-    followed_uri_bytes: int = 256 * 1024
-    all_followed_uri_bytes: int = 32 * 1024 * 1024
+    subscribers: int = 10_000
+    subscribed_uris: int = 1_000
+    subscribed_uri_bytes: int = 256 * 1024
+    all_subscribed_uri_bytes: int = 32 * 1024 * 1024
     changes: int = 10_000
 
     chunk_bytes: int = 256 * 1024

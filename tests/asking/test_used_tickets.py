@@ -156,7 +156,7 @@ async def test_a_store_that_fails_takes_no_room_for_good() -> None:
 
 
 async def test_the_bound_of_a_board_counts_for_each_principal() -> None:
-    board, _ = make_board(once=True, limits=Limits(spent_tickets_per_caller=1))
+    board, _ = make_board(once=True, limits=Limits(used_tickets_per_caller=1))
     for principal in ("ada", "bob"):
         first = await send(board, "pay", {"to": "x"}, principal=principal)
         assert isinstance(first, InputRequired)

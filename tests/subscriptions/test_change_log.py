@@ -325,7 +325,7 @@ async def test_a_filter_of_the_wrong_types_is_refused(params: Any, about: str) -
 @settings(max_examples=20)
 @given(sizes=st.lists(st.integers(1, 60), max_size=30))
 async def test_as_many_uris_are_followed_as_fit_the_limits(sizes: list[int]) -> None:
-    board = Board(limits=Limits(followed_uris=5, followed_uri_bytes=100))
+    board = Board(limits=Limits(subscribed_uris=5, subscribed_uri_bytes=100))
     board.resource("a://b")(lambda: "x")
     uris = [str(number % 10) * size for number, size in enumerate(sizes)]
     followed = (await listen(board, {"notifications": {"resourceSubscriptions": uris}})).uris

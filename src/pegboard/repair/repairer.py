@@ -51,7 +51,7 @@ from pegboard.limits import Limits
 from pegboard.repair.repair_messages import write
 from pegboard.repair.schema_graph import SchemaGraph
 from pegboard.repair.walk import RepairWalk
-from pegboard.schema.cost.work_budget import Budget, Exhausted
+from pegboard.schema.cost.work_budget import Exhausted, WorkBudget
 from pegboard.schema.formats import LENIENT, STRICT
 from pegboard.schema.problems import (
     ParseError,
@@ -128,12 +128,12 @@ class Repairer:
             return Repair(value, (), (_TOO_MUCH,))
 
     def _mend(self, graph: SchemaGraph, value: Json, limits: Limits) -> Repair:
-        walk = RepairWalk(graph, Budget(limits.repair_work), limits.repair_text)
+        walk = RepairWalk(graph, WorkBudget(limits.repair_work), limits.repair_text)
         result = walk.repair_arguments(value)
         errors: list[ParseError] = []
         if not graph.root.accepts(result):
             if graph.root.accepts(value):
-                walk, result = RepairWalk(graph, Budget(0), 0), value
+                walk, result = RepairWalk(graph, WorkBudget(0), 0), value
             else:
                 errors = walk.errors(result)
         warnings = [write(note) for note in walk.notes]
@@ -148,7 +148,7 @@ class Repairer:
             return (_TOO_LARGE,)
         with graph.remembering():
             valid = graph.root.accepts(value)
-            errors = [] if valid else RepairWalk(graph, Budget(limits.repair_work), 0).errors(value)
+            errors = [] if valid else RepairWalk(graph, WorkBudget(limits.repair_work), 0).errors(value)
         self._judge_extras(value, [], errors)
         return tuple(errors)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, ParamSpec
 from pegboard.call import Json
 from pegboard.repair.repair_messages import Note
 from pegboard.repair.schema_graph import SchemaGraph, SchemaNode
-from pegboard.schema.cost.work_budget import STEPS_A_UNIT, TEXT_A_UNIT, Budget, Exhausted
+from pegboard.schema.cost.work_budget import STEPS_A_UNIT, TEXT_A_UNIT, Exhausted, WorkBudget
 from pegboard.schema.literals import CONTAINERS, Reading, encode, fold_name, kind_of, readings, says_null
 from pegboard.schema.problems import MAX_SHOWN, ParseError, Path, describe_problems_of, fit_message, format_path
 from pegboard.schema.validator import Problem, count
@@ -45,7 +45,7 @@ class RepairWalk:
 
     __slots__ = ("_ambiguous", "_budget", "_chosen", "_graph", "_longest", "_texts", "notes")
 
-    def __init__(self, graph: SchemaGraph, budget: Budget, longest: int) -> None:
+    def __init__(self, graph: SchemaGraph, budget: WorkBudget, longest: int) -> None:
         """`longest` is the number of characters of the longest text that is read as something else."""
         self._graph = graph
         self._budget = budget

@@ -164,10 +164,10 @@ class Session:
         """From now on the client is told when the resource changes."""
         uris = self.uris
         if uri not in uris and (
-            len(uris) >= limits.followed_uris or sum(map(len, uris), len(uri)) > limits.followed_uri_bytes
+            len(uris) >= limits.subscribed_uris or sum(map(len, uris), len(uri)) > limits.subscribed_uri_bytes
         ):
             raise InvalidParams(
-                f"A client may subscribe to {limits.followed_uris} resources: unsubscribe from some of them first"
+                f"A client may subscribe to {limits.subscribed_uris} resources: unsubscribe from some of them first"
             )
         uris.add(uri)
 

@@ -402,7 +402,7 @@ async def test_a_slow_follower_is_told_once_it_reads() -> None:
 
 
 async def test_a_full_house_of_followers_serves_on(caplog: pytest.LogCaptureFixture) -> None:
-    _, door = changing(followers=1)
+    _, door = changing(subscribers=1)
     first, second = Old(door), Old(door)
     await first.greet()
     await second.greet()

@@ -81,7 +81,7 @@ class Peer:
             self.door.connection_made(cast("asyncio.BaseTransport", self.source))
         else:
             self.pipe = self.source = Held()
-            service = LineService(handler, info, bounds, Subscribers(bounds.followers), "ws")
+            service = LineService(handler, info, bounds, Subscribers(bounds.subscribers), "ws")
             self.door = WebSocketConversation(service, self.pipe, CallsInFlight(bounds, lambda: None))
 
     def say(self, line: bytes) -> None:

@@ -109,7 +109,7 @@ async def test_a_change_reaches_those_alone_who_asked_for_its_kind() -> None:
 
 
 async def test_uris_beyond_the_limit_are_left_out_of_the_acknowledgement() -> None:
-    followed = Followed(followed_uris=2)
+    followed = Followed(subscribed_uris=2)
     visit = followed.listen(resourceSubscriptions=["a://1", "a://2", "a://3"])
     await visit.settled()
     assert messages(visit)[0]["params"]["notifications"] == {"resourceSubscriptions": ["a://1", "a://2"]}
@@ -146,7 +146,7 @@ async def test_a_client_that_leaves_is_forgotten() -> None:
 
 
 async def test_followers_are_no_calls_and_are_bounded_by_themselves() -> None:
-    followed = Followed(calls=1, followers=2)
+    followed = Followed(calls=1, subscribers=2)
     visits = []
     for number in range(2):
         visits.append(followed.listen(number, toolsListChanged=True))
@@ -636,7 +636,7 @@ async def test_a_get_needs_a_session_a_stream_and_an_older_revision() -> None:
     assert (await door.send(b"", {**stream, "mcp-protocol-version": MODERN}, method="GET").response()).status == 405
     plain = heard.session.send(b"", {"accept": "application/json"}, method="GET")
     assert (await plain.response()).status == 406
-    full = await open_session(followers=0)
+    full = await open_session(subscribers=0)
     assert (await full.session.send(b"", stream, method="GET").response()).status == 503
 
 

@@ -82,7 +82,7 @@ async def test_a_subscription_names_a_resource(method: str) -> None:
     assert "params.uri" in response.error
 
 
-@pytest.mark.parametrize("limits", [{"followed_uris": 2}, {"followed_uri_bytes": 17}])
+@pytest.mark.parametrize("limits", [{"subscribed_uris": 2}, {"subscribed_uri_bytes": 17}])
 async def test_a_session_has_so_many_subscriptions(limits: Any) -> None:
     one = await make_door(**limits).open_session()
     for uri in ("test://a", "test://b", "test://b"):

@@ -14,7 +14,7 @@ class Exhausted(PegboardError):
     """The work that one call may cause is done, and there is more to do."""
 
 
-class Budget:
+class WorkBudget:
     """The units of work that are left; whoever spends the last one is stopped by Exhausted."""
 
     __slots__ = ("left",)

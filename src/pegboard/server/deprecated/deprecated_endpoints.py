@@ -22,7 +22,7 @@ from pegboard.server.http.guard import Guard
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
 from pegboard.stores.cluster import Cluster
 
-_log = logging.getLogger("pegboard.transports")
+_log = logging.getLogger("pegboard.server")
 
 # RFC 9745. All of them gave way to Streamable HTTP, which came with revision 2025-03-26.
 _SINCE: Final = (b"deprecation", b"@1742947200")

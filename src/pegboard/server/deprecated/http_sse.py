@@ -67,7 +67,7 @@ from pegboard.sessions.session import Session
 from pegboard.stores.cluster import Cluster
 from pegboard.stores.identifiers import digest
 
-_log = logging.getLogger("pegboard.transports")
+_log = logging.getLogger("pegboard.server")
 
 _ASSUMED_VERSION: Final = SUPPORTED[-1]
 _SESSION: Final = b"sessionId"

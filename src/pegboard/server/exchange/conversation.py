@@ -45,7 +45,7 @@ from pegboard.server.exchange.session_settings import (
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.sessions.session import Session
 
-_log = logging.getLogger("pegboard.transports")
+_log = logging.getLogger("pegboard.server")
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from pegboard.protocol.revision_codec import RevisionCodec
 from pegboard.server.http.content_negotiation import Accepts
 from pegboard.server.http_types import Answer, Headers, Sink
 
-_log = logging.getLogger("pegboard.transports")
+_log = logging.getLogger("pegboard.server")
 
 T_co = TypeVar("T_co", covariant=True)
 

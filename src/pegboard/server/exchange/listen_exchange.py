@@ -21,7 +21,7 @@ from pegboard.server.exchange.subscribers import EventOutput, Subscriber, Subscr
 from pegboard.server.http_types import Answer, Headers, Sink
 from pegboard.sessions.session import Session
 
-_log = logging.getLogger("pegboard.transports")
+_log = logging.getLogger("pegboard.server")
 
 LISTEN: Final = "subscriptions/listen"
 _STREAMS_A_SESSION: Final = 8

@@ -27,7 +27,7 @@ from pegboard.server.http_types import Answer, Headers, Sink
 from pegboard.sessions.resumable_streams import SessionStream, event_id
 from pegboard.sessions.session import Session
 
-_log = logging.getLogger("pegboard.transports")
+_log = logging.getLogger("pegboard.server")
 
 RETRY_MS: Final = 1000
 

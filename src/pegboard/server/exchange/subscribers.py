@@ -26,7 +26,7 @@ from pegboard.protocol.revisions import CHANGE_METHODS
 from pegboard.server.exchange.exchanges import shutting_down
 from pegboard.server.http_types import Sink
 
-_log = logging.getLogger("pegboard.transports")
+_log = logging.getLogger("pegboard.server")
 
 MIN_INTERVAL_SECONDS: Final = 0.1
 _MAX_BATCH: Final = 200

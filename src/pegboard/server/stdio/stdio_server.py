@@ -31,7 +31,7 @@ class StdioServer(Conversation, asyncio.Protocol):
         self, handler: Handler, info: Mapping[str, Json], limits: Limits, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.line = LineWriter(limits, loop, self)
-        service = LineService(handler, info, limits, Subscribers(limits.followers), "stdio")
+        service = LineService(handler, info, limits, Subscribers(limits.subscribers), "stdio")
         super().__init__(service, self.line, loop)
         self._rest = bytearray()
         self._skipping = False

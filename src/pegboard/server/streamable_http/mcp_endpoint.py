@@ -78,7 +78,7 @@ class HttpEndpoint:
         self.sessions = Sessions(limits, logs=None if store is None else store.logs)
         self._calls = CallsInFlight(limits, self.sessions.reap, loop, self.sessions.__len__)
         self.calls = self._calls.running
-        self.followers = Subscribers(limits.followers, self._calls, limits.all_followed_uri_bytes)
+        self.followers = Subscribers(limits.subscribers, self._calls, limits.all_subscribed_uri_bytes)
         self._callers = CallerCache("http")
         self._read_plain = FastPath(limits, self._callers).read
         self._legacy = self._make_legacy(legacy, info, shared)

@@ -13,7 +13,7 @@ from pegboard.server.exchange.session_exchange import RETRY_MS
 from pegboard.server.http_types import Headers, Sink
 from pegboard.sessions.resumable_streams import SessionStreams
 
-_log = logging.getLogger("pegboard.transports")
+_log = logging.getLogger("pegboard.server")
 
 _CLEANUP_SECONDS: Final = 0.5
 
