@@ -14,11 +14,8 @@ from contextlib import asynccontextmanager
 from http.client import HTTPConnection
 from urllib.parse import urlencode, urlsplit
 
-from pegboard import Client, ClientCredentials, OAuth
-from pegboard.client.links.credentials import Auth
-from pegboard.client.login.browser import Redirect
-from pegboard.client.login.oauth import Assertion
-from pegboard.client.question_handlers import Elicitation
+from pegboard import Assertion, Client, ClientCredentials, OAuth
+from pegboard.client import Auth, Elicitation, Redirect
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")

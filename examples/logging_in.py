@@ -6,9 +6,7 @@ import sys
 from pathlib import Path
 
 from pegboard import Client, ClientCredentials, OAuth
-from pegboard.client.links.credentials import Auth
-from pegboard.client.login.browser import Login
-from pegboard.client.login.storage import FileStorage
+from pegboard.client import Auth, FileStorage, Login
 
 FOLDER = Path.home() / ".local" / "state" / "pegboard-example" / "logins"
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pegboard import Board, Client, Context
-from pegboard.client.question_handlers import Elicitation
-from pegboard.client.target import Target
+from pegboard.client import Elicitation, Target
 from pegboard.errors import ResponseTimeout, ServerFault
 
 board = Board("shop")

@@ -44,15 +44,56 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+__all__ = [
+    "Busy",
+    "ConnectionLost",
+    "DeclarationError",
+    "DelegationFailed",
+    "DuplicateRequestId",
+    "HeaderMismatch",
+    "InternalFailure",
+    "InvalidArguments",
+    "InvalidParams",
+    "InvalidRequest",
+    "LimitReached",
+    "LoginFailed",
+    "MalformedMessage",
+    "MessageTooLong",
+    "MethodNotFound",
+    "MissingCapability",
+    "ParseFailure",
+    "PegboardError",
+    "QuestionFailed",
+    "Refusal",
+    "ResourceNotFound",
+    "ResponseTimeout",
+    "ServerFault",
+    "SessionNotFound",
+    "SessionRequired",
+    "SessionsUnsupported",
+    "SetupError",
+    "StoreDown",
+    "StreamError",
+    "ToolError",
+    "Unauthorized",
+    "UnknownTool",
+    "Unreachable",
+    "UnsupportedVersion",
+]
+
 REFUSED = "dev.pegboard/refused"
 
 
 class PegboardError(Exception):
-    """Everything this package raises on purpose."""
+    """The base class of all errors that Pegboard raises."""
 
 
 class Refusal(PegboardError):
-    """A request that is answered with a JSON-RPC error."""
+    """The request is answered with a JSON-RPC error.
+
+    `code` is the JSON-RPC error code, `status` the HTTP status, `data` the member `data` of the error, and `retry_after`
+    the number of seconds after which the client can retry.
+    """
 
     code: int = -32603
     status: ClassVar[int] = 200
@@ -66,51 +107,71 @@ class Refusal(PegboardError):
 
 
 class ParseFailure(Refusal):
+    """The bytes of a request are not acceptable JSON."""
+
     code, status = -32700, 400
 
 
 class InvalidRequest(Refusal):
+    """A message is JSON, but not a request of this protocol."""
+
     code, status = -32600, 400
 
 
 class DuplicateRequestId(InvalidRequest):
+    """A request has the id of another request that is still running."""
+
     status = 409
 
 
 class MethodNotFound(Refusal):
+    """The method does not exist in this revision, or this server does not support it."""
+
     code, status = -32601, 404
 
 
 class InvalidParams(Refusal):
+    """The parameters of a method are wrong, or name something that does not exist."""
+
     code, status = -32602, 400
 
 
 class UnknownTool(InvalidParams):
-    pass
+    """No tool has this name; the message suggests similar names."""
 
 
 class ResourceNotFound(InvalidParams):
+    """No resource has this URI; raise it in a resource function for an item that does not exist."""
+
     def __init__(self, uri: str, reason: str = "") -> None:
         super().__init__(f"Resource not found: {uri[:200]}{f'; {reason}' if reason else ''}", {"uri": uri})
 
 
 class InternalFailure(Refusal):
+    """The server failed; the log has the details."""
+
     code, status = -32603, 200
 
 
 class Busy(InternalFailure):
+    """A limit of the server is reached; the client can retry later."""
+
     status = 503
 
 
 class StoreDown(Busy):
-    pass
+    """The store cannot be reached or written; the client can retry later."""
 
 
 class HeaderMismatch(Refusal):
+    """The HTTP headers and the body of a request disagree."""
+
     code, status = -32020, 400
 
 
 class MissingCapability(Refusal):
+    """The client did not declare a capability that the call needs."""
+
     code, status = -32021, 400
 
     def __init__(self, message: str, required: Mapping[str, Any]) -> None:
@@ -118,6 +179,8 @@ class MissingCapability(Refusal):
 
 
 class UnsupportedVersion(Refusal):
+    """The request uses a protocol revision that the server does not support."""
+
     code, status = -32022, 400
 
     def __init__(self, requested: str, supported: Sequence[str]) -> None:
@@ -129,25 +192,33 @@ class UnsupportedVersion(Refusal):
 
 
 class StreamError(Refusal):
+    """A stream breaks the rules of streams, or its sender stopped."""
+
     code, status = -32000, 400
 
 
 class SessionsUnsupported(UnsupportedVersion):
+    """The request uses a revision that needs sessions, and this endpoint has none."""
+
     def __init__(self, reason: str, requested: str, supported: Sequence[str]) -> None:
         super().__init__(requested, supported)
         self.message = reason
 
 
 class SessionRequired(Refusal):
+    """A legacy request does not name its session."""
+
     code, status = -32602, 400
 
 
 class SessionNotFound(Refusal):
+    """The session ended, expired or belongs to another principal."""
+
     code, status = -32001, 404
 
 
 class ToolError(PegboardError):
-    """Raised in a tool: its text reaches the model as an `isError` result."""
+    """Raise it in a tool: the model gets the message as an `isError` result, with `meta` as its `_meta`."""
 
     def __init__(self, message: str, *, meta: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -156,7 +227,7 @@ class ToolError(PegboardError):
 
 
 class InvalidArguments(ToolError):
-    """Arguments that a tool cannot take: the text is for the model, `errors` (ParseErrors) for programs."""
+    """The arguments of a tool call are wrong: the message is for the model, `errors` (ParseError) for programs."""
 
     def __init__(self, message: str, errors: Sequence[Any] = ()) -> None:
         super().__init__(message)
@@ -164,14 +235,14 @@ class InvalidArguments(ToolError):
 
 
 class DelegationFailed(ToolError):
-    """The server behind a gateway let the call down; its own answers, refusals and failed tools are none of these."""
+    """The server behind a gateway failed to answer the call; errors that the server returned itself stay as they are."""
 
 
 class LimitReached(ToolError):
-    """A call refused by a limit, a budget, a deadline or a breaker.
+    """A limit, a budget, a deadline or a circuit breaker rejected the call.
 
-    `_meta["dev.pegboard/refused"]` of the result carries the reason, `retryAfter` in seconds where that is known, and
-    the figures of the limit.
+    `_meta["dev.pegboard/refused"]` of the result has the reason, `retryAfter` in seconds if it is known, and the values
+    of the limit.
     """
 
     def __init__(self, message: str, reason: str, *, retry_after: float | None = None, **figures: Any) -> None:
@@ -184,15 +255,15 @@ class LimitReached(ToolError):
 
 
 class QuestionFailed(ToolError):
-    """A question to the caller that it could not answer, or that could not reach it."""
+    """The caller could not answer a question, or the question could not reach it."""
 
 
 class ServerFault(PegboardError):
-    """A server that we call let us down: it is for whoever runs or configures it to act."""
+    """A server that the client calls failed; the message names the server."""
 
 
 class Unreachable(ServerFault):
-    """Nothing of the request was worked on, so that it may be sent again; `retry_after` says when, where that is known."""
+    """The server did not process the request, so it can be retried: after `retry_after` seconds, if that is known."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -200,7 +271,7 @@ class Unreachable(ServerFault):
 
 
 class Unauthorized(ServerFault):
-    """The status 401 or 403; `challenge` is what its WWW-Authenticate field asks for."""
+    """The server answered 401 or 403; `challenge` is its WWW-Authenticate header."""
 
     def __init__(self, message: str, status: int, challenge: str = "") -> None:
         super().__init__(message)
@@ -209,7 +280,7 @@ class Unauthorized(ServerFault):
 
 
 class LoginFailed(Unauthorized):
-    """No credentials could be got; `reason` is the error code of OAuth where there is one."""
+    """The login did not produce credentials; `reason` is the OAuth error code, if there is one."""
 
     def __init__(self, message: str, status: int = 401, challenge: str = "", *, reason: str = "") -> None:
         super().__init__(message, status, challenge)
@@ -217,24 +288,24 @@ class LoginFailed(Unauthorized):
 
 
 class ConnectionLost(ServerFault):
-    """The request was sent, and nobody knows how far it came."""
+    """The connection ended after the request was sent; the server may have processed it."""
 
 
 class ResponseTimeout(ServerFault, TimeoutError):
-    """The deadline of a request has passed; the server was told to stop."""
+    """The server did not answer before the deadline; the request was cancelled."""
 
 
 class MalformedMessage(ServerFault):
-    """An answer that cannot be read as one."""
+    """A message of the server violates the protocol."""
 
 
 class MessageTooLong(MalformedMessage):
-    """An answer of more bytes than are read."""
+    """A message of the server is longer than the limit."""
 
 
 class DeclarationError(PegboardError):
-    """A tool, resource or prompt was declared wrongly; the text names the file, the line and the fix."""
+    """A tool, resource or prompt is declared wrongly; the message names the place and the fix."""
 
 
 class SetupError(PegboardError):
-    """A command line, a file or the environment is wrong; the text names the key and the fix."""
+    """A command line, a file or the environment is wrong; the message names the key and the fix."""

@@ -1,1 +1,32 @@
 """The MCP client: one API over every transport and protocol revision."""
+
+from __future__ import annotations
+
+from pegboard.lazy_names import lazy_names
+
+# Each name loads its module when it is first used.
+_HOMES = {
+    "Assertion": "pegboard.client.login.oauth",
+    "Auth": "pegboard.client.links.credentials",
+    "BrowserLogin": "pegboard.client.login.browser",
+    "CallResult": "pegboard.client.call_result",
+    "Change": "pegboard.call",
+    "Client": "pegboard.client.client",
+    "ClientCredentials": "pegboard.client.login.oauth",
+    "Elicitation": "pegboard.client.question_handlers",
+    "FileStorage": "pegboard.client.login.storage",
+    "Login": "pegboard.client.login.browser",
+    "MemoryStorage": "pegboard.client.login.storage",
+    "OAuth": "pegboard.client.login.oauth",
+    "OnElicit": "pegboard.client.question_handlers",
+    "OnLog": "pegboard.client.client_channel",
+    "OnSample": "pegboard.client.question_handlers",
+    "Progress": "pegboard.client.client_channel",
+    "Redirect": "pegboard.client.login.browser",
+    "Storage": "pegboard.client.login.storage",
+    "Target": "pegboard.client.target",
+}
+
+__all__ = list(_HOMES)
+
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -1,27 +1,33 @@
-"""The built-in middleware; each module loads when it is used."""
+"""The built-in middleware, and what you need to write your own."""
 
 from __future__ import annotations
 
 from pegboard.lazy_names import lazy_names
 
 _HOMES = {
+    "Around": "pegboard.call",
     "Audit": "pegboard.middleware.audit",
     "Budget": "pegboard.middleware.limits.token_budget",
     "Cache": "pegboard.middleware.cache",
     "Call": "pegboard.call",
+    "Caller": "pegboard.call",
     "ConcurrencyLimit": "pegboard.middleware.limits.call_limits",
     "Done": "pegboard.call",
     "Handler": "pegboard.call",
+    "InputRequired": "pegboard.call",
     "KeptResults": "pegboard.middleware.limits.kept_results",
     "Logging": "pegboard.middleware.call_log",
     "MemoryRates": "pegboard.middleware.limits.rate_limit",
     "Metrics": "pegboard.middleware.metrics",
     "Middleware": "pegboard.hooks.middleware",
+    "Question": "pegboard.call",
     "RateLimit": "pegboard.middleware.limits.rate_limit",
     "RateStore": "pegboard.middleware.limits.rate_limit",
     "RedisRates": "pegboard.middleware.limits.redis_rates",
     "Reply": "pegboard.call",
     "Retry": "pegboard.middleware.retry",
+    "Subscribed": "pegboard.call",
+    "TaskStarted": "pegboard.call",
     "Timeout": "pegboard.middleware.limits.call_limits",
     "Timing": "pegboard.middleware.timing",
     "TokenBudget": "pegboard.middleware.limits.token_budget",

@@ -1,7 +1,13 @@
+from pegboard.call import Around as Around
 from pegboard.call import Call as Call
+from pegboard.call import Caller as Caller
 from pegboard.call import Done as Done
 from pegboard.call import Handler as Handler
+from pegboard.call import InputRequired as InputRequired
+from pegboard.call import Question as Question
 from pegboard.call import Reply as Reply
+from pegboard.call import Subscribed as Subscribed
+from pegboard.call import TaskStarted as TaskStarted
 from pegboard.hooks.middleware import Middleware as Middleware
 from pegboard.middleware.answer import answer as answer
 from pegboard.middleware.audit import Audit as Audit

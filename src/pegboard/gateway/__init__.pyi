@@ -1,0 +1,9 @@
+from pegboard.config.gateway_config import GatewayConfig as GatewayConfig
+from pegboard.config.gateway_config import ServerConfig as ServerConfig
+from pegboard.config.gateway_config import ToolboxConfig as ToolboxConfig
+from pegboard.config.gateway_config import read_config as read_config
+from pegboard.gateway.gateway import Gateway as Gateway
+from pegboard.gateway.servers.server_logins import Logins as Logins
+from pegboard.tools.qualified_names import ToolName as ToolName
+from pegboard.tools.qualified_names import join_name as join_name
+from pegboard.tools.qualified_names import parse_name as parse_name
