@@ -1,3 +1,5 @@
+from pegboard.argument_problems import ParseError as ParseError
+from pegboard.argument_problems import ParseWarning as ParseWarning
 from pegboard.asking.questions import Accepted as Accepted
 from pegboard.asking.questions import Answer as Answer
 from pegboard.asking.questions import Cancelled as Cancelled
@@ -40,8 +42,6 @@ from pegboard.schema.constraints import MaxLength as MaxLength
 from pegboard.schema.constraints import MinLength as MinLength
 from pegboard.schema.constraints import Pattern as Pattern
 from pegboard.schema.constraints import Range as Range
-from pegboard.schema.problems import ParseError as ParseError
-from pegboard.schema.problems import ParseWarning as ParseWarning
 from pegboard.tools.decorator import tool as tool
 from pegboard.tools.message import JsonRpcMessage as JsonRpcMessage
 from pegboard.tools.message import ToolResponse as ToolResponse

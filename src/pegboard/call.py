@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, Literal, NoReturn, Protocol, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw, Struct, field, structs
 
+from pegboard.argument_problems import ParseError, ParseWarning
 from pegboard.deadline import Deadline, paused
 
 Json: TypeAlias = Any
@@ -143,14 +144,93 @@ async def ask_in_result(questions: Mapping[str, Question]) -> NoReturn:
     raise NeedInput(questions)
 
 
-class Call(Struct, kw_only=True):
-    """One request on its walk: what was asked, by whom, and what the walk has found out so far.
+class CalledTool(Protocol):
+    """The tool of a call, as middleware sees it: the attributes of `pegboard.Tool` that describe it."""
 
-    `raw` are the arguments as the bytes that came, `tool` what the call is for once that is known, `parsed` its
-    arguments once they have been read, `failed` whether its result is an error for the model, `environment` what the
-    program that embeds us hands to its declared tools. A call that is sent again brings `answers` to the questions
-    that ended it the last time, and the `ticket` (requestState) that it was given then. `headers` are those of the HTTP
-    request, where there is one, and `stream` is how it is read and written to where a stream began it.
+    @property
+    def name(self) -> str:
+        """The name that clients call it by."""
+
+    @property
+    def title(self) -> str:
+        """The name for people."""
+
+    @property
+    def description(self) -> str:
+        """The description for the model."""
+
+    @property
+    def input_schema(self) -> Mapping[str, Json]:
+        """The JSON Schema of its arguments."""
+
+    @property
+    def output_schema(self) -> Mapping[str, Json] | None:
+        """The JSON Schema of its structured result, if it has one."""
+
+    @property
+    def annotations(self) -> Mapping[str, Json] | None:
+        """Its annotations, such as readOnlyHint; `promises` has those that can be trusted."""
+
+    @property
+    def promises(self) -> Mapping[str, Json]:
+        """The annotations that this server can rely on: none of a server that the operator does not trust."""
+
+    @property
+    def meta(self) -> Mapping[str, Json] | None:
+        """Its `_meta`."""
+
+    @property
+    def category(self) -> str:
+        """Its category, or an empty text."""
+
+    @property
+    def tags(self) -> Iterable[str]:
+        """Its tags."""
+
+    @property
+    def toolbox(self) -> str:
+        """The toolbox of a gateway that it belongs to, or an empty text."""
+
+    @property
+    def timeout(self) -> float | None:
+        """The number of seconds after which a call of it fails."""
+
+
+class ReadArguments(Protocol):
+    """The arguments of a call after validation and repair."""
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments by name."""
+
+    @property
+    def warnings(self) -> Sequence[ParseWarning]:
+        """The repairs that were made."""
+
+    @property
+    def errors(self) -> Sequence[ParseError]:
+        """What is wrong with them."""
+
+
+class Call(Struct, kw_only=True):
+    """One request from a client.
+
+    method: the method of the protocol, such as `tools/call`.
+    caller: the client that sent the request.
+    channel: sends notifications and questions to the client.
+    id: the id of the request.
+    name: the name of the tool or prompt, or the URI of the resource.
+    raw: the arguments as JSON text.
+    params: the params of the request as JSON text.
+    token: the progress token of the request.
+    answers: the answers to the questions of the previous round, as JSON text.
+    ticket: the `requestState` of the previous round.
+    headers: the headers of the HTTP request.
+    stream: the stream that started the call.
+    environment: what an embedding program passes to its declared tools.
+    tool: the tool, or None for other methods and for an unknown name.
+    parsed: the arguments after validation and repair, once the tool was reached.
+    failed: whether the result is an error for the model.
     """
 
     method: str
@@ -166,8 +246,8 @@ class Call(Struct, kw_only=True):
     headers: Mapping[bytes, bytes] | None = None
     stream: CallStream | None = None
     environment: Mapping[str, Any] | None = None
-    tool: Any = None
-    parsed: Any = None
+    tool: CalledTool | None = None
+    parsed: ReadArguments | None = None
     failed: bool = False
     _sent: Json = UNSET
     _state: dict[str, Any] | None = None
@@ -180,62 +260,72 @@ class Call(Struct, kw_only=True):
     _waits: tuple[Deadline, ...] = ()
 
     @property
-    def arguments(self) -> Json:
-        """The arguments as sent, before any repair; decoded when first looked at."""
+    def arguments(self) -> Mapping[str, Json]:
+        """The arguments as sent, before any repair; empty if the client did not send an object (see `sent`)."""
+        sent = self.sent
+        return sent if isinstance(sent, dict) else {}
+
+    @property
+    def sent(self) -> Json:
+        """The decoded arguments, whatever JSON value the client sent; decoded on first use."""
         if self._sent is UNSET:
             self._sent = msgspec.json.decode(self.raw)
         return self._sent
 
     @property
-    def warnings(self) -> Sequence[Any]:
-        """The repairs that the arguments needed, once they have been read."""
+    def warnings(self) -> Sequence[ParseWarning]:
+        """The repairs that the arguments needed, once they were parsed."""
         return () if self.parsed is None else self.parsed.warnings
 
     @property
     def state(self) -> dict[str, Any]:
-        """A place for hooks to keep things for the time of this call, whatever becomes of its arguments."""
+        """Values that hooks store for the duration of this call."""
         if self._state is None:
             self._state = {} if self._origin is None else self._origin.state
         return self._state
 
     @property
     def principal(self) -> str:
+        """The authenticated caller; empty without authentication."""
         return self.caller.principal
 
     @property
     def client(self) -> Mapping[str, Json]:
+        """The name and version that the client states about itself."""
         return self.caller.client
 
     @property
     def session(self) -> str:
+        """The id of the legacy session, or an empty text."""
         return self.caller.session
 
     @property
     def transport(self) -> str:
+        """The transport that the request arrived on: `http`, `stdio`, `ws`, …"""
         return self.caller.transport
 
     @property
     def version(self) -> str:
-        """The revision that the caller speaks."""
+        """The protocol revision of the caller."""
         return self.caller.version
 
     @property
     def trace(self) -> Mapping[str, Json]:
-        """The trace context that a server gets which the call goes on to, where a hook here has one of its own."""
+        """The trace context that is sent to a server that the call is forwarded to."""
         noted = self.origin._state
         return {} if noted is None else noted.get(_TRACE, {})
 
     def set_trace_context(self, context: Mapping[str, Json]) -> None:
-        """Have a server that the call goes on to continue this trace: `traceparent` and what belongs to it."""
+        """Send this trace context (`traceparent` and `tracestate`) to a server that the call is forwarded to."""
         self.origin.state[_TRACE] = context
 
-    def with_arguments(self, arguments: Json) -> Call:
-        """The same call with other arguments, for an `around` to hand on; who called it keeps what was sent."""
+    def with_arguments(self, arguments: Mapping[str, Json]) -> Call:
+        """Return the same call with other arguments, for an `around` to pass to `next`."""
         raw = Raw(msgspec.json.encode(arguments))
         return structs.replace(self, raw=raw, parsed=None, _sent=UNSET, _origin=self)
 
-    def set_parsed(self, parsed: Any) -> None:
-        """Keep the arguments as read, here and where this call got its own arguments from."""
+    def set_parsed(self, parsed: ReadArguments) -> None:
+        """Set `parsed` of this call and of the calls that it was derived from."""
         call: Call | None = self
         while call is not None:
             call.parsed = parsed
@@ -243,7 +333,7 @@ class Call(Struct, kw_only=True):
 
     @property
     def origin(self) -> Call:
-        """The call as it was sent, whatever an `around` has made of it since."""
+        """The call as the client sent it, before any `around` changed its arguments."""
         call = self
         while call._origin is not None:
             call = call._origin
@@ -251,21 +341,21 @@ class Call(Struct, kw_only=True):
 
     @property
     def asked(self) -> bool:
-        """Whether something was to be asked of its caller: then what it came to is no answer to the same call again."""
+        """Whether the call asked its caller something, so that its result must not be reused for another call."""
         return self.origin._asked or self.origin._rounds is not None
 
     def mark_asked(self) -> None:
-        """Remember that who answers the call has questions to its caller."""
+        """Record that answering the call involves questions to its caller."""
         self.origin._asked = True
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
-        """As its channel does; the time that the caller takes to answer is nobody else's."""
+        """Ask the caller through the channel; the timeouts of the call are paused until the answers arrive."""
         with paused(self.origin._waits):
             return await self.channel.ask(questions)
 
     @contextmanager
     def timed(self, clock: Deadline) -> Iterator[None]:
-        """By this clock, which stands still while the caller is asked; TimeoutError when its time is over."""
+        """Apply a deadline, which is paused while the caller is asked; raises TimeoutError when it passes."""
         call = self.origin
         call._waits += (clock,)
         try:
@@ -275,16 +365,16 @@ class Call(Struct, kw_only=True):
             call._waits = tuple(one for one in call._waits if one is not clock)
 
     def is_current(self) -> bool:
-        """Whether this is asked by the task that the call runs in, and not while its coroutine is thrown away."""
+        """Whether the current task is the task of the call."""
         try:
             return asyncio.current_task() is self.origin._task
         except RuntimeError:
             return False
 
     def cancel(self) -> None:
-        """Stop the call, from one of its hooks or from a task that one of them started: an error for the model.
+        """Stop the call: its result is an error for the model, and its error hooks run.
 
-        Its error hooks run. Once the call has ended this does nothing.
+        Call it from a hook or from a task that a hook started. It does nothing after the call has ended.
         """
         call = self.origin
         if call._task is not None and not call._stopped:

@@ -251,3 +251,59 @@ def test_a_token_is_set_once_and_for_all() -> None:
     token.cancel()
     assert token.cancelled
     assert token.wait(20)
+
+
+async def test_a_question_without_await_is_not_taken_for_consent(caplog: pytest.LogCaptureFixture) -> None:
+    board = Board("unawaited")
+    deleted = []
+
+    @board.tool
+    async def delete(ctx: Context) -> str:
+        if ctx.elicit("Delete everything?", bool):
+            deleted.append("everything")
+        return "done"
+
+    async with Client(board, elicit=lambda _: None) as client:
+        assert (await client.call("delete")).is_error
+    assert deleted == []
+    assert "did you forget `await`?" in caplog.text
+
+
+async def test_questions_can_be_asked_in_tasks_and_gathered() -> None:
+    board = Board("gathered")
+
+    @board.tool
+    async def both(ctx: Context) -> list[str]:
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(ctx.elicit("First?", str))
+        return [str(one.content) for one in (first.result(), *await asyncio.gather(ctx.elicit("Second?", str)))]
+
+    async with Client(board, elicit=lambda asked: {"value": asked.message}) as client:
+        assert await client.call("both", result_type=list[str]) == ["First?", "Second?"]
+
+
+async def test_a_tool_that_returns_a_coroutine_is_asked_about_the_await(caplog: pytest.LogCaptureFixture) -> None:
+    board = Board("coroutine")
+
+    async def fetch() -> str:
+        return "secret"
+
+    @board.tool
+    def plain() -> Any:
+        return fetch()
+
+    @board.tool
+    async def awaited() -> Any:
+        return fetch()
+
+    @board.tool
+    async def question(ctx: Context) -> Any:
+        return ctx.elicit("Sure?", bool)
+
+    async with Client(board, elicit=lambda _: None) as client:
+        for name in ("plain", "awaited", "question"):
+            caplog.clear()
+            result = await client.call(name)
+            assert result.is_error
+            assert result.text.endswith("did you forget `await`?")
+            assert "did you forget `await`?" in caplog.text

@@ -192,7 +192,7 @@ async def test_hooks_see_text_that_is_no_json_as_it_came() -> None:
 
     class Look(Middleware):
         async def before(self, call: Call) -> None:
-            seen.append(call.arguments)
+            seen.append(call.sent)
 
     board = Board()
     board.add(add)

@@ -382,3 +382,22 @@ async def test_the_text_of_a_tool_error_of_a_hook_reaches_the_model() -> None:
     board = echo_board()
     board.use(Recorder(fail={"before": ToolError("not on a Sunday")}))
     assert await call_echo(board) == "not on a Sunday"
+
+
+async def test_a_hook_sees_no_arguments_if_the_client_sent_a_text_in_place_of_an_object() -> None:
+    seen: list[tuple[object, object]] = []
+
+    class Look(Middleware):
+        async def before(self, call: Call) -> None:
+            seen.append((call.arguments, call.sent))
+
+    board = Board("odd")
+    board.use(Look())
+
+    @board.tool
+    def add(a: int) -> int:
+        return a
+
+    async with Client(board) as client:
+        await client.request("tools/call", {"name": "add", "arguments": '{"a": 1}'})
+    assert seen == [({}, '{"a": 1}')]

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pegboard.argument_problems import ParseError
 from pegboard.repair.repairer import Repairer
-from pegboard.schema.problems import ParseError, format_keys, format_path, render
+from pegboard.schema.problems import format_keys, format_path, render
 from pegboard.schema.wording import closest, describe, example, show_value
 from tests.repair.schemas import parts, values
 from tests.repair.sloppy import CALLS, REFUSED, TOOLS

@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.peer
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE = Path(__file__).with_name("decorated.py")
+SOURCES = ["decorated.py", "questions.py"]
 
 
 def run_mypy(path: Path) -> list[str]:
@@ -23,16 +23,20 @@ def run_mypy(path: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_mypy_sees_the_undecorated_signatures_and_refuses_wrong_options() -> None:
+@pytest.mark.parametrize("name", SOURCES)
+def test_mypy_sees_the_types_that_the_comments_state(name: str) -> None:
+    source = Path(__file__).with_name(name)
     said: dict[int, str] = {}
-    for line in run_mypy(SOURCE):
-        if found := re.match(r".*decorated\.py:(\d+): (error|note): (.*)", line):
-            # The first word about a line; notes that explain an error follow it.
+    for line in run_mypy(source):
+        if found := re.match(rf".*{re.escape(name)}:(\d+): (error|note): (.*)", line):
+            # The first message about a line; notes that explain an error follow it.
             said.setdefault(int(found[1]), f"{found[2]}: {found[3]}")
-    for number, line in enumerate(SOURCE.read_text().splitlines(), 1):
+    for number, line in enumerate(source.read_text().splitlines(), 1):
         _, _, comment = line.partition("  # ")
         if comment.startswith("Revealed"):
-            assert said.pop(number).removeprefix("note: ").replace("builtins.", "") == comment
+            assert (
+                said.pop(number).removeprefix("note: ").replace("builtins.", "").replace("tests.typing.", "") == comment
+            )
         elif comment.startswith("error"):
             assert said.pop(number).startswith("error: ")
     assert said == {}

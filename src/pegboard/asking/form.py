@@ -13,9 +13,9 @@ from typing import Any, Final, get_origin
 import msgspec
 from msgspec import structs
 
+from pegboard.argument_problems import ParseError
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
-from pegboard.schema.problems import ParseError
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.signature import schema_of
 from pegboard.tools.tool import Tool, tool_from_function

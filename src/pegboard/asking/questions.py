@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, NoReturn, TypeAlias
+from typing import Any, ClassVar, Generic, Literal, NoReturn, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,6 +16,9 @@ from pegboard.call import Json, Question
 from pegboard.errors import DeclarationError, MissingCapability
 from pegboard.media import Content
 from pegboard.protocol.content import text_block
+
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
 
 
 class InvalidAnswer(Exception):
@@ -35,32 +38,32 @@ class _UserAnswer(Struct, frozen=True):
         )
 
 
-class Accepted(_UserAnswer, frozen=True):
-    """The user filled the form in; `content` is a value of the type that was asked for."""
+class Accepted(_UserAnswer, Generic[T_co], frozen=True):
+    """The user submitted the form; `content` is a value of the type that you asked for."""
 
-    content: Any = None
+    content: T_co = None  # type: ignore[assignment]  # `Accepted()` answers a URL, which has no content
     action: ClassVar[str] = "accept"
 
 
 class Declined(_UserAnswer, frozen=True):
-    """The user said no."""
+    """The user declined."""
 
     content: ClassVar[None] = None
     action: ClassVar[str] = "decline"
 
 
 class Cancelled(_UserAnswer, frozen=True):
-    """The user closed the form without a choice."""
+    """The user closed the form without choosing."""
 
     content: ClassVar[None] = None
     action: ClassVar[str] = "cancel"
 
 
-Answer: TypeAlias = Accepted | Declined | Cancelled
+Answer: TypeAlias = Accepted[T] | Declined | Cancelled
 
 
 class Sampled(Struct, frozen=True):
-    """What the client's model said."""
+    """The message of the client's model."""
 
     content: Sequence[Mapping[str, Json]]
     model: str = ""
@@ -69,12 +72,12 @@ class Sampled(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The text blocks, one after the other."""
+        """The text blocks, joined by newlines."""
         return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
 
 
 class Root(Struct, frozen=True):
-    """A folder or place that the client says it works in."""
+    """A folder or other location that the client works in."""
 
     uri: str
     name: str | None = None
@@ -134,7 +137,7 @@ class Elicit(Ask, frozen=True):
             "elicitation/create", {"mode": "form", "message": self.message, "requestedSchema": self.form().schema}
         )
 
-    def read(self, answer: Json) -> Answer:
+    def read(self, answer: Json) -> Answer[Any]:
         elicited = _convert(answer, _Elicited, "an elicitation is answered by {action, content}")
         if elicited.action != "accept":
             return Declined() if elicited.action == "decline" else Cancelled()
@@ -148,6 +151,10 @@ class Elicit(Ask, frozen=True):
         return Accepted(value)
 
 
+SampleMessage: TypeAlias = str | Content | Mapping[str, Json]
+SampleInput: TypeAlias = SampleMessage | Sequence[SampleMessage]
+
+
 class _SampledMessage(Struct):
     role: str
     content: dict[str, Json] | list[dict[str, Json]]
@@ -159,7 +166,7 @@ class Sample(Ask, frozen=True):
     """Ask the client's model: for one text, or to go on with a list of messages."""
 
     kind: ClassVar[str] = "sample"
-    messages: str | Sequence[Any]
+    messages: SampleInput
     max_tokens: int = 1000
     system: str | None = None
     temperature: float | None = None
@@ -173,7 +180,7 @@ class Sample(Ask, frozen=True):
         return {"sampling": {"tools": {}} if self.tools or self.tool_choice else {}}
 
     def question(self) -> Question:
-        listed = [self.messages] if isinstance(self.messages, str) else self.messages
+        listed = [self.messages] if isinstance(self.messages, str | Content | Mapping) else self.messages
         messages = [_message(one) for one in listed]
         check_sampling_messages(messages)
         params: dict[str, Json] = {

@@ -9,11 +9,12 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from pegboard.argument_problems import ParseError
 from pegboard.binding.union_visits import Visits
 from pegboard.call import Json
 from pegboard.errors import PegboardError
 from pegboard.schema.cost.schema_cost import measure
-from pegboard.schema.problems import MAX_LENGTH, ParseError
+from pegboard.schema.problems import MAX_LENGTH
 
 Load: TypeAlias = Callable[[Any], Any]
 

@@ -23,7 +23,7 @@ class Elicitation(Struct, frozen=True):
     url: str | None = None
 
 
-Content: TypeAlias = Answer | Mapping[str, Json] | None
+Content: TypeAlias = Answer[Any] | Mapping[str, Json] | None
 OnElicit: TypeAlias = Callable[[Elicitation], Content | Awaitable[Content]]
 OnSample: TypeAlias = Callable[[Mapping[str, Json]], str | Mapping[str, Json] | Awaitable[str | Mapping[str, Json]]]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from pegboard.argument_problems import ParseError
 from pegboard.call import Json
 from pegboard.errors import MalformedMessage
-from pegboard.schema.problems import ParseError
 from pegboard.tools.tool import Tool, tool_from_function
 
 

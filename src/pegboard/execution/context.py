@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from threading import get_ident
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar, overload
 
-from pegboard.asking.questions import Answer, Ask, Elicit, Root, Roots, Sample, Sampled
+from pegboard.asking.questions import Answer, Ask, Elicit, Root, Roots, Sample, Sampled, SampleInput
 from pegboard.asking.rounds import Rounds
 from pegboard.call import Call, Caller, CallScoped, Change, Json, Notification
 from pegboard.errors import QuestionFailed
@@ -79,6 +79,35 @@ class _Completed:
 
 
 _DONE = _Completed(None)
+
+
+class PendingAnswer(Coroutine[Any, Any, T]):
+    """The answer to a question that was not awaited yet.
+
+    It behaves as the coroutine it holds, but has no truth value: without `await`, `if ctx.elicit(…):` would take every
+    question for a yes.
+    """
+
+    __slots__ = ("_work",)
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+
+    def __bool__(self) -> NoReturn:
+        self._work.close()
+        raise TypeError("The question was not asked: did you forget `await`? Write `await ctx.elicit(…)`")
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._work.__await__()
+
+    def send(self, value: Any, /) -> Any:
+        return self._work.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._work.throw(*error)
+
+    def close(self) -> None:
+        self._work.close()
 
 
 class ClientDescription(dict[str, Json]):
@@ -182,25 +211,69 @@ class Context(CallScoped):
         # block the loop, which then could not notice that the client left, nor cancel the call.
         await asyncio.sleep(0)
 
-    def elicit(self, message: str, schema: Any = None, *, url: str | None = None, key: str = "") -> Awaitable[Answer]:
-        """Ask the user: Accepted with what they filled in, Declined, or Cancelled.
+    @overload
+    def elicit(self, message: str, schema: type[T], *, key: str = "") -> Coroutine[Any, Any, Answer[T]]: ...
+    @overload
+    def elicit(
+        self, message: str, schema: Mapping[str, Json], *, key: str = ""
+    ) -> Coroutine[Any, Any, Answer[dict[str, Json]]]: ...
+    @overload
+    def elicit(
+        self, message: str, schema: None = None, *, url: str | None = None, key: str = ""
+    ) -> Coroutine[Any, Any, Answer[Any]]: ...
+    @overload
+    def elicit(self, message: str, schema: Any, *, key: str = "") -> Coroutine[Any, Any, Answer[Any]]: ...
+    def elicit(
+        self, message: str, schema: Any = None, *, url: str | None = None, key: str = ""
+    ) -> Coroutine[Any, Any, Answer[Any]]:
+        """Ask the user, and return `Accepted` with the submitted content, `Declined` or `Cancelled`.
 
-        `schema` is a dataclass or its like, a plain type such as bool, a Literal to choose from, or a flat JSON Schema.
-        A client of 2026-07-28 sends its request again with the answer, and the tool runs again from its first line: ask
-        first, act after. Give a `key` where the text of the question differs each time.
+        A client of 2026-07-28 repeats its request with the answer, and the tool runs again from its first line. So ask
+        first, and act afterwards.
+
+        message: the question.
+        schema: what to ask for: a dataclass or model, a type such as bool, a Literal, or a flat JSON Schema.
+        url: a page that the user shall open, instead of a form.
+        key: identifies the question if its text differs each time the tool runs.
         """
         return self._answered(self._ask_one(key, Elicit(message, schema, url)))
 
-    def sample(self, messages: Any, *, key: str = "", **options: Any) -> Awaitable[Sampled]:
-        """Ask the client's model; the options are those of `Sample`, such as max_tokens and system."""
-        return self._answered(self._ask_one(key, Sample(messages, **options)))
+    def sample(
+        self,
+        messages: SampleInput,
+        *,
+        max_tokens: int = 1000,
+        system: str | None = None,
+        temperature: float | None = None,
+        stop: Sequence[str] = (),
+        model: str | Sequence[str] | Mapping[str, Json] | None = None,
+        tools: Sequence[Mapping[str, Json]] = (),
+        tool_choice: Mapping[str, Json] | None = None,
+        metadata: Mapping[str, Json] | None = None,
+        key: str = "",
+    ) -> Coroutine[Any, Any, Sampled]:
+        """Ask the client's model, and return its message.
 
-    def roots(self, *, key: str = "") -> Awaitable[list[Root]]:
+        messages: a text, an image or another content object, a message as in the protocol, or a list of these.
+        max_tokens: the maximum length of the message.
+        system: the system prompt.
+        temperature: the sampling temperature.
+        stop: texts that end the message.
+        model: the preferred model, several in order of preference, or `modelPreferences` as in the protocol.
+        tools: tools that the model may call, as in the protocol.
+        tool_choice: how the model chooses among the tools, as in the protocol.
+        metadata: additional fields for the client's provider.
+        key: identifies the question if its content differs each time the tool runs.
+        """
+        sample = Sample(messages, max_tokens, system, temperature, stop, model, tools, tool_choice, metadata)
+        return self._answered(self._ask_one(key, sample))
+
+    def roots(self, *, key: str = "") -> Coroutine[Any, Any, list[Root]]:
         """Ask which folders the client works in."""
         return self._answered(self._ask_one(key, Roots()))
 
-    def ask(self, **questions: Ask) -> Awaitable[dict[str, Any]]:
-        """Ask several things in one round, each under its key: `ctx.ask(sure=Elicit("Sure?", bool), where=Roots())`."""
+    def ask(self, **questions: Ask) -> Coroutine[Any, Any, dict[str, Any]]:
+        """Ask several questions in one round: `ctx.ask(sure=Elicit("Sure?", bool), where=Roots())`."""
         return self._answered(self._rounds().ask(questions))
 
     def keep(self, name: str, make: Callable[[], Any]) -> Awaitable[Any]:
@@ -276,10 +349,10 @@ class Context(CallScoped):
         # A plain function cannot await: it gets what came of it.
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()  # type: ignore[return-value]  # see `wait`
 
-    def _answered(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
-        """The same for what is asked, which a thread waits for no longer than the caller does."""
+    def _answered(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """As `_await_on_loop`, for questions: a thread stops waiting when the caller gives up."""
         if get_ident() == self._thread:
-            return work
+            return PendingAnswer(work)
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         end = self._token.watch(future.cancel)
         try:

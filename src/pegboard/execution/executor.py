@@ -19,6 +19,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from pegboard.argument_problems import ParseError, ParseWarning
 from pegboard.call import EMPTY_OBJECT, NULL_CHANNEL, Call, Caller, EncodedResult, Handler, Json, Reply
 from pegboard.catalog.tool_catalog import ToolCatalog
 from pegboard.errors import Refusal, UnknownTool
@@ -32,7 +33,6 @@ from pegboard.limits import Limits
 from pegboard.logs import log_failure
 from pegboard.protocol.revisions import MODERN
 from pegboard.schema.plain_json import encode
-from pegboard.schema.problems import ParseError, ParseWarning
 from pegboard.tools.parameters import ToolCallRequest
 from pegboard.tools.tool import Tool
 from pegboard.tools.tool_result import PARSE_ERRORS, PARSE_WARNINGS

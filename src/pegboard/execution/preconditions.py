@@ -40,7 +40,7 @@ def _check_mirrored(mirrors: dict[str, tuple[str, ...]], inner: Handler) -> Hand
 
     async def compare(call: Call) -> Reply:
         if call.headers is not None:
-            check_params(call.headers, mirrors, call.arguments)
+            check_params(call.headers, mirrors, call.sent)
         return await inner(call)
 
     return compare

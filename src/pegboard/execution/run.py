@@ -21,7 +21,7 @@ from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
 from pegboard.limits import Limits
 from pegboard.logs import log_failure
-from pegboard.schema.plain_json import as_plain
+from pegboard.schema.plain_json import UnawaitedResult, as_plain
 from pegboard.schema.problems import render
 from pegboard.tasks.task_run import detach
 from pegboard.tools.argument_parser import Mode, ParsedArguments
@@ -126,7 +126,7 @@ class Runner:
             context.resume_round()
             supplied: dict[str, Any] = {}
             for name, kind in special.items():
-                supplied[name] = _special(kind, call, parsed, context, token)
+                supplied[name] = _special(kind, call, tool.name, parsed, context, token)
             try:
                 if not asked:
                     return await begin(call, parsed.value, supplied, None)
@@ -293,6 +293,8 @@ def _failure_result(call: Call, exception: BaseException, task: asyncio.Task[Any
             if task is None or task.cancelling():
                 raise exception
             return _failed(call.name, "it cancelled itself")
+        case UnawaitedResult():
+            return _failed(call.name, type(exception).__name__, exception, exception.message)
         case _:
             return _failed(call.name, type(exception).__name__, exception)
 
@@ -307,13 +309,15 @@ async def _undo_cancel(task: asyncio.Task[Any] | None) -> None:
         raise asyncio.CancelledError
 
 
-def _failed(name: str, how: str, exception: BaseException | None = None) -> Done:
+def _failed(name: str, how: str, exception: BaseException | None = None, hint: str = "") -> Done:
     error_id = log_failure(_log, "tool %s failed (%s)", name, how, error=exception)
-    result = error_result(f"{name} failed, error id {error_id}").result
+    result = error_result(f"{name} failed, error id {error_id}{': ' if hint else ''}{hint}").result
     return Done(result, metadata={"error": how, "error_id": error_id})
 
 
-def _special(kind: Any, call: Call, parsed: ParsedArguments, context: Context, token: CancellationToken) -> Any:
+def _special(
+    kind: Any, call: Call, name: str, parsed: ParsedArguments, context: Context, token: CancellationToken
+) -> Any:
     if kind is Context:
         return context
     if kind is ToolConnector:
@@ -321,10 +325,10 @@ def _special(kind: Any, call: Call, parsed: ParsedArguments, context: Context, t
     if kind is CancellationToken:
         return token
     if kind is JsonRpcMessage:
-        return JsonRpcMessage(id=call.id, method=call.tool.name, params=parsed.arguments)
+        return JsonRpcMessage(id=call.id, method=name, params=parsed.arguments)
     return ToolExecutionContext(
         ToolCallRequest(
-            tool_name=call.tool.name,
+            tool_name=name,
             tool_call_id="" if call.id is None else str(call.id),
             arguments=parsed.arguments,
             raw_arguments=bytes(call.raw).decode(),

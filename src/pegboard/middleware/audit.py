@@ -173,9 +173,9 @@ class Audit(Middleware):
         if problem is not None:
             record["error"] = type(problem).__name__
         if self.arguments == "hash":
-            record["arguments_sha256"] = hashlib.sha256(_encode_sorted(call.arguments)).hexdigest()
+            record["arguments_sha256"] = hashlib.sha256(_encode_sorted(call.sent)).hexdigest()
         elif self.arguments == "full":
-            record["arguments"] = _encode_sorted(mask(call.arguments)).decode()
+            record["arguments"] = _encode_sorted(mask(call.sent)).decode()
         return record
 
 

@@ -56,7 +56,7 @@ class Logging(Middleware):
 
     async def before(self, call: Call) -> None:
         if self.logger.isEnabledFor(logging.DEBUG):
-            arguments = _encode(mask(_shorten(call.arguments))).decode("utf-8", "replace")
+            arguments = _encode(mask(_shorten(call.sent))).decode("utf-8", "replace")
             fields = {**_fields(call, "started"), "arguments": printable(arguments[:_MAX_ARGUMENTS])}
             self._write(logging.DEBUG, f"{fields['tool']} started with {fields['arguments']}", fields)
 

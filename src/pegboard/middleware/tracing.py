@@ -13,6 +13,7 @@ from pegboard.errors import Refusal, SetupError, ToolError
 from pegboard.hooks.middleware import Middleware
 from pegboard.middleware.masking import mask
 from pegboard.middleware.metrics import TOOL_ERROR, error_type
+from pegboard.tools.tool import Tool
 
 _NETWORK: Mapping[str, Mapping[str, str]] = {
     "stdio": {"network.transport": "pipe"},
@@ -70,7 +71,7 @@ class Tracing(Middleware):
             name, context=parent, kind=trace.SpanKind.SERVER, attributes=self._attributes(call), links=links
         )
         here = trace.set_span_in_context(span, parent)
-        if call.tool is not None and call.tool.relay is not None:
+        if isinstance(call.tool, Tool) and call.tool.relay is not None:
             call.set_trace_context(self._carried(here))
         token = self._context.attach(here)
         try:
@@ -130,7 +131,7 @@ class Tracing(Middleware):
         if caller.session:
             attributes["mcp.session.id"] = caller.session
         if self.arguments:
-            attributes["gen_ai.tool.call.arguments"] = _encode(mask(call.arguments)).decode()
+            attributes["gen_ai.tool.call.arguments"] = _encode(mask(call.sent)).decode()
         return attributes
 
     def _fail(self, span: Any, kind: str) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
+from pegboard.argument_problems import ParseWarning
 from pegboard.call import Json
-from pegboard.schema.problems import MAX_LENGTH, MAX_PATH_LENGTH, ParseWarning, Path, fit_message, format_path
+from pegboard.schema.problems import MAX_LENGTH, MAX_PATH_LENGTH, Path, fit_message, format_path
 from pegboard.schema.wording import show_value
 
 # Where, the code, what was sent, what it became.

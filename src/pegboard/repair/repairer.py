@@ -46,6 +46,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from pegboard.argument_problems import ParseError, ParseWarning
 from pegboard.call import Json
 from pegboard.limits import Limits
 from pegboard.repair.repair_messages import write
@@ -53,15 +54,7 @@ from pegboard.repair.schema_graph import SchemaGraph
 from pegboard.repair.walk import RepairWalk
 from pegboard.schema.cost.work_budget import Exhausted, WorkBudget
 from pegboard.schema.formats import LENIENT, STRICT
-from pegboard.schema.problems import (
-    ParseError,
-    ParseWarning,
-    fit_message,
-    format_path,
-    guess,
-    suggest,
-    unknown,
-)
+from pegboard.schema.problems import fit_message, format_path, guess, suggest, unknown
 from pegboard.schema.validator import Validator, has_soft_formats
 
 __all__ = ["ParseError", "ParseWarning", "Repair", "Repairer"]

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import NamedTuple, ParamSpec
 
+from pegboard.argument_problems import ParseError
 from pegboard.call import Json
 from pegboard.repair.repair_messages import Note
 from pegboard.repair.schema_graph import SchemaGraph, SchemaNode
 from pegboard.schema.cost.work_budget import STEPS_A_UNIT, TEXT_A_UNIT, Exhausted, WorkBudget
 from pegboard.schema.literals import CONTAINERS, Reading, encode, fold_name, kind_of, readings, says_null
-from pegboard.schema.problems import MAX_SHOWN, ParseError, Path, describe_problems_of, fit_message, format_path
+from pegboard.schema.problems import MAX_SHOWN, Path, describe_problems_of, fit_message, format_path
 from pegboard.schema.validator import Problem, count
 from pegboard.schema.wording import show_value
 

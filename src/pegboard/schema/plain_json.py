@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from enum import Enum
@@ -25,6 +25,8 @@ Path: TypeAlias = tuple[str | int, ...]
 
 DEPTH = 200
 
+_RETURNABLE = "return a dict, a dataclass, a pydantic model, text or numbers"
+
 _ADDRESSES = (IPv4Address, IPv4Network, IPv6Address, IPv6Network)
 
 
@@ -35,6 +37,10 @@ class ResultProblem(PegboardError):
         super().__init__(f"{path or 'the result'}: {message}")
         self.path = path
         self.message = message
+
+
+class UnawaitedResult(ResultProblem):
+    """A tool returned a coroutine, or the awaitable of a question, instead of its value."""
 
 
 class ContentInside(PegboardError):
@@ -154,9 +160,8 @@ def _leaf_problem(value: Any) -> str | None:
     except UnicodeEncodeError:
         return "the text holds half of a surrogate pair, which no encoding carries; mend it before it is returned"
     except TypeError:
-        return (
-            f"a {type(value).__name__} has no JSON form; return a dict, a dataclass, a pydantic model, text or numbers"
-        )
+        hint = "did you forget `await`?" if isinstance(value, Awaitable) else _RETURNABLE
+        return f"a {type(value).__name__} has no JSON form; {hint}"
     except UNWRITABLE as problem:
         # A container that failed for one of its parts is searched further; what is a leaf says why itself.
         return None if _simpler(value) is not None else f"cannot be written as JSON ({problem})"

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, TypeAlias
 
-from msgspec import Struct
-
+from pegboard.argument_problems import ParseError
 from pegboard.call import Json
 from pegboard.schema.literals import NAME_LENGTH, fold_name, kind_of
 from pegboard.schema.validator import Problem
@@ -22,25 +21,6 @@ _NAME = re.compile(r"[\w$-]{1,80}")
 
 # A path is a linked pair, so that going down costs no copy; it is spelt out only for a message.
 Path: TypeAlias = "tuple[Path, str | int] | None"
-
-
-class ParseWarning(Struct, frozen=True, gc=False):
-    """A value that was repaired, or kept though something is odd about it."""
-
-    path: str
-    code: str
-    message: str
-    got: Json
-    became: Json
-
-
-class ParseError(Struct, frozen=True, gc=False):
-    """A value that could not be read as what the schema asks for."""
-
-    path: str
-    code: str
-    message: str
-    got: Json
 
 
 _TYPE_CODES: Final = {

@@ -67,7 +67,7 @@ class Recorder(Middleware):
                 hook=hook,
                 recorder=self.name,
                 tool=call.name,
-                arguments=call.arguments,
+                arguments=call.sent,
                 thread=threading.get_ident(),
                 **more,
             )

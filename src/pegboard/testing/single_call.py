@@ -13,7 +13,7 @@ from pegboard.call import NULL_CHANNEL, Around, Call, Caller, Done, EncodedResul
 from pegboard.hooks.middleware import Middleware, check_middleware
 from pegboard.hooks.pipeline import Attachment, compose
 from pegboard.protocol.revisions import MODERN
-from pegboard.tools.tool import tool_from_function
+from pegboard.tools.tool import Tool, tool_from_function
 from pegboard.tools.tool_result import ResultWriter
 
 
@@ -94,7 +94,8 @@ async def run_alone(
         check_middleware(one)
     attached = [Attachment(one, "board", "", None, index) for index, one in enumerate(middleware)]
     try:
-        reply = await compose(attached, call.tool, stub)(call)
+        tool = call.tool if isinstance(call.tool, Tool) else None
+        reply = await compose(attached, tool, stub)(call)
     except BaseException as exception:  # noqa: BLE001 — whatever it is, the test wants to see it
         return Run(call, None, exception, ran)
     return Run(call, reply.result.value if isinstance(reply.result, EncodedResult) else reply.result, None, ran)

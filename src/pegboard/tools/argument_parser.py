@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
+from pegboard.argument_problems import ParseError, ParseWarning
 from pegboard.binding.binder import NOT_JSON, Binder, decode_json
 from pegboard.binding.conversion import BindingProblem, describe_problems
 from pegboard.binding.exact_floats import ExactFloats
@@ -16,7 +17,6 @@ from pegboard.call import Json
 from pegboard.errors import DeclarationError
 from pegboard.limits import Limits
 from pegboard.repair.repairer import LIMITS, Repairer
-from pegboard.schema.problems import ParseError, ParseWarning
 from pegboard.schema.schema_check import check_schema
 from pegboard.schema.schema_writer import write_parameters, write_schema
 from pegboard.schema.shape import Shape, UnionShape, walk

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct
 
+from pegboard.argument_problems import ParseError, ParseWarning
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
 from pegboard.schema.constraints import EnumConstraint
-from pegboard.schema.problems import ParseError, ParseWarning
 from pegboard.schema.schema_writer import EXACT
 
 

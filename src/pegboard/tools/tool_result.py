@@ -13,7 +13,7 @@ author, and the model never sees any part of the value.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -38,6 +38,7 @@ from pegboard.schema.plain_json import (
     UNWRITABLE,
     ContentInside,
     ResultProblem,
+    UnawaitedResult,
     as_plain,
     check_numbers,
     decode,
@@ -312,6 +313,10 @@ def _block_at(place: int, item: Any) -> Block:
 
 
 def _unwritable(value: Any) -> ResultProblem:
+    if isinstance(value, Awaitable):
+        if isinstance(value, Coroutine):
+            value.close()
+        return UnawaitedResult("", f"the tool returned a {type(value).__name__}; did you forget `await`?")
     return find_problem(value) or ResultProblem("", f"a {type(value).__name__} cannot be written as JSON")
 
 

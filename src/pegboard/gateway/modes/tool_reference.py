@@ -14,12 +14,13 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from pegboard.argument_problems import ParseError
 from pegboard.call import Json
 from pegboard.errors import ToolError
 from pegboard.gateway.modes.meta_tool_host import Access, Toolbox
 from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
 from pegboard.repair.repair_messages import write
-from pegboard.schema.problems import MAX_SHOWN, ParseError, fit_message, format_path
+from pegboard.schema.problems import MAX_SHOWN, fit_message, format_path
 from pegboard.tools.argument_parser import ParsedArguments
 from pegboard.tools.naming import suggest
 from pegboard.tools.qualified_names import (

@@ -42,6 +42,7 @@ from pegboard.server.websocket.call_streams import CallStreams, DirectExchange, 
 from pegboard.server.websocket.stream_flow import WriteTurns, timestamp
 from pegboard.server.websocket.websocket_connection import take_over
 from pegboard.sessions.session import Session
+from pegboard.tools.tool import Tool
 
 TRANSPORT: Final = "ws"
 _GENERATORS: Final = frozenset({"generator", "async_generator"})
@@ -331,7 +332,9 @@ class WebSocketConversation(Conversation):
         # The handler only chooses the way here, and says by which tool it leads: nothing is run.
         self._handler(call).close()
         tool = call.tool
-        return unknown if tool is None else tool.kind in _GENERATORS or ToolConnector in tool.injected.values()
+        if not isinstance(tool, Tool):
+            return unknown
+        return tool.kind in _GENERATORS or ToolConnector in tool.injected.values()
 
     def _walk(self, call: Call, exchange: StreamExchange | DirectExchange, streams: CallStreams) -> None:
         stream_id = streams.id
