@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pegboard import Board, Client, Context, ToolError
+from pegboard.call import Call, Done, EncodedResult, Reply
 from pegboard.errors import SetupError, UnknownTool
 
 
@@ -125,3 +126,19 @@ async def test_a_tool_that_asks_runs_once_or_anew_for_each_answer_as_is_wished()
 def test_only_a_board_in_this_process_can_be_told_to_ask_in_rounds(target: Any) -> None:
     with pytest.raises(SetupError, match="rounds=True is for a board in this process"):
         Client(target, rounds=True)
+
+
+async def test_a_list_keeps_the_fields_that_its_type_does_not_name(board: Board) -> None:
+    class Extended:
+        info, start, stop = board.info, board.start, board.stop
+
+        async def handler(self, call: Call) -> Reply:
+            reply = await board.handler(call)
+            if call.method != "tools/list":
+                return reply
+            assert isinstance(reply.result, EncodedResult)
+            tools = [{**tool, "x-rating": 5} for tool in reply.result.value["tools"]]
+            return Done({**reply.result.value, "tools": tools})
+
+    async with Client(Extended()) as client:
+        assert {tool.get("x-rating") for tool in await client.list_tools()} == {5}

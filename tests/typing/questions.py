@@ -1,9 +1,9 @@
-"""What a type checker sees of questions and of a call; `reveal_type` lines are judged by test_typing.py."""
+"""What a type checker sees of questions, of a call and of a client; `reveal_type` lines are judged by test_typing.py."""
 
 from dataclasses import dataclass
 from typing import Literal, reveal_type
 
-from pegboard import Accepted, Board, Context
+from pegboard import Accepted, Board, Client, Context
 from pegboard.middleware import Call, Middleware
 
 board = Board("typed")
@@ -46,3 +46,19 @@ class Watch(Middleware):
             print(call.tool.categorie)  # error: no such attribute
         reveal_type(call.arguments.get("a"))  # Revealed type is "Any | None"
         reveal_type([one.code for one in call.warnings])  # Revealed type is "list[str]"
+
+
+async def use(client: Client) -> None:
+    for tool in await client.list_tools():
+        reveal_type(tool["name"])  # Revealed type is "str"
+        reveal_type(tool.get("x-field-of-this-server"))  # Revealed type is "object"
+        print(tool["inputschema"])  # error: no such field
+    for prompt in await client.list_prompts():
+        reveal_type([argument["name"] for argument in prompt.get("arguments", ())])  # Revealed type is "list[str]"
+    reveal_type((await client.read("notes://one"))[0].get("text", ""))  # Revealed type is "str"
+    reveal_type(
+        [(one["uri"], one.get("size")) for one in await client.list_resources()]
+    )  # Revealed type is "list[tuple[str, int | None]]"
+    reveal_type([one["uriTemplate"] for one in await client.list_templates()])  # Revealed type is "list[str]"
+    reveal_type([one["content"]["type"] for one in await client.prompt("greet")])  # Revealed type is "list[str]"
+    reveal_type([one.get("text", "") for one in (await client.call("add")).content])  # Revealed type is "list[str]"

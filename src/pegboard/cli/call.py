@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -38,7 +38,8 @@ async def _call(pointed: TargetArgument) -> int:
     name: str = pointed.chosen.tool
     async with pointed.client() as client:
         tools = {str(tool.get("name")): tool for tool in await client.list_tools()}
-        arguments = read_arguments(pointed.chosen.arguments, tools.get(name, {}).get("inputSchema"))
+        schema = tools[name].get("inputSchema") if name in tools else None
+        arguments = read_arguments(pointed.chosen.arguments, schema)
         began = time.perf_counter()
         try:
             result = await client.call(name, arguments, progress=_print_progress)
@@ -99,7 +100,7 @@ def _value(text: str) -> object:
     return value
 
 
-def print_content(content: list[dict[str, Json]]) -> None:
+def print_content(content: Sequence[Mapping[str, Json]]) -> None:
     """Text as it is, anything else by its kind."""
     for block in content:
         if block.get("type") == "text":

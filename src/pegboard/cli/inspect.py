@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pegboard.call import Json
 from pegboard.cli.list import print_tools
@@ -52,8 +52,8 @@ async def _inspect(pointed: TargetArgument) -> int:
     return OK
 
 
-async def _offers(client: Client, offered: Mapping[str, Json]) -> dict[str, list[dict[str, Json]]]:
-    found: dict[str, list[dict[str, Json]]] = {"tools": [], "resources": [], "templates": [], "prompts": []}
+async def _offers(client: Client, offered: Mapping[str, Json]) -> dict[str, Sequence[Mapping[str, Json]]]:
+    found: dict[str, Sequence[Mapping[str, Json]]] = {"tools": [], "resources": [], "templates": [], "prompts": []}
     if "tools" in offered:
         found["tools"] = await client.list_tools()
     if "resources" in offered:
@@ -68,7 +68,7 @@ async def _offers(client: Client, offered: Mapping[str, Json]) -> dict[str, list
     return found
 
 
-def _print(found: Mapping[str, list[dict[str, Json]]]) -> None:
+def _print(found: Mapping[str, Sequence[Mapping[str, Json]]]) -> None:
     if found["tools"]:
         show()
         show(counted(len(found["tools"]), "tool"))

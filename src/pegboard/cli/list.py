@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 
 from pegboard.cli.output import show, show_json
 from pegboard.cli.target_argument import TargetArgument, read_target, report_missing, run
@@ -25,7 +26,7 @@ async def _list(pointed: TargetArgument) -> int:
     return 0
 
 
-def print_tools(tools: list[dict[str, object]], indent: str = "") -> None:
+def print_tools(tools: Sequence[Mapping[str, object]], indent: str = "") -> None:
     """Each tool on a line of its own, with its arguments and the first line of what it does."""
     width = min(max((len(_signature(tool)) for tool in tools), default=0), 60)
     for tool in tools:
@@ -33,7 +34,7 @@ def print_tools(tools: list[dict[str, object]], indent: str = "") -> None:
         show(f"{indent}{_signature(tool):<{width}}  {told}".rstrip())
 
 
-def _signature(tool: dict[str, object]) -> str:
+def _signature(tool: Mapping[str, object]) -> str:
     schema = tool.get("inputSchema")
     properties = schema.get("properties", {}) if isinstance(schema, dict) else {}
     required = schema.get("required", []) if isinstance(schema, dict) else []

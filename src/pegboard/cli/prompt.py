@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from pegboard.call import Json
 from pegboard.cli.call import print_content
 from pegboard.cli.output import show, show_json
 from pegboard.cli.target_argument import OK, TargetArgument, read_target, run
@@ -41,7 +42,7 @@ async def _prompt(pointed: TargetArgument) -> int:
         return OK
     for message in messages:
         show(f"{message.get('role')}:")
-        content = message.get("content")
+        content: Json = message.get("content")
         print_content(content if isinstance(content, list) else [content or {}])
     return OK
 

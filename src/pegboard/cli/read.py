@@ -6,6 +6,7 @@ import argparse
 import base64
 import binascii
 import sys
+from collections.abc import Mapping
 
 from pegboard.call import Json
 from pegboard.cli.output import note, show, show_json, show_text
@@ -33,7 +34,7 @@ async def _read(pointed: TargetArgument) -> int:
     return OK
 
 
-def _print(part: dict[str, Json]) -> None:
+def _print(part: Mapping[str, Json]) -> None:
     if "blob" not in part:
         show_text(str(part.get("text", "")))
         return

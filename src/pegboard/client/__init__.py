@@ -13,6 +13,7 @@ _HOMES = {
     "Change": "pegboard.call",
     "Client": "pegboard.client.client",
     "ClientCredentials": "pegboard.client.login.oauth",
+    "ContentBlock": "pegboard.protocol.definitions",
     "Elicitation": "pegboard.client.question_handlers",
     "FileStorage": "pegboard.client.login.storage",
     "Login": "pegboard.client.login.browser",
@@ -22,9 +23,16 @@ _HOMES = {
     "OnLog": "pegboard.client.client_channel",
     "OnSample": "pegboard.client.question_handlers",
     "Progress": "pegboard.client.client_channel",
+    "PromptArgument": "pegboard.protocol.definitions",
+    "PromptDefinition": "pegboard.protocol.definitions",
+    "PromptMessage": "pegboard.protocol.definitions",
     "Redirect": "pegboard.client.login.browser",
+    "ResourceContents": "pegboard.protocol.definitions",
+    "ResourceDefinition": "pegboard.protocol.definitions",
     "Storage": "pegboard.client.login.storage",
     "Target": "pegboard.client.target",
+    "TemplateDefinition": "pegboard.protocol.definitions",
+    "ToolDefinition": "pegboard.protocol.definitions",
 }
 
 __all__ = list(_HOMES)

@@ -17,3 +17,11 @@ from pegboard.client.question_handlers import Elicitation as Elicitation
 from pegboard.client.question_handlers import OnElicit as OnElicit
 from pegboard.client.question_handlers import OnSample as OnSample
 from pegboard.client.target import Target as Target
+from pegboard.protocol.definitions import ContentBlock as ContentBlock
+from pegboard.protocol.definitions import PromptArgument as PromptArgument
+from pegboard.protocol.definitions import PromptDefinition as PromptDefinition
+from pegboard.protocol.definitions import PromptMessage as PromptMessage
+from pegboard.protocol.definitions import ResourceContents as ResourceContents
+from pegboard.protocol.definitions import ResourceDefinition as ResourceDefinition
+from pegboard.protocol.definitions import TemplateDefinition as TemplateDefinition
+from pegboard.protocol.definitions import ToolDefinition as ToolDefinition

@@ -7,19 +7,26 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from pegboard.call import Json
+from pegboard.protocol.definitions import ContentBlock
 
 
 class CallResult(Struct, frozen=True):
-    """What a tool answered."""
+    """The result of a tool call.
 
-    content: list[dict[str, Json]]
+    content: the content blocks.
+    structured: the structured content, or None.
+    is_error: whether the tool reports an error; `text` then says which.
+    meta: the `_meta` of the result.
+    """
+
+    content: list[ContentBlock]
     structured: Json = None
     is_error: bool = False
     meta: Mapping[str, Json] = {}
 
     @property
     def text(self) -> str:
-        """The text blocks, one after the other."""
+        """The text blocks, joined by newlines."""
         return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
 
 

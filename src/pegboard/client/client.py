@@ -7,7 +7,7 @@ import warnings
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, overload
+from typing import Any, Final, Self, TypeVar, cast, overload
 
 import msgspec
 from msgspec import Raw
@@ -28,6 +28,14 @@ from pegboard.client.target import LinkOptions, Target, open_link
 from pegboard.client.typed_result import read_typed
 from pegboard.deadline import Deadline
 from pegboard.errors import ToolError
+from pegboard.protocol.definitions import (
+    PromptDefinition,
+    PromptMessage,
+    ResourceContents,
+    ResourceDefinition,
+    TemplateDefinition,
+    ToolDefinition,
+)
 from pegboard.protocol.jsonrpc import compact
 from pegboard.protocol.revisions import NAMED
 
@@ -145,21 +153,22 @@ class Client:
         """What the server says of itself."""
         return await self.request("server/discover")
 
-    async def list_tools(self) -> list[dict[str, Json]]:
-        """The definitions of all tools; those that this link cannot call by the rules are left out."""
-        return await self._requests.list_tools()
+    async def list_tools(self) -> list[ToolDefinition]:
+        """List the tools, without those whose definition does not allow a valid call on this connection."""
+        return cast(list[ToolDefinition], await self._requests.list_tools())
 
-    async def list_resources(self) -> list[dict[str, Json]]:
-        """The resources that can be read as they are."""
-        return await self._requests.collect("resources/list", "resources")
+    async def list_resources(self) -> list[ResourceDefinition]:
+        """List the resources."""
+        return cast(list[ResourceDefinition], await self._requests.collect("resources/list", "resources"))
 
-    async def list_templates(self) -> list[dict[str, Json]]:
-        """The resources whose URI has places to fill in."""
-        return await self._requests.collect("resources/templates/list", "resourceTemplates")
+    async def list_templates(self) -> list[TemplateDefinition]:
+        """List the resource templates."""
+        listed = await self._requests.collect("resources/templates/list", "resourceTemplates")
+        return cast(list[TemplateDefinition], listed)
 
-    async def list_prompts(self) -> list[dict[str, Json]]:
-        """The prompts and their arguments."""
-        return await self._requests.collect("prompts/list", "prompts")
+    async def list_prompts(self) -> list[PromptDefinition]:
+        """List the prompts and their arguments."""
+        return cast(list[PromptDefinition], await self._requests.collect("prompts/list", "prompts"))
 
     @overload
     async def call(
@@ -207,17 +216,18 @@ class Client:
             raise ToolError(result.text or f"{name} failed", meta=result.meta)
         return read_typed(result.structured, result.text, result_type, f"{self._link.name}: {name}")
 
-    async def read(self, uri: str, *, timeout: float | None = None) -> list[dict[str, Json]]:
-        """The contents of a resource."""
-        told = await self._requests.request("resources/read", {"uri": uri}, timeout=timeout)
-        return self._requests.members(told, "contents")
+    async def read(self, uri: str, *, timeout: float | None = None) -> list[ResourceContents]:
+        """Read a resource and return its contents."""
+        result = await self._requests.request("resources/read", {"uri": uri}, timeout=timeout)
+        return cast(list[ResourceContents], self._requests.members(result, "contents"))
 
     async def prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
-    ) -> list[dict[str, Json]]:
-        """The messages of a prompt."""
+    ) -> list[PromptMessage]:
+        """Return the messages of a prompt."""
         sent = {"name": name} if arguments is None else {"name": name, "arguments": arguments}
-        return self._requests.members(await self._requests.request("prompts/get", sent, timeout=timeout), "messages")
+        result = await self._requests.request("prompts/get", sent, timeout=timeout)
+        return cast(list[PromptMessage], self._requests.members(result, "messages"))
 
     async def complete(self, ref: Mapping[str, Json], argument: str, value: str) -> list[str]:
         """Values that begin like this, for an argument of a prompt or a template."""

@@ -32,14 +32,14 @@ SERVERS: dict[str, Sequence[str | Path]] = {
 LEAST = {"everything": 10, "memory": 9, "filesystem": 10, "time": 2, "git": 10}
 
 
-async def definitions(client: Client) -> tuple[list[dict[str, Any]], list[dict[str, Any]], str]:
+async def definitions(client: Client) -> tuple[list[Any], list[Any], str]:
     """The tools of a server, all else that it lists, and what it says of itself."""
     async with client:
         about = await client.discover()
         offered = about.get("capabilities", {})
-        tools = await client.list_tools() if "tools" in offered else []
-        others = await client.list_prompts() if "prompts" in offered else []
-        others += await client.list_resources() if "resources" in offered else []
+        tools: list[Any] = await client.list_tools() if "tools" in offered else []
+        others: list[Any] = await client.list_prompts() if "prompts" in offered else []
+        others = [*others, *(await client.list_resources() if "resources" in offered else [])]
         return tools, others, str(about.get("instructions") or "")
 
 
