@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import re
+from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,3 +64,68 @@ def test_a_name_that_does_not_exist_is_an_attribute_error(package: str) -> None:
 def test_every_public_name_can_be_imported(package: str) -> None:
     module = importlib.import_module(package)
     assert all(getattr(module, name) is not None for name in module.__all__)
+
+
+def public_members() -> Iterator[tuple[str, Any, Callable[..., Any] | None]]:
+    """Every public class, function, method and property: its name, the object, and the function whose types count."""
+    for package in PUBLIC:
+        module = importlib.import_module(package)
+        for name in module.__all__:
+            value = getattr(module, name)
+            if inspect.isfunction(value):
+                yield f"{package}.{name}", value, value
+            elif inspect.isclass(value):
+                yield f"{package}.{name}", value, vars(value).get("__init__")
+                for member, attribute in methods(value):
+                    yield f"{package}.{name}.{member}", getattr(value, member), attribute
+
+
+def methods(kind: type) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """The public methods and properties of a class that this package defines, inherited ones included."""
+    ours = {name: attribute for one in reversed(kind.__mro__) if is_ours(one) for name, attribute in vars(one).items()}
+    for name, attribute in ours.items():
+        match attribute:
+            case property():
+                function = attribute.fget
+            case staticmethod() | classmethod():
+                function = attribute.__func__
+            case _:
+                function = attribute
+        if not name.startswith("_") and inspect.isfunction(function):
+            yield name, function
+
+
+def is_ours(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == "pegboard"
+
+
+def test_every_public_class_and_method_has_a_docstring() -> None:
+    assert [name for name, value, _ in public_members() if not inspect.getdoc(value)] == []
+
+
+def test_every_parameter_of_a_public_method_has_a_type() -> None:
+    untyped = [
+        f"{name}({parameter.name})"
+        for name, _, function in public_members()
+        # The constructor that typing gives to protocols is not ours.
+        if inspect.isfunction(function) and function.__module__ != "typing"
+        for position, parameter in enumerate(inspect.signature(function).parameters.values())
+        if parameter.annotation is parameter.empty and not (position == 0 and parameter.name in ("self", "cls"))
+    ]
+    assert untyped == []
+
+
+@pytest.mark.parametrize(
+    ("owner", "internal"),
+    [
+        ("Board", "add_capabilities"),
+        ("Context", "end"),
+        ("Context", "resume_round"),
+        ("Context", "run_on_loop"),
+        ("Elicit", "question"),
+        ("Gateway", "keep_task"),
+        ("Middleware", "watch"),
+    ],
+)
+def test_an_internal_method_is_not_a_public_name(owner: str, internal: str) -> None:
+    assert not hasattr(getattr(importlib.import_module("pegboard"), owner), internal)

@@ -187,7 +187,7 @@ class Board(ToolRegistry, Hosted):
         for one in made.hooks:
             check_middleware(one)
             if isinstance(one, Middleware):
-                one.watch(self.tools.touch)
+                one._watch(self.tools.touch)
         self.tools.add(made)
         return made
 
@@ -336,7 +336,7 @@ class Board(ToolRegistry, Hosted):
             for scope, target in targets:
                 self._attached.append(Attachment(one, scope, target, order, next(self._numbers)))
             if isinstance(one, Middleware):
-                one.watch(self.tools.touch)
+                one._watch(self.tools.touch)
         self._tools_changed()
 
     def unuse(self, middleware: Middleware | Around) -> None:
@@ -348,7 +348,7 @@ class Board(ToolRegistry, Hosted):
         self.tools.touch()
         self._lifetimes.sync()
 
-    def add_capabilities(self, capabilities: Mapping[str, Json]) -> None:
+    def _add_capabilities(self, capabilities: Mapping[str, Json]) -> None:
         """Tell clients of these capabilities too, beside those that follow from what hangs here."""
         self._dispatcher.declared = capabilities
 
@@ -410,6 +410,7 @@ class Group(ToolRegistry):
         self.name = name
 
     def group(self, name: str) -> Group:
+        """Return a group within this group."""
         return Group(self.board, f"{self.name}.{name}")
 
     def add(self, tool: Tool | Callable[..., Any], **options: Unpack[NamedOptions]) -> Tool:

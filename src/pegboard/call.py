@@ -324,7 +324,7 @@ class Call(Struct, kw_only=True):
         raw = Raw(msgspec.json.encode(arguments))
         return structs.replace(self, raw=raw, parsed=None, _sent=UNSET, _origin=self)
 
-    def set_parsed(self, parsed: ReadArguments) -> None:
+    def _set_parsed(self, parsed: ReadArguments) -> None:
         """Set `parsed` of this call and of the calls that it was derived from."""
         call: Call | None = self
         while call is not None:
@@ -344,7 +344,7 @@ class Call(Struct, kw_only=True):
         """Whether the call asked its caller something, so that its result must not be reused for another call."""
         return self.origin._asked or self.origin._rounds is not None
 
-    def mark_asked(self) -> None:
+    def _mark_asked(self) -> None:
         """Record that answering the call involves questions to its caller."""
         self.origin._asked = True
 
@@ -364,7 +364,7 @@ class Call(Struct, kw_only=True):
         finally:
             call._waits = tuple(one for one in call._waits if one is not clock)
 
-    def is_current(self) -> bool:
+    def _is_current(self) -> bool:
         """Whether the current task is the task of the call."""
         try:
             return asyncio.current_task() is self.origin._task

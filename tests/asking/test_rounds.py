@@ -270,12 +270,12 @@ async def test_what_a_client_can_answer_is_asked(ask: Elicit | Sample, capabilit
 
 def questions() -> dict[str, Question]:
     return {
-        "form": Elicit("Name?", Trip).question(),
-        "url": Elicit("Open", url="https://example.org/x").question(),
+        "form": Elicit("Name?", Trip)._question(),
+        "url": Elicit("Open", url="https://example.org/x")._question(),
         "sample": Sample(
             [{"role": "user", "content": "hi"}], max_tokens=7, system="s", stop=["."], model=["m"], temperature=0.5
-        ).question(),
-        "roots": Roots().question(),
+        )._question(),
+        "roots": Roots()._question(),
     }
 
 
@@ -331,7 +331,7 @@ def test_questions_are_written_as_the_protocol_has_them() -> None:
     ],
 )
 def test_an_answer_to_a_form_is_a_value(answer: Json, wanted: Any) -> None:
-    assert Elicit("?", Trip).read(answer) == wanted
+    assert Elicit("?", Trip)._read(answer) == wanted
 
 
 # -- tickets -------------------------------------------------------------------------------------------------------

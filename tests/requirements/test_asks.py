@@ -413,7 +413,7 @@ def said(role: str, *blocks: Any) -> dict[str, Any]:
 )
 def test_a_dialogue_that_no_model_could_go_on_with_is_not_sent(messages: list[Any], rule: str) -> None:
     with pytest.raises(DeclarationError, match=rule):
-        Sample(messages).question()
+        Sample(messages)._question()
 
 
 def test_a_dialogue_with_tools_is_sent_as_it_is() -> None:
@@ -425,4 +425,4 @@ def test_a_dialogue_with_tools_is_sent_as_it_is() -> None:
         said("assistant", TEXT),
         {"role": "user", "content": TEXT},
     ]
-    assert Sample(messages).question().params["messages"] == messages
+    assert Sample(messages)._question().params["messages"] == messages

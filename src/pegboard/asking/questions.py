@@ -89,15 +89,15 @@ class Ask(Struct, frozen=True):
     kind: ClassVar[str]
 
     @abstractmethod
-    def needs(self) -> Mapping[str, Mapping[str, Json]]:
+    def _needs(self) -> Mapping[str, Mapping[str, Json]]:
         """The client capabilities without which it must not be asked."""
 
     @abstractmethod
-    def question(self) -> Question:
+    def _question(self) -> Question:
         """As the protocol has it."""
 
     @abstractmethod
-    def read(self, answer: Json) -> Any:
+    def _read(self, answer: Json) -> Any:
         """The answer as a value; Unreadable where it is none."""
 
 
@@ -124,20 +124,20 @@ class Elicit(Ask, frozen=True):
         if self.url is not None and not _is_url(self.url):
             raise DeclarationError(f"Elicit: {self.url[:200]!r} is not a URL to open; write it whole, as in https://…")
 
-    def form(self) -> Form:
+    def _form(self) -> Form:
         return form_of(self.schema)
 
-    def needs(self) -> Mapping[str, Mapping[str, Json]]:
+    def _needs(self) -> Mapping[str, Mapping[str, Json]]:
         return {"elicitation": {"form" if self.url is None else "url": {}}}
 
-    def question(self) -> Question:
+    def _question(self) -> Question:
         if self.url is not None:
             return Question("elicitation/create", {"mode": "url", "message": self.message, "url": self.url})
         return Question(
-            "elicitation/create", {"mode": "form", "message": self.message, "requestedSchema": self.form().schema}
+            "elicitation/create", {"mode": "form", "message": self.message, "requestedSchema": self._form().schema}
         )
 
-    def read(self, answer: Json) -> Answer[Any]:
+    def _read(self, answer: Json) -> Answer[Any]:
         elicited = _convert(answer, _Elicited, "an elicitation is answered by {action, content}")
         if elicited.action != "accept":
             return Declined() if elicited.action == "decline" else Cancelled()
@@ -145,7 +145,7 @@ class Elicit(Ask, frozen=True):
             return Accepted()
         if elicited.content is not None and not isinstance(elicited.content, dict):
             raise InvalidAnswer("content must be an object", malformed=True)
-        value, errors = self.form().read(elicited.content or {})
+        value, errors = self._form().read(elicited.content or {})
         if errors:
             raise InvalidAnswer("; ".join(error.message for error in errors))
         return Accepted(value)
@@ -176,10 +176,10 @@ class Sample(Ask, frozen=True):
     tool_choice: Mapping[str, Json] | None = None
     metadata: Mapping[str, Json] | None = None
 
-    def needs(self) -> Mapping[str, Mapping[str, Json]]:
+    def _needs(self) -> Mapping[str, Mapping[str, Json]]:
         return {"sampling": {"tools": {}} if self.tools or self.tool_choice else {}}
 
-    def question(self) -> Question:
+    def _question(self) -> Question:
         listed = [self.messages] if isinstance(self.messages, str | Content | Mapping) else self.messages
         messages = [_message(one) for one in listed]
         check_sampling_messages(messages)
@@ -196,7 +196,7 @@ class Sample(Ask, frozen=True):
         }
         return Question("sampling/createMessage", {key: value for key, value in params.items() if value is not None})
 
-    def read(self, answer: Json) -> Sampled:
+    def _read(self, answer: Json) -> Sampled:
         told = _convert(answer, _SampledMessage, "sampling is answered by a message {role, content, model}")
         content = told.content if isinstance(told.content, list) else [told.content]
         return Sampled(content, told.model, told.role, told.stop_reason)
@@ -211,13 +211,13 @@ class Roots(Ask, frozen=True):
 
     kind: ClassVar[str] = "roots"
 
-    def needs(self) -> Mapping[str, Mapping[str, Json]]:
+    def _needs(self) -> Mapping[str, Mapping[str, Json]]:
         return {"roots": {}}
 
-    def question(self) -> Question:
+    def _question(self) -> Question:
         return Question("roots/list", {})
 
-    def read(self, answer: Json) -> list[Root]:
+    def _read(self, answer: Json) -> list[Root]:
         told: _ListedRoots = _convert(answer, _ListedRoots, "roots/list is answered by {roots: [{uri, name}]}")
         return told.roots
 

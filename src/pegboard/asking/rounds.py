@@ -111,8 +111,8 @@ class Rounds:
         for name, ask in questions.items():
             if not isinstance(ask, Ask):
                 raise TypeError(f"ctx.ask takes Elicit, Sample and Roots, and {name} is {ask!r:.80}")
-            check_capabilities(call.name, ask.needs(), call.caller.capabilities)
-            question = ask.question()
+            check_capabilities(call.name, ask._needs(), call.caller.capabilities)
+            question = ask._question()
             key = self._key(name, ask, question)
             open_ask = _Unanswered(name, ask, question, _digest(question))
             try:
@@ -137,7 +137,7 @@ class Rounds:
             raise
         for key, one in list(unanswered.items()):
             try:
-                values[one.name] = one.ask.read(told[key])
+                values[one.name] = one.ask._read(told[key])
             except InvalidAnswer as problem:
                 one.problem = str(problem)
                 continue
@@ -201,12 +201,12 @@ class Rounds:
         ticket = self._ticket
         asked, answer = ticket.done.get(key, ("", None))
         if asked == digest:
-            return ask.read(answer)
+            return ask._read(answer)
         # A client may answer an unasked question by its key: without a ticket there is no record of what was asked.
         if key in self._answers and (not ticket.round or ticket.asked.get(key) == digest):
             answer = self._answers[key]
             try:
-                value = ask.read(answer)
+                value = ask._read(answer)
             except InvalidAnswer as problem:
                 if problem.malformed:
                     raise InvalidParams(f"inputResponses[{key[:60]!r}]: {problem}") from None

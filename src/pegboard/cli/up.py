@@ -64,7 +64,7 @@ class Announcement:
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._announce())
         # Kept by the loop's owner for as long as it serves.
-        self._gateway.keep_task(self._task)
+        self._gateway._keep_task(self._task)
 
     async def _announce(self) -> None:
         note(f"pegboard {__version__}   {self._gateway.config.name}: {self._url}")

@@ -173,7 +173,7 @@ class OutputStream:
         if not self._ended:
             self._ended = True
             if outflow is not None:
-                self._context.run_on_loop(lambda: end(outflow))
+                self._context._run_on_loop(lambda: end(outflow))
 
     def _leave(self, error: BaseException | None) -> None:
         if error is None:

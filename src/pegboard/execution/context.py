@@ -35,13 +35,14 @@ class CancellationToken(CallScoped):
         self._watchers: tuple[Callable[[], object], ...] = ()
 
     def cancel(self) -> None:
+        """Set `cancelled`, and wake up what waits for it."""
         with _watching:
             self.cancelled = True
             watchers = self._watchers
         for watcher in watchers:
             watcher()
 
-    def watch(self, watcher: Callable[[], object]) -> Callable[[], None]:
+    def _watch(self, watcher: Callable[[], object]) -> Callable[[], None]:
         """Be called, in whichever thread cancels, at once if that has happened; returns what ends the watch."""
         with _watching:
             self._watchers += (watcher,)
@@ -58,7 +59,7 @@ class CancellationToken(CallScoped):
     def wait(self, seconds: float) -> bool:
         """Sleep in a thread, but no longer than the caller waits; True once it has given up."""
         given_up = threading.Event()
-        end = self.watch(given_up.set)
+        end = self._watch(given_up.set)
         try:
             return given_up.wait(seconds)
         finally:
@@ -157,6 +158,7 @@ class Context(CallScoped):
 
     @property
     def request_id(self) -> str | int | None:
+        """The id of the request."""
         return self._call.id
 
     @property
@@ -322,11 +324,11 @@ class Context(CallScoped):
         rounds: Rounds = call._rounds
         return rounds
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """The author's code is done: a task that it left behind can ask nothing."""
         self._ended = True
 
-    def resume_round(self) -> None:
+    def _resume_round(self) -> None:
         """Go on from the round before, if there was one; refuses a ticket that is not this request's."""
         call = self._call if self._call._origin is None else self._call.origin
         if call._rounds is not None:
@@ -335,7 +337,7 @@ class Context(CallScoped):
         elif call.ticket is not None or call.answers is not None:
             self._rounds()
 
-    def run_on_loop(self, do: Callable[[], object]) -> None:
+    def _run_on_loop(self, do: Callable[[], object]) -> None:
         """Do something on the loop: at once, or soon if this is another thread."""
         if get_ident() == self._thread:
             do()
@@ -354,7 +356,7 @@ class Context(CallScoped):
         if get_ident() == self._thread:
             return PendingAnswer(work)
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        end = self._token.watch(future.cancel)
+        end = self._token._watch(future.cancel)
         try:
             with waiting_outside():
                 return future.result()  # type: ignore[return-value]  # see `wait`

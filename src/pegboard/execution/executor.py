@@ -75,6 +75,7 @@ class ToolExecutionRecord(Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
+        """Whether the call failed."""
         return self.status == "failed"
 
     def text_with_warnings(self) -> str:
@@ -168,7 +169,7 @@ class ToolExecutor:
         running = loop.create_task(self._handler(call))
         if cancellation is None:
             return _record_of(request, await running, began)
-        end_watch = cancellation.watch(lambda: loop.call_soon_threadsafe(running.cancel))
+        end_watch = cancellation._watch(lambda: loop.call_soon_threadsafe(running.cancel))
         try:
             return _record_of(request, await running, began)
         finally:

@@ -78,7 +78,7 @@ class Runner:
         async def run(call: Call) -> Reply:
             parsed = call.parsed = parse(call.raw, mode, limits)
             if call._origin is not None:
-                call.set_parsed(parsed)
+                call._set_parsed(parsed)
             if parsed.errors and not passes:
                 raise InvalidArguments(render(parsed.errors, tool.name), parsed.errors)
             value = await (author(parsed.value, _NOTHING) if author is not None else perform(call, parsed))
@@ -123,7 +123,7 @@ class Runner:
             token = CancellationToken()
             # One for all that may speak, so that whatever each of them tells goes on increasing.
             context = Context(call, token, asyncio.get_running_loop(), self._call_resources)
-            context.resume_round()
+            context._resume_round()
             supplied: dict[str, Any] = {}
             for name, kind in special.items():
                 supplied[name] = _special(kind, call, tool.name, parsed, context, token)
@@ -138,7 +138,7 @@ class Runner:
                 token.cancel()
                 raise
             finally:
-                context.end()
+                context._end()
 
         return perform_supplied
 
@@ -189,7 +189,7 @@ def _relaying(tool: Tool, relay: Relay, mode: Mode, limits: Limits) -> Handler:
     async def forward(call: Call) -> Reply:
         parsed = call.parsed = tool.parse(call.raw, mode, limits)
         if call._origin is not None:
-            call.set_parsed(parsed)
+            call._set_parsed(parsed)
         if parsed.errors:
             raise InvalidArguments(render(parsed.errors, tool.name), parsed.errors)
         reply = await relay(call, parsed)
@@ -264,7 +264,7 @@ def catch_errors(inner: Handler) -> Handler:
             reply = await inner(call)
         except BaseException as exception:
             # SystemExit of a tool, too, ends its call and nothing else.
-            if isinstance(exception, GeneratorExit) and not call.is_current():
+            if isinstance(exception, GeneratorExit) and not call._is_current():
                 raise
             call._task = None
             if call._stopped:

@@ -126,6 +126,7 @@ class Gateway(Hosted):
 
     @property
     def endpoints(self) -> Sequence[GatewayEndpoint]:
+        """The endpoint of everything, then one for each toolbox."""
         return (self.main, *self._toolboxes.values())
 
     def use(
@@ -169,8 +170,8 @@ class Gateway(Hosted):
         self._rearrange()
         if self._watches:
             edits = ConfigWatch(self.config, self.reload, environ=self._environ)
-            self.keep_task(asyncio.create_task(edits.run()))
-            self.keep_task(asyncio.create_task(watch_lock_file(lambda: self.config, self._apply_pins)))
+            self._keep_task(asyncio.create_task(edits.run()))
+            self._keep_task(asyncio.create_task(watch_lock_file(lambda: self.config, self._apply_pins)))
 
     def _apply_pins(self, pins: Pins) -> None:
         """Let through what was accepted while we serve."""
@@ -179,7 +180,7 @@ class Gateway(Hosted):
             endpoint.stale = True
         self._rearrange()
 
-    def keep_task(self, task: asyncio.Task[None]) -> None:
+    def _keep_task(self, task: asyncio.Task[None]) -> None:
         """Keep a task while the gateway is served; it ends with it at the latest."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -270,7 +271,7 @@ class Gateway(Hosted):
         for middleware, scope in self._used:
             endpoint.board.use(*middleware, **scope)
         if self._started:
-            self.keep_task(asyncio.get_running_loop().create_task(self._start_endpoint(name, endpoint)))
+            self._keep_task(asyncio.get_running_loop().create_task(self._start_endpoint(name, endpoint)))
 
     def _make(self, toolbox: str, server: ServerConfig) -> Downstream:
         board: InProcessServer | None = None
@@ -327,7 +328,7 @@ class Gateway(Hosted):
                 endpoint.refresh()
         self._log_notes()
         if changed and self.config.lock != "off":
-            self.keep_task(asyncio.get_running_loop().create_task(self._scan()))
+            self._keep_task(asyncio.get_running_loop().create_task(self._scan()))
 
     def _read_offers(self, downstream: Downstream) -> Offers:
         toolbox = self.config.toolboxes[downstream.toolbox]

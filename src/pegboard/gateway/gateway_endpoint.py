@@ -225,7 +225,7 @@ class GatewayEndpoint:
         self.board.set_instructions(self._meta.instructions())
         extensions = self._extensions()
         self._takes_tasks = TASKS in extensions
-        self.board.add_capabilities({"extensions": extensions} if extensions else {})
+        self.board._add_capabilities({"extensions": extensions} if extensions else {})
 
     def _extensions(self) -> Mapping[str, Json]:
         """What servers can do beyond the protocol goes through as it is."""

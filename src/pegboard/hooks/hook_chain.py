@@ -180,7 +180,7 @@ async def _run_error_hooks(hooks: Sequence[Hook], call: Call, exception: BaseExc
 
     When the time is over, hooks that need not wait still run.
     """
-    if isinstance(exception, GeneratorExit) and not call.is_current():
+    if isinstance(exception, GeneratorExit) and not call._is_current():
         return
     cancelled: BaseException | None = None
     for hook in reversed(hooks):
@@ -193,7 +193,7 @@ async def _run_error_hooks(hooks: Sequence[Hook], call: Call, exception: BaseExc
                 if inspect.isawaitable(said):
                     await said
         except BaseException as problem:
-            if isinstance(problem, GeneratorExit) and not call.is_current():
+            if isinstance(problem, GeneratorExit) and not call._is_current():
                 raise
             if limit.expired():
                 _log.error("the error-hook %s of a cancelled call took longer than it has", name_of(hook.error))
@@ -221,7 +221,7 @@ def _deadline(exception: BaseException) -> float | None:
 def _ends_the_call(exception: BaseException, call: Call) -> bool:
     """Whether somebody outside ends the call, and it is not the hook's own doing."""
     if isinstance(exception, GeneratorExit):
-        return not call.is_current()
+        return not call._is_current()
     if not isinstance(exception, asyncio.CancelledError):
         return False
     task = asyncio.current_task()

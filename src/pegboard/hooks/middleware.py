@@ -71,7 +71,7 @@ class Middleware(metaclass=_WatchedMeta):
         if name in _COMPOSED_FROM:
             self._notify_watchers()
 
-    def watch(self, changed: Callable[[], None]) -> None:
+    def _watch(self, changed: Callable[[], None]) -> None:
         """Be called when something is set that chains are composed from."""
         watchers = self.__dict__.setdefault("_watchers", [])
         if changed not in watchers:

@@ -90,6 +90,7 @@ class Audit(Middleware):
         weakref.finalize(self, self._journal.release)
 
     async def around(self, call: Call, proceed: Handler) -> Reply:
+        """Record the call, and wait until the record is on disk."""
         if self._is_down and self.fail == "closed":
             await self._probe(call)
         began = perf_counter()

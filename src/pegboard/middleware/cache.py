@@ -62,6 +62,7 @@ class Cache(Middleware):
         self._bytes = 0
 
     async def around(self, call: Call, proceed: Handler) -> Reply:
+        """Return the cached result, or run the call and cache its result."""
         if not self._covers(call) or call.answers is not None or call.ticket is not None:
             # "requests carrying `inputResponses` or `requestState` MUST NOT be cached" (Caching, Cache Key)
             return await proceed(call)

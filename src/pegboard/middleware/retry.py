@@ -49,6 +49,7 @@ class Retry(Middleware):
         self._sleep, self._draw = sleep, draw
 
     async def around(self, call: Call, proceed: Handler) -> Reply:
+        """Run the call, and retry it when it fails."""
         if not self._covers(call):
             return await proceed(call)
         attempt = 1

@@ -61,6 +61,7 @@ class Tracing(Middleware):
         self._readers = (TraceContextTextMapPropagator(), W3CBaggagePropagator())
 
     async def around(self, call: Call, proceed: Handler) -> Reply:
+        """Run the call within a span."""
         trace = self._trace
         parent = self._parent(call)
         ambient = trace.get_current_span().get_span_context()

@@ -17,6 +17,7 @@ class FakeClock:
         return self._microseconds / 1_000_000
 
     def microseconds(self) -> int:
+        """Return the time in microseconds."""
         return self._microseconds
 
     def advance(self, seconds: float) -> None:
@@ -26,5 +27,6 @@ class FakeClock:
         self._microseconds += round(seconds * 1_000_000)
 
     async def sleep(self, seconds: float) -> None:
+        """Advance the clock in place of waiting."""
         self.slept.append(seconds)
         self.advance(max(0.0, seconds))

@@ -38,6 +38,7 @@ class ToolName(Struct, frozen=True, order=True):
 
     @property
     def qualified(self) -> str:
+        """The qualified name, `toolbox__server__tool`."""
         return join_name(self.toolbox, self.server, self.tool)
 
 

@@ -39,7 +39,8 @@ class Authorizer(Protocol):
 class Auth(Protocol):
     """How a client gets its credentials; as a value it can serve many clients."""
 
-    def authorizer(self, server: Address, pool: HttpPool) -> Authorizer: ...
+    def authorizer(self, server: Address, pool: HttpPool) -> Authorizer:
+        """Return what holds the credentials for one server; the client calls this."""
 
 
 async def with_credentials(

@@ -27,7 +27,8 @@ class Redirect(Protocol):
     """A place that an authorization server can send a person back to."""
 
     @property
-    def uri(self) -> str: ...
+    def uri(self) -> str:
+        """The redirect URI."""
 
     async def visit(self, url: str) -> str:
         """Take the person there; the whole address that they are sent back to."""
@@ -61,6 +62,7 @@ class BrowserLogin:
 
     @asynccontextmanager
     async def opened(self, registered: str | None) -> AsyncIterator[Redirect]:
+        """Listen for the redirect on this machine, at the registered port if it is free."""
         waiting = _CallbackServer(self._seconds, self._browser, self._show)
         ports = [self._port] if self._port else [*_port_of(registered), 0]
         for port in ports:

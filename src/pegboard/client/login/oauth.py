@@ -50,6 +50,7 @@ class OAuth:
         self._scopes = _listed(scopes)
 
     def authorizer(self, server: Address, pool: HttpPool) -> TokenAuthorizer:
+        """Return what holds the token for one server; the client calls this."""
         login_client = LoginClient(pool, server)
         grant = CodeGrant(login_client, self._storage, self._login, self._name, self._credentials, self._document_url)
         return TokenAuthorizer(server, grant, self._storage, login_client, scopes=self._scopes, issuer=self._issuer)
@@ -79,6 +80,7 @@ class ClientCredentials:
         self._storage: Storage = storage or MemoryStorage()
 
     def authorizer(self, server: Address, pool: HttpPool) -> TokenAuthorizer:
+        """Return what holds the token for one server; the client calls this."""
         login_client = LoginClient(pool, server)
         grant = CredentialsGrant(login_client, self._credentials)
         return TokenAuthorizer(server, grant, self._storage, login_client, scopes=self._scopes, issuer=self._issuer)
@@ -107,6 +109,7 @@ class Assertion:
         self._storage: Storage = storage or MemoryStorage()
 
     def authorizer(self, server: Address, pool: HttpPool) -> TokenAuthorizer:
+        """Return what holds the token for one server; the client calls this."""
         login_client = LoginClient(pool, server)
         grant = AssertionGrant(login_client, self._credentials, self._vouch)
         return TokenAuthorizer(server, grant, self._storage, login_client, scopes=self._scopes, issuer=self._issuer)

@@ -26,11 +26,14 @@ _MAX_BYTES = 256 * 1024
 class Storage(Protocol):
     """Keeps values under keys; the keys name issuers and servers, the values are secret."""
 
-    async def load(self, key: str) -> bytes | None: ...
+    async def load(self, key: str) -> bytes | None:
+        """Return the value, or None."""
 
-    async def save(self, key: str, value: bytes) -> None: ...
+    async def save(self, key: str, value: bytes) -> None:
+        """Store the value."""
 
-    async def delete(self, key: str) -> None: ...
+    async def delete(self, key: str) -> None:
+        """Delete the value, if it exists."""
 
 
 class MemoryStorage:
@@ -40,12 +43,15 @@ class MemoryStorage:
         self._values: dict[str, bytes] = {}
 
     async def load(self, key: str) -> bytes | None:
+        """Return the value, or None."""
         return self._values.get(key)
 
     async def save(self, key: str, value: bytes) -> None:
+        """Store the value."""
         self._values[key] = value
 
     async def delete(self, key: str) -> None:
+        """Delete the value, if it exists."""
         self._values.pop(key, None)
 
 
@@ -75,12 +81,15 @@ class FileStorage:
             self._seal = Seal("stored login", read_keys(secret), secret=True)
 
     async def load(self, key: str) -> bytes | None:
+        """Return the value, or None."""
         return await asyncio.to_thread(self._load, key)
 
     async def save(self, key: str, value: bytes) -> None:
+        """Store the value."""
         await asyncio.to_thread(self._save, key, value)
 
     async def delete(self, key: str) -> None:
+        """Delete the value, if it exists."""
         await asyncio.to_thread(self._delete, key)
 
     def _path(self, key: str) -> Path:

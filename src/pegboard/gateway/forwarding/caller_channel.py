@@ -77,7 +77,7 @@ def answer_unsupported(
     A form is declined; for a model's answer or a list of roots there is none, and the server is told so. A server that
     asks `midway` was told once for all callers that there can be roots: of this one there are none.
     """
-    call.mark_asked()
+    call._mark_asked()
     answered: dict[str, Json] = {}
     left: dict[str, Question] = {}
     for key, question in questions.items():

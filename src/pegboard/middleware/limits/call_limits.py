@@ -51,6 +51,7 @@ class ConcurrencyLimit(Middleware):
         self._rooms: dict[str, _Seats] = {}
 
     async def around(self, call: Call, proceed: Handler) -> Reply:
+        """Run the call when fewer than `limit` others run, or reject it."""
         key = self._key(call)
         room = self._rooms.get(key)
         if room is None:
@@ -126,6 +127,7 @@ class Timeout(Middleware):
                 raise DeclarationError(f"A timeout is seconds above 0, or None for no limit, got {limit!r}")
 
     async def around(self, call: Call, proceed: Handler) -> Reply:
+        """Run the call, and stop it after its timeout."""
         seconds = resolve(call, self.tools, self.categories, self.seconds)
         if seconds is None:
             return await proceed(call)

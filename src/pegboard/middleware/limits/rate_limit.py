@@ -51,6 +51,7 @@ class MemoryRates:
         self._swept_at = -1_000_000
 
     async def take(self, key: str, price: Microseconds, burst: int) -> Microseconds:
+        """Charge one call; return 0, or the time until it is allowed."""
         now = self._clock()
         paid_at = self._paid_at.get(key)
         if paid_at is None and len(self._paid_at) >= self._accounts and not self._sweep(now):

@@ -45,6 +45,7 @@ class RedisRates:
         self._take = self._client.register_script(_TAKE)
 
     async def take(self, key: str, price: Microseconds, burst: int) -> Microseconds:
+        """Charge one call; return 0, or the time until it is allowed."""
         if time.monotonic() < self._asked_again_at:
             raise StoreUnavailable(self._why)
         if len(key) > _LONGEST_KEY:

@@ -65,6 +65,7 @@ class TokenBudget(Middleware):
         self.exceeded = 0
 
     async def around(self, call: Call, proceed: Handler) -> Reply:
+        """Run the call, and apply the budget to its result."""
         reply = await proceed(call)
         budget = resolve(call, self._tools, self._categories, self._default)
         if budget is None:
