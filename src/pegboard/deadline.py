@@ -20,20 +20,17 @@ from weakref import WeakKeyDictionary
 class _Timers:
     """The timer of a loop; it holds nothing of the loop, which is to go when nobody else needs it."""
 
-    __slots__ = ("_nearest", "_waiting")
+    __slots__ = ("_nearest", "waiting")
 
     def __init__(self) -> None:
-        self._waiting: set[Deadline] = set()
+        self.waiting: set[Deadline] = set()
         self._nearest = math.inf
 
     def add(self, deadline: Deadline, loop: asyncio.AbstractEventLoop) -> None:
         """Wake whoever waits so when its time has come."""
-        self._waiting.add(deadline)
+        self.waiting.add(deadline)
         if deadline.until < self._nearest:
             self._set(deadline.until, loop)
-
-    def discard(self, deadline: Deadline) -> None:
-        self._waiting.discard(deadline)
 
     def _set(self, when: float, loop: asyncio.AbstractEventLoop) -> None:
         self._nearest = when
@@ -45,10 +42,10 @@ class _Timers:
             return
         loop = asyncio.get_running_loop()
         now, self._nearest = loop.time(), math.inf
-        for deadline in [one for one in self._waiting if one.until <= now]:
-            self._waiting.discard(deadline)
+        for deadline in [one for one in self.waiting if one.until <= now]:
+            self.waiting.discard(deadline)
             deadline.expire()
-        nearest = min((one.until for one in self._waiting), default=math.inf)
+        nearest = min((one.until for one in self.waiting), default=math.inf)
         if nearest < math.inf:
             self._set(nearest, loop)
 
@@ -57,9 +54,10 @@ _timers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Timers] = WeakKeyDictiona
 
 
 class Deadline:
-    """The deadlines of one call: so long without news, so long in all; what its own side takes to answer is not counted.
+    """The deadlines of one call: a limit without news and a limit in total, not counting the time its own side is asked.
 
-    `expired` says that one of them has passed.
+    `seconds` is the shorter limit, `until` the time of the loop's clock when it ends without news, infinite while it is
+    paused; `expired` says that one of the limits has passed.
     """
 
     __slots__ = (
@@ -71,8 +69,9 @@ class Deadline:
         "_since",
         "_task",
         "_timers_of_loop",
-        "_until",
         "expired",
+        "seconds",
+        "until",
     )
 
     _since: float
@@ -85,9 +84,10 @@ class Deadline:
             alarm = _timers[loop] = _Timers()
         self._timers_of_loop = alarm
         now = loop.time()
+        self.seconds = min(quiet, longest)
         self._quiet = quiet
         self._end = now + longest
-        self._until = now + min(quiet, longest)
+        self.until = now + self.seconds
         self._held = 0
         self._task: asyncio.Task[object] | None = None
         self.expired = False
@@ -104,14 +104,9 @@ class Deadline:
         self, kind: type[BaseException] | None, exception: BaseException | None, traceback: TracebackType | None
     ) -> None:
         task, self._task = self._task, None
-        self._timers_of_loop.discard(self)
+        self._timers_of_loop.waiting.discard(self)
         if self.expired and task is not None and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from exception
-
-    @property
-    def until(self) -> float:
-        """When it ends if no news comes, by the loop's clock."""
-        return math.inf if self._held else self._until
 
     def left(self) -> float:
         """How many seconds remain if no news comes."""
@@ -120,12 +115,13 @@ class Deadline:
     def extend(self) -> None:
         """Something came: the wait begins anew."""
         if not self._held:
-            self._until = min(self._loop.time() + self._quiet, self._end)
+            self.until = min(self._loop.time() + self._quiet, self._end)
 
     def pause(self) -> None:
         """What is waited for now is not to be done by who is timed."""
         if not self._held:
             self._since = self._loop.time()
+            self.until = math.inf
         self._held += 1
 
     def resume(self) -> None:

@@ -75,7 +75,9 @@ class Crossing:
         )
 
         async def relay(call: Call, parsed: ParsedArguments) -> Reply:
-            return await self.forwarder.call_tool(destination, call, Raw(msgspec.json.encode(parsed.value)))
+            return await self.forwarder.forward(
+                destination, call, {"name": destination.tool, "arguments": Raw(msgspec.json.encode(parsed.value))}
+            )
 
         self.board.tools.add(RelayedTool(definition, relay, source=source, toolbox="dev"))
 

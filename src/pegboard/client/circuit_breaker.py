@@ -15,7 +15,7 @@ LONGEST_PAUSE_SECONDS: Final = 60.0
 
 
 class CircuitBreaker:
-    """Counts the failures of one server in a row.
+    """Counts the `failures` of one server in a row.
 
     At `limit` of them it opens, and refuses at once. Each time its pause is over one request is let through to see how
     the server fares, and the next only a pause later, whatever became of the first: an answer closes the breaker, a
@@ -26,7 +26,7 @@ class CircuitBreaker:
         self._name = name
         self._limit = limit or math.inf
         self._clock = clock
-        self._failures = 0
+        self.failures = 0
         self._pause = FIRST_PAUSE_SECONDS
         self._until = 0.0
         self._trying = False
@@ -34,28 +34,28 @@ class CircuitBreaker:
 
     @property
     def is_open(self) -> bool:
-        return self._failures >= self._limit
+        return self.failures >= self._limit
 
     def enter(self) -> None:
         """Let a request through; Unreachable where the server is left alone."""
-        if self._failures < self._limit:
+        if self.failures < self._limit:
             return
         now = self._clock()
         wait = self._until - now
         if wait > 0:
-            told = f"failed {self._failures} times in a row, and is tried again in {wait:.1f} s"
+            told = f"failed {self.failures} times in a row, and is tried again in {wait:.1f} s"
             raise Unreachable(f"{self._name}: {told}. The last time: {self._last}", retry_after=wait)
         self._until = now + self._pause
         self._trying = True
 
     def fail(self, fault: ServerFault) -> None:
         """The server was not there, or was lost, or did not answer."""
-        self._failures += 1
-        if self._failures < self._limit:
+        self.failures += 1
+        if self.failures < self._limit:
             return
         if self._trying:
             self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
-        elif self._failures > self._limit:
+        elif self.failures > self._limit:
             # Many may have been under way when it opened: they are one failure, and not many.
             return
         self._trying = False
@@ -65,8 +65,8 @@ class CircuitBreaker:
 
     def succeed(self) -> None:
         """The server answered, whatever it said."""
-        if self._failures:
-            self._failures = 0
+        if self.failures:
+            self.failures = 0
             self._pause = FIRST_PAUSE_SECONDS
             self._trying = False
             self._last = None

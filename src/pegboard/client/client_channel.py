@@ -19,12 +19,12 @@ OnLog: TypeAlias = Callable[[str, Json], Awaitable[None] | None]
 
 
 class ClientChannel:
-    """The channel of a client's requests: notices and questions become calls of its user's functions.
+    """The channel of a client's requests: notifications and questions become calls of its user's functions.
 
-    `waits` are the deadlines that stand still while it is asked: those of its call, or of all where it belongs to none.
+    `waits` are the deadlines that are paused during a question that belongs to no request: those of all requests.
     """
 
-    __slots__ = ("_answers", "_lists", "_log", "_progress", "waits")
+    __slots__ = ("_answers", "_lists", "_log", "_progress", "_waits")
 
     def __init__(
         self,
@@ -38,10 +38,10 @@ class ClientChannel:
         self._lists = lists
         self._log = log
         self._progress = progress
-        self.waits = waits
+        self._waits = waits
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
-        with paused(self.waits):
+        with paused(self._waits):
             told = await asyncio.gather(*(self._answers.answer(question) for question in questions.values()))
         return dict(zip(questions, told, strict=True))
 
@@ -52,8 +52,6 @@ class ClientChannel:
         params: Mapping[str, Any] = notice.params
         told: Awaitable[None] | None = None
         if notice.method == PROGRESS_NOTIFICATION:
-            for deadline in self.waits:
-                deadline.extend()
             if self._progress is not None:
                 told = self._progress(params["progress"], params.get("total"), params.get("message"))
         elif notice.method == "notifications/message":

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from pegboard.call import Channel, Json, Question
 from pegboard.client.circuit_breaker import CircuitBreaker
 from pegboard.client.client_channel import ClientChannel, OnLog, Progress
@@ -72,12 +74,11 @@ class RequestDelivery:
         channel = ClientChannel(self._answers, self._lists, self._log, progress)
         quiet = self._timeout if timeout is None else timeout
         longest = self._max_timeout if timeout is None else max(self._max_timeout, timeout)
-        if quiet == longest == math.inf:
-            return await self._rounds(method, params, channel, wants_progress=progress is not None)
-        deadline = Deadline(quiet, longest)
-        channel.waits = (deadline,)
-        work = self._rounds(method, params, channel, wants_progress=progress is not None)
-        return await self._sender.within(deadline, work, method, min(quiet, longest))
+        deadline = None if quiet == longest == math.inf else Deadline(quiet, longest)
+        out = OutgoingRequest(
+            method=method, params=params, channel=channel, wants_progress=progress is not None, deadline=deadline
+        )
+        return await self._rounds(out)
 
     async def list_tools(self) -> list[dict[str, Json]]:
         """All tools that this link can call by the rules."""
@@ -120,25 +121,23 @@ class RequestDelivery:
             raise MalformedMessage(f"{self._link.name}: answered with no list of {member}")
         return items
 
-    async def _rounds(
-        self, method: str, params: Mapping[str, Any], channel: ClientChannel, *, wants_progress: bool
-    ) -> Mapping[str, Json]:
+    async def _rounds(self, out: OutgoingRequest) -> Mapping[str, Json]:
+        """Send a request, and again with the answers for as long as the server asks."""
+        method, params = out.method, out.params
         cached = self._caches and method in CACHED
         context = None if self._link.authorizer is None else self._link.authorizer.context
         if cached and (kept := self._lists.find(method, params, context)) is not None:
             return kept
-        sent = params
         for _ in range(MAX_ROUNDS):
-            out = OutgoingRequest(method=method, params=sent, channel=channel, wants_progress=wants_progress)
-            result = await self._sender.send(out, channel.waits)
+            result = await self._sender.send(out)
             if result.get("resultType") != "input_required":
-                if cached and sent is params:
+                if cached and out.params is params:
                     self._lists.keep(method, params, result, context)
                 return result
-            sent = {**params, **await self._answer(result, channel)}
+            out = replace(out, params={**params, **await self._answer(result, out)})
         raise MalformedMessage(f"{self._link.name}: still asks after {MAX_ROUNDS} rounds of {method}")
 
-    async def _answer(self, result: Mapping[str, Json], channel: ClientChannel) -> dict[str, Json]:
+    async def _answer(self, result: Mapping[str, Json], out: OutgoingRequest) -> dict[str, Json]:
         """What a request is sent again with: the answers, and the state exactly as it came."""
         asked = result.get("inputRequests")
         again: dict[str, Json] = {}
@@ -147,7 +146,7 @@ class RequestDelivery:
                 questions = {key: Question(one["method"], one.get("params") or {}) for key, one in asked.items()}
             except (TypeError, KeyError, AttributeError):
                 raise MalformedMessage(f"{self._link.name}: asks for input in no form that can be answered") from None
-            again["inputResponses"] = await channel.ask(questions)
+            again["inputResponses"] = await out.ask(questions)
         if "requestState" in result:
             again["requestState"] = result["requestState"]
         if not again:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 from pegboard.backoff import backoff, jitter
@@ -28,8 +28,8 @@ T = TypeVar("T")
 class RequestSender:
     """Sends the requests of one link.
 
-    `waits` are the deadlines of all that is under way, which stand still while a person logs in; `tools` is what is known
-    of the server's tools, and `list_tools` makes it known anew.
+    `waits` gets the deadlines of all running requests, which are paused while a person logs in; `tools` is what is known
+    of the server's tools, and `list_tools` lists them again.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class RequestSender:
         waits: set[Deadline],
         retries: int,
     ) -> None:
-        self.breaker = breaker
+        self._breaker = breaker
         self._link = link
         self._tools = tools
         self._list_tools = list_tools
@@ -58,48 +58,55 @@ class RequestSender:
         return await self.send_once(OutgoingRequest(method="subscriptions/listen", params=params, channel=channel))
 
     async def send_once(self, out: OutgoingRequest) -> Mapping[str, Json]:
-        """Send a request once, however the server fares, and say nothing of that to the breaker."""
+        """Send a request once, past the circuit breaker."""
         return await self._with_credentials(lambda: self._link.request(out))
 
-    async def within(self, deadline: Deadline, work: Awaitable[T], method: str, seconds: float) -> T:
-        """Do some work within these deadlines, the nearest of so many seconds; NoAnswer where one of them passes."""
+    async def send(self, out: OutgoingRequest) -> Mapping[str, Json]:
+        """Send a request within its deadline; ResponseTimeout if that passes."""
+        deadline = out.deadline
+        if deadline is None:
+            return await self._send(out)
         self._waits.add(deadline)
         try:
             with deadline:
-                return await work
+                return await self._send(out)
         except TimeoutError as late:
             if not deadline.expired or isinstance(late, ResponseTimeout):
                 raise
-            fault = ResponseTimeout(f"{self._link.name}: no answer to {method} within {seconds:g} s")
-            self.breaker.fail(fault)
+            fault = ResponseTimeout(f"{self._link.name}: no answer to {out.method} within {deadline.seconds:g} s")
+            self._breaker.fail(fault)
             raise fault from None
         finally:
             self._waits.discard(deadline)
 
-    async def send(self, out: OutgoingRequest, waits: Collection[Deadline] = ()) -> Mapping[str, Json]:
-        """Send a request, and again where it cannot have been worked on or does no harm twice."""
-        self.breaker.enter()
+    async def _send(self, out: OutgoingRequest) -> Mapping[str, Json]:
+        """Send a request, and again if the server cannot have worked on it or a repetition is safe."""
+        link, breaker = self._link, self._breaker
+        if breaker.failures:
+            breaker.enter()
         for attempt in range(self._retries + 1):
+            plain = link.authorizer is None and not (link.mirrors and out.method == "tools/call")
             try:
-                result = await self._with_credentials(lambda: self._send(out))
+                result = await (link.request(out) if plain else self._with_credentials(lambda: self._request(out)))
             except (Unreachable, ConnectionLost) as fault:
-                self.breaker.fail(fault)
+                breaker.fail(fault)
                 wait = self._pause(fault, attempt, out)
-                # Whoever would only wait for the deadline is told what went wrong instead.
-                if wait is None or wait >= min((deadline.left() for deadline in waits), default=math.inf):
+                # If the deadline would pass during the pause, the caller gets the fault instead.
+                if wait is None or (out.deadline is not None and wait >= out.deadline.left()):
                     raise
             except Refusal:
-                self.breaker.succeed()
+                breaker.succeed()
                 raise
             else:
-                self.breaker.succeed()
+                if breaker.failures:
+                    breaker.succeed()
                 return result
             await asyncio.sleep(wait)
         raise AssertionError("the last attempt is not waited for")
 
     def _pause(self, fault: Unreachable | ConnectionLost, attempt: int, out: OutgoingRequest) -> float | None:
         """How long to wait before a request is sent again; None where it is not."""
-        if attempt >= self._retries or self.breaker.is_open:
+        if attempt >= self._retries or self._breaker.is_open:
             return None
         if isinstance(fault, Unreachable) and fault.retry_after is not None:
             return fault.retry_after if fault.retry_after <= _WITHOUT_DEADLINE else None
@@ -117,11 +124,9 @@ class RequestSender:
         authorizer = self._link.authorizer
         return work() if authorizer is None else with_credentials(work, authorizer, lambda: paused(self._waits))
 
-    def _send(self, out: OutgoingRequest) -> Awaitable[Mapping[str, Json]]:
-        mirrors = out.method == "tools/call" and self._link.mirrors
-        return self._send_mirrored(out) if mirrors else self._link.request(out)
-
-    async def _send_mirrored(self, out: OutgoingRequest) -> Mapping[str, Json]:
+    async def _request(self, out: OutgoingRequest) -> Mapping[str, Json]:
+        if out.method != "tools/call" or not self._link.mirrors:
+            return await self._link.request(out)
         tools = self._tools
         if not tools.generation:
             await tools.learn(0, self._list_tools)

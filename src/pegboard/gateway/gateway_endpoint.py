@@ -66,6 +66,8 @@ class GatewayEndpoint:
     ) -> None:
         self._name = name
         self.board = Board(config.name if name == MAIN else f"{config.name}/{name}", version=__version__, limits=limits)
+        self._dispatch = self.board.handler
+        self._served: frozenset[str] = frozenset()
         self._forwarder = forwarder
         self._notify_followed = partial(follow, self)
         self.board.resources.expected = self.board.prompts.expected = True
@@ -117,9 +119,9 @@ class GatewayEndpoint:
             return self._answer_about_uri(call)
         if call.method in _LISTS and self._waits_for_servers(call.method):
             return self._answer_when_connected(call, self.downstreams, LIST_SECONDS)
-        if call.method == "tools/call" and call.name not in self.board.tools:
+        if call.method == "tools/call" and call.name not in self._served:
             return self._call_unlisted(call)
-        return self.board.handler(call)
+        return self._dispatch(call)
 
     def _call_unlisted(self, call: Call) -> Coroutine[Any, Any, Reply]:
         """Who knows a tool from before need not list it again: its server may just be on its way."""
@@ -131,7 +133,7 @@ class GatewayEndpoint:
             # By a name that does not say whose it is, any of them can be meant.
             waited = [one for one in self.downstreams if place is None or one.toolbox in self._plain]
         waited = [one for one in waited if one.pending]
-        return self._answer_when_connected(call, waited, None) if waited else self.board.handler(call)
+        return self._answer_when_connected(call, waited, None) if waited else self._dispatch(call)
 
     def _waits_for_servers(self, method: str) -> bool:
         if method == "tools/list" and not self._meta.shows_tools:
@@ -143,7 +145,7 @@ class GatewayEndpoint:
         owner = self._owner(call.name)
         if owner is not None and owner.downstream.pending and owner.place in self._withheld_templates:
             return self._answer_when_connected(call, [owner.downstream], None)
-        return self.board.handler(call)
+        return self._dispatch(call)
 
     async def _subscribe(self, call: Call) -> Reply:
         reply = await self._answer_about_uri(call)
@@ -181,7 +183,7 @@ class GatewayEndpoint:
         await self._wait_connected(waited, seconds)
         # What they offer hangs here from the next turn of the loop on.
         await asyncio.sleep(0)
-        return await self.board.handler(call)
+        return await self._dispatch(call)
 
     # -- what there is -----------------------------------------------------------------------------------------------
 
@@ -209,7 +211,9 @@ class GatewayEndpoint:
         self._withheld = {place.qualified: reason for place, reason in withheld.tools.items()}
         self._lists.clear()
         self._opens.clear()
-        self.board.tools.replace_all([*tools, *self._meta.tools], tell=before != self._listed())
+        tools += self._meta.tools
+        self.board.tools.replace_all(tools, tell=before != self._listed())
+        self._served = frozenset(tool.name for tool in tools)
         self._arrange_prompts(offers, withheld.prompts)
         self._withheld_templates = withheld.templates
         self._arrange_resources(offers)
@@ -371,7 +375,7 @@ class GatewayEndpoint:
                 wait.cancel()
 
     def call(self, call: Call) -> Coroutine[Any, Any, Reply]:
-        return self.board.handler(call)
+        return self._dispatch(call)
 
     async def opened(self, caller: Caller) -> frozenset[str] | None:
         await self._opened.recall(caller)

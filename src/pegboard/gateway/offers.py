@@ -162,9 +162,8 @@ class Offers:
         def relay(call: Call, parsed: ParsedArguments) -> Coroutine[Any, Any, Reply]:
             # What fits keeps its numbers as they were written.
             fits = arguments.unchanged and not parsed.warnings
-            return self._forwarder.call_tool(
-                destination, call, call.raw if fits else arguments.to_server_arguments(parsed.arguments)
-            )
+            sent = call.raw if fits else arguments.to_server_arguments(parsed.arguments)
+            return self._forwarder.forward(destination, call, {"name": original, "arguments": sent})
 
         return make
 

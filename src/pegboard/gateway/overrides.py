@@ -23,6 +23,8 @@ _OPEN: Final = frozenset(
 class ArgumentMapping:
     """What the arguments are called here and at the server; `schema` is how they are shown.
 
+    `unchanged` says that the server can be sent the caller's arguments as they are.
+
     An argument of the server that is hidden, has a fixed value or goes by another name here cannot be set by its own
     name, nor by one that the server may repair to it. So a tool with such an argument takes only what it shows.
     """
@@ -37,11 +39,7 @@ class ArgumentMapping:
             self._take(name, override)
         if overrides:
             self.schema = self._reshape(schema, overrides)
-
-    @property
-    def unchanged(self) -> bool:
-        """Whether what is sent here may be passed on as it is."""
-        return not (self._withheld or self._defaults)
+        self.unchanged = not (self._withheld or self._defaults)
 
     def to_server_arguments(self, sent: Mapping[str, Json]) -> dict[str, Json]:
         """The arguments as the server takes them."""

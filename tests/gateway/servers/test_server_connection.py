@@ -13,7 +13,7 @@ from pegboard.client.links.link import OutgoingRequest
 from pegboard.deadline import Deadline
 from pegboard.errors import InvalidRequest, MethodNotFound, Refusal, ResponseTimeout, SetupError, Unreachable
 from pegboard.gateway.servers.request_slots import RequestSlots
-from pegboard.gateway.servers.server_connection import RunningCall, ServerConnection
+from pegboard.gateway.servers.server_connection import ServerConnection
 from tests.gateway.fake_link import FakeLink
 from tests.gateway.one_server import Person
 
@@ -24,11 +24,16 @@ SAMPLE = Question("sampling/createMessage", {})
 ROOTS = Question("roots/list", {})
 
 
+def request(channel: Channel, owner: Any, deadline: Deadline, held: tuple[RequestSlots, ...] = ()) -> OutgoingRequest:
+    return OutgoingRequest(
+        method="tools/call", params={"name": "x"}, channel=channel, owner=owner, deadline=deadline, held=held
+    )
+
+
 async def running_call(
     connection: ServerConnection, channel: Channel = NULL_CHANNEL, owner: Any = "ann"
 ) -> Mapping[str, Json]:
-    out = OutgoingRequest(method="tools/call", params={"name": "x"}, channel=channel)
-    return await connection.send(out, RunningCall(channel, (RequestSlots("x", 9),), owner, Deadline(5, 5)), seconds=5)
+    return await connection.send(request(channel, owner, Deadline(5, 5)))
 
 
 async def test_it_is_opened_once_for_all_and_who_gives_up_takes_it_from_nobody() -> None:
@@ -154,9 +159,8 @@ async def test_a_call_whose_time_is_over_may_still_ask_at_the_server() -> None:
     link = FakeLink("stdio")
     connection = link.connection()
     assert link.unattributed is not None
-    out = OutgoingRequest(method="tools/call", params={"name": "x"}, channel=NULL_CHANNEL)
     with pytest.raises(ResponseTimeout):
-        await connection.send(out, RunningCall(NULL_CHANNEL, (), "bob", Deadline(0.01, 5)), seconds=0.01)
+        await connection.send(request(NULL_CHANNEL, "bob", Deadline(0.01, 5)))
     hers = await begin(connection, Person({"action": "accept"}))
     assert await link.unattributed.ask({"1": FORM}) == {"1": {"action": "cancel"}}
     await end(hers)
@@ -187,7 +191,7 @@ async def test_a_call_that_is_asked_twice_at_once_lends_its_slot_once() -> None:
     slots = RequestSlots("x", 2)
     await slots.take(1)
     with Deadline(5, 5) as deadline:
-        one = RunningCall(Slow({"action": "accept"}, {"action": "accept"}), (slots,), "ann", deadline)
+        one = request(Slow({"action": "accept"}, {"action": "accept"}), "ann", deadline, (slots,))
         asking = [asyncio.create_task(one.ask({"1": FORM})) for _ in range(2)]
         await asyncio.sleep(0)
         assert (slots.taken, one.asked) == (0, 2)

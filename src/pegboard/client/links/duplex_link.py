@@ -365,7 +365,7 @@ class DuplexLink:
             _log.warning("%s: asked %s, which its revision does not have", self.name, message.method)
             return
         only = self._sole_request()
-        self._asks.start(message, self._unattributed if only is None else only.out.channel)
+        self._asks.start(message, self._unattributed if only is None else only.out)
 
     def _receive_notification(self, message: ServerMessage, method: str) -> None:
         params = message.parameters()

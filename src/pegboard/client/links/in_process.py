@@ -90,7 +90,7 @@ class InProcessLink:
         call = Call(
             method=method,
             caller=out.caller or (self._caller if out.identity is None else _caller(out.identity)),
-            channel=_RoundsChannel(out.channel) if self._rounds else out.channel,
+            channel=_RoundsChannel(out) if self._rounds else out,
             id=self._ids,
             token=self._ids if out.wants_progress else None,
         )

@@ -10,15 +10,17 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from itertools import count
 from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
 
-from pegboard.call import Caller, Channel, Json, Notification
+from pegboard.call import Caller, Channel, Json, Notification, Question
 from pegboard.client.links.credentials import Authorizer
 from pegboard.client.links.server_messages import Read, read_values
+from pegboard.deadline import Deadline, paused
 from pegboard.errors import ServerFault
 from pegboard.protocol.params import PREFIX
 from pegboard.protocol.revisions import CHANGE_KINDS
@@ -46,13 +48,20 @@ class Identity(Struct, frozen=True):
     log_level: str | None = None
 
 
-class OutgoingRequest(Struct, kw_only=True):
-    """One request on its way.
+class Releasable(Protocol):
+    """Something a request holds that others may use while the caller answers a question."""
 
-    `mirrors` are the arguments that a tool wants repeated in headers (name → path), `wants_progress` says whether the
-    server is asked to tell how far it is, `read` how the result is wanted. Who asks for somebody else names that one by
-    its `owner`, and where it can do other things than the link's own, by its `identity`: a modern server is told with each
-    request, a legacy one was with the handshake. A board in this process is told the `caller` itself.
+    def released(self) -> AbstractContextManager[None]: ...
+
+
+class OutgoingRequest(Struct, kw_only=True, eq=False):
+    """One request on its way, and the channel of everything that the server sends for it.
+
+    `mirrors` are the arguments to repeat in headers (name → path), `wants_progress` asks the server for progress, `read`
+    decodes the result. A request on behalf of another client has that client as its `owner`, and its capabilities as
+    `identity`: a modern server gets them with each request, a legacy one got the link's own in the handshake. A board in
+    this process gets the `caller` itself. Progress extends the `deadline`. While the caller is asked, the deadline is paused
+    and the slots in `held` are released; `asked` counts the questions that are open.
     """
 
     method: str
@@ -64,17 +73,41 @@ class OutgoingRequest(Struct, kw_only=True):
     identity: Identity | None = None
     owner: Hashable = None
     caller: Caller | None = None
+    deadline: Deadline | None = None
+    held: Sequence[Releasable] = ()
+    asked: int = 0
     far: float = -math.inf
 
     async def deliver(self, notice: Notification, token: int) -> None:
-        """Hand a notice on, unless it is progress of something else or runs backwards."""
+        """Forward a notification, unless it is progress of another request or does not increase."""
         if notice.method == PROGRESS_NOTIFICATION:
             done = notice.params.get("progress")
             # "The progress value MUST increase with each notification" (Progress Flow)
             if notice.params.get("progressToken") != token or not isinstance(done, int | float) or done <= self.far:
                 return
             self.far = done
+        await self.emit(notice)
+
+    async def emit(self, notice: Notification) -> None:
+        if self.deadline is not None and notice.method == PROGRESS_NOTIFICATION:
+            self.deadline.extend()
         await self.channel.emit(notice)
+
+    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
+        with ExitStack() as released:
+            if self.deadline is not None:
+                released.enter_context(paused((self.deadline,)))
+            if not self.asked:
+                for one in self.held:
+                    released.enter_context(one.released())
+            self.asked += 1
+            try:
+                return await self.channel.ask(questions)
+            finally:
+                self.asked -= 1
+
+    async def close_stream(self, retry_ms: int) -> None:
+        await self.channel.close_stream(retry_ms)
 
 
 class ServerLink(Protocol):

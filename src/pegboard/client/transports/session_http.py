@@ -208,7 +208,7 @@ class SessionHttp:
         else:
             if answer is None and stream.last_id is not None:
                 # Whoever waits for us may hang up meanwhile, as the server has us do.
-                await out.channel.close_stream(round(min(stream.retry, _MAX_RETRY_SECONDS) * 1000))
+                await out.close_stream(round(min(stream.retry, _MAX_RETRY_SECONDS) * 1000))
         finally:
             response.close()
         while answer is None:
@@ -254,7 +254,7 @@ class SessionHttp:
         if message.method is None:
             _log.warning("%s: sent an answer to nobody's request (id %r)", self._name, message.id)
         elif message.id is not None:
-            questions.start(message, out.channel)
+            questions.start(message, out)
         elif message.method in CHANGE_KINDS:
             await self._receive_unsolicited(message)
         elif message.method == "notifications/cancelled":

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from pegboard.asking.questions import check_capabilities
 from pegboard.call import Call, Json, NeedInput, Notification, Question
 from pegboard.client.links.link import PROGRESS_NOTIFICATION
@@ -21,31 +23,28 @@ CANCELLED: Final[Mapping[str, Json]] = {"action": "cancel"}
 _NO_ROOTS: Final[Mapping[str, Json]] = {"roots": []}
 
 
-class CallerChannel:
+class CallerChannel(Struct, eq=False):
     """The channel of a request to a server, for as long as its caller waits."""
 
-    __slots__ = ("_call",)
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
+    call: Call
 
     async def emit(self, notice: Notification) -> None:
-        told = notification_for(self._call, notice)
+        told = notification_for(self.call, notice)
         if told is not None:
-            await self._call.channel.emit(told)
+            await self.call.channel.emit(told)
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
-        answered, left = answer_unsupported(questions, self._call, midway=True)
+        answered, left = answer_unsupported(questions, self.call, midway=True)
         if not left:
             return answered
         try:
-            return {**answered, **await ask_caller(self._call, left)}
+            return {**answered, **await ask_caller(self.call, left)}
         except NeedInput:
             # Nobody expected this server to ask while its request runs.
             return {**answered, **{key: decline_result(question) for key, question in left.items()}}
 
     async def close_stream(self, retry_ms: int) -> None:
-        await self._call.channel.close_stream(retry_ms)
+        await self.call.channel.close_stream(retry_ms)
 
 
 def notification_for(call: Call, notice: Notification) -> Notification | None:

@@ -14,7 +14,6 @@ from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from msgspec import Raw
 from msgspec.structs import replace
 
 from pegboard.backoff import backoff
@@ -88,17 +87,8 @@ class Forwarder:
         """Give up what waits for callers; the servers have to be there still."""
         await self.parking_lot.close()
 
-    def call_tool(
-        self, destination: Destination, call: Call, arguments: Raw | Mapping[str, Json]
-    ) -> Coroutine[Any, Any, Reply]:
-        """Call a server's tool with arguments that fit its schema."""
-        return self._resume(destination, call, {"name": destination.tool, "arguments": arguments})
-
-    def forward(self, destination: Destination, call: Call, params: Mapping[str, Any]) -> Coroutine[Any, Any, Reply]:
-        """Bring any other request there; the params are in the server's own words."""
-        return self._resume(destination, call, params)
-
-    async def _resume(self, destination: Destination, call: Call, own: Mapping[str, Any]) -> Reply:
+    async def forward(self, destination: Destination, call: Call, own: Mapping[str, Any]) -> Reply:
+        """Forward a request; `own` are the params in the server's own names, arguments as its schema wants them."""
         params = params_for(call, own)
         try:
             try:

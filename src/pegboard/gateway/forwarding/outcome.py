@@ -65,16 +65,13 @@ def to_reply(destination: Destination, method: str, result: Mapping[str, Json]) 
         if "isError" in own:
             own["isError"] = own["isError"] is True
     member, needed = _MEMBERS.get(method, ("", None))
-    if member and not _is_list(own.get(member), needed):
-        raise MalformedMessage(f"answered {method} with no list of {member}")
+    if member:
+        items = own.get(member)
+        for item in items if isinstance(items, list) else (None,):
+            if not isinstance(item, dict) or (needed is not None and needed not in item):
+                raise MalformedMessage(f"answered {method} with no list of {member}")
     own = destination.map_result(own)
     return destination.tell(own) if method == CALL else Done(own)
-
-
-def _is_list(value: Json, needed: str | None) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(item, dict) and (needed is None or needed in item) for item in value
-    )
 
 
 def cleaned(result: Mapping[str, Json]) -> dict[str, Json]:

@@ -22,7 +22,7 @@ OWN_KEY: Final = None
 
 
 class ConnectionPool:
-    """Makes a lane when it is first needed; those that nobody has used for a while are closed, but for our own."""
+    """Makes a connection at the first use of its key, and closes those of callers that were not used for a while."""
 
     def __init__(
         self, name: str, make: Callable[[Hashable], ServerConnection], idle_seconds: float = IDLE_SECONDS
@@ -30,7 +30,7 @@ class ConnectionPool:
         self._name = name
         self._make = make
         self._idle_seconds = idle_seconds
-        self._connections: dict[Hashable, ServerConnection] = {}
+        self.connections: dict[Hashable, ServerConnection] = {}
         self._closing: dict[asyncio.Task[None], ServerConnection] = {}
         self._sweeping: asyncio.TimerHandle | None = None
         self._spawns = 0
@@ -40,21 +40,21 @@ class ConnectionPool:
     def spawns(self) -> int:
         """How many processes were started, of lanes that are closed too."""
         return self._spawns + sum(
-            connection.spawns for connection in (*self._connections.values(), *self._closing.values())
+            connection.spawns for connection in (*self.connections.values(), *self._closing.values())
         )
 
     def __len__(self) -> int:
-        return len(self._connections)
+        return len(self.connections)
 
     def connection(self, key: Hashable = OWN_KEY) -> ServerConnection:
         """The lane of that key; Busy where there are too many and all of them are in use, Unreachable once closed."""
-        connection = self._connections.get(key)
+        connection = self.connections.get(key)
         if connection is None:
             if self._closed:
                 raise Unreachable(f"{self._name}: is stopped")
-            if len(self._connections) > MAX_CONNECTIONS:
+            if len(self.connections) > MAX_CONNECTIONS:
                 self._make_room()
-            connection = self._connections[key] = self._make(key)
+            connection = self.connections[key] = self._make(key)
             if key is not OWN_KEY and self._sweeping is None:
                 self._schedule_sweep()
         connection.used_at = asyncio.get_running_loop().time()
@@ -62,7 +62,7 @@ class ConnectionPool:
 
     def drop(self, key: Hashable) -> None:
         """Close a lane, soon; the next who needs it gets a new one."""
-        connection = self._connections.pop(key, None)
+        connection = self.connections.pop(key, None)
         if connection is not None:
             task = asyncio.create_task(connection.close())
             self._closing[task] = connection
@@ -73,7 +73,7 @@ class ConnectionPool:
         self._closed = True
         if self._sweeping is not None:
             self._sweeping.cancel()
-        for key in list(self._connections):
+        for key in list(self.connections):
             self.drop(key)
         if self._closing:
             _, late = await asyncio.wait(self._closing, timeout=STOP_SECONDS)
@@ -86,10 +86,10 @@ class ConnectionPool:
             _log.error("%s: could not be closed in order", self._name, exc_info=problem)
 
     def _make_room(self) -> None:
-        unused = [key for key, connection in self._connections.items() if key is not OWN_KEY and not connection.users]
+        unused = [key for key, connection in self.connections.items() if key is not OWN_KEY and not connection.users]
         if not unused:
             raise Busy(f"The server {self._name!r} is used by {MAX_CONNECTIONS} others at once", retry_after=5)
-        self.drop(min(unused, key=lambda key: self._connections[key].used_at))
+        self.drop(min(unused, key=lambda key: self.connections[key].used_at))
 
     def _schedule_sweep(self) -> None:
         self._sweeping = asyncio.get_running_loop().call_later(self._idle_seconds / 2, self._sweep)
@@ -97,8 +97,8 @@ class ConnectionPool:
     def _sweep(self) -> None:
         self._sweeping = None
         before = asyncio.get_running_loop().time() - self._idle_seconds
-        for key, connection in list(self._connections.items()):
+        for key, connection in list(self.connections.items()):
             if key is not OWN_KEY and not connection.users and connection.used_at <= before:
                 self.drop(key)
-        if any(key is not OWN_KEY for key in self._connections):
+        if any(key is not OWN_KEY for key in self.connections):
             self._schedule_sweep()

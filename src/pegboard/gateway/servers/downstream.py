@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import ClassVar, Final, TypeAlias
 
 from msgspec.structs import replace
@@ -32,7 +32,7 @@ from pegboard.errors import (
 from pegboard.gateway.servers.connection_pool import IDLE_SECONDS, OWN_KEY, ConnectionPool
 from pegboard.gateway.servers.request_slots import RequestSlots
 from pegboard.gateway.servers.server_catalog import ServerCatalog
-from pegboard.gateway.servers.server_connection import RunningCall, ServerConnection
+from pegboard.gateway.servers.server_connection import ServerConnection
 from pegboard.gateway.servers.supervisor import State, Supervisor
 from pegboard.protocol.revisions import MODERN, REVISIONS
 
@@ -85,7 +85,7 @@ class Downstream:
         self._marks = marks or {}
         self._tools = KnownTools()
         self._slots = RequestSlots(config.name, config.concurrency)
-        self._only = (self._slots,)
+        self._held = (self._slots,)
         self._pool = ConnectionPool(config.name, self._make_connection, config.idle_seconds or IDLE_SECONDS)
         self._callers: BoundedDict[int, tuple[Caller, Caller, Identity]] = BoundedDict(MAX_CALLERS)
         self._supervisor = Supervisor(
@@ -131,7 +131,8 @@ class Downstream:
     @property
     def asks_midway(self) -> bool:
         """Whether this is a legacy server, whose questions come while a request runs."""
-        version = self.config.version if self.catalog is None else self.catalog.version
+        catalog = self._supervisor.catalog
+        version = self.config.version if catalog is None else catalog.version
         return version is not None and REVISIONS[version].asks_midway
 
     def start(self) -> None:
@@ -151,31 +152,42 @@ class Downstream:
     async def send(
         self, out: OutgoingRequest, caller: Caller | None = None, *, timeout: float | None = None
     ) -> Mapping[str, Json]:
-        """The result of a request, in the name of a caller; a Refusal where the server says no, else a ServerFault.
+        """The result of a request on behalf of a caller; a Refusal if the server rejects it, else a ServerFault.
 
-        It is Busy, which is a Refusal too, where too many wait for this server. `timeout` is in place of the server's own.
+        Busy, which is a Refusal, if too many requests wait for this server. `timeout` replaces the server's own.
         """
-        self._supervisor.start_when_needed()
-        config = self.config
-        quiet = config.timeout if timeout is None else timeout
-        longest = max(config.max_timeout, quiet)
+        config, supervisor = self.config, self._supervisor
+        if not supervisor.is_running:
+            supervisor.start_when_needed()
         key = OWN_KEY if caller is None or config.share == "all" else self._key(caller)
-        connection = self._pool.connection(key)
-        turn = connection.serializes(out.method)
+        connection = self._pool.connections.get(key) or self._pool.connection(key)
+        turn = connection.serializes(out.method) if connection.unattributed.ambiguous else None
+        held = out.held = self._held if turn is None else (turn, self._slots)
+        if caller is not None:
+            self._identify(out, caller)
+        quiet = config.timeout if timeout is None else timeout
+        taken = 0
         connection.users += 1
         try:
-            if turn is None:
-                return await self._take_slot(connection, out, caller, self._only, quiet, longest)
-            await turn.take(quiet)
-            try:
-                return await self._take_slot(connection, out, caller, (self._slots, turn), quiet, longest)
-            finally:
-                turn.free()
+            for slots in held:
+                if not slots.take_now():
+                    await slots.take(quiet)
+                taken += 1
+            if not connection.link.is_open:
+                await connection.open(seconds=quiet)
+                supervisor.note_healthy()
+            out.deadline = Deadline(quiet, max(config.max_timeout, quiet))
+            return await connection.send(out)
+        except (ResponseTimeout, Unauthorized):
+            supervisor.note_suspect()
+            raise
         finally:
+            for slots in held[:taken]:
+                slots.free()
             connection.users -= 1
             connection.used_at = asyncio.get_running_loop().time()
             if key is not OWN_KEY and not connection.users and connection.breaker.is_open:
-                # Nobody watches over a caller's own link: the next call gets a new one.
+                # The supervisor does not watch a caller's own connection: the next call gets a new one.
                 self._pool.drop(key)
 
     def explain(self, fault: ServerFault) -> str:
@@ -202,50 +214,23 @@ class Downstream:
         await self._supervisor.stop()
         await self._pool.close()
 
-    # Calls.
-
-    async def _take_slot(
-        self,
-        connection: ServerConnection,
-        out: OutgoingRequest,
-        caller: Caller | None,
-        slots: Sequence[RequestSlots],
-        quiet: float,
-        longest: float,
-    ) -> Mapping[str, Json]:
-        if not self._slots.take_now():
-            await self._slots.take(quiet)
-        try:
-            if not connection.link.is_open:
-                await connection.open(seconds=quiet)
-                self._supervisor.note_healthy()
-            owner: Hashable = None if caller is None else (caller.principal, caller.session)
-            deadline = Deadline(quiet, longest)
-            running_call = RunningCall(out.channel, slots, owner, deadline)
-            told, identity = (None, None) if caller is None else self._identity_of(caller)
-            own = replace(out, channel=running_call, owner=owner, caller=told, identity=out.identity or identity)
-            try:
-                return await connection.send(own, running_call, seconds=min(quiet, longest))
-            except (ResponseTimeout, Unauthorized):
-                self._supervisor.note_suspect()
-                raise
-        finally:
-            self._slots.free()
-
     def _key(self, caller: Caller) -> Hashable:
         """Whom a caller shares a link with; where there are no sessions, those of one principal."""
         if self.config.kind == "board":
             return OWN_KEY
         return caller.principal if self.config.share == "principal" else (caller.principal, caller.session)
 
-    def _identity_of(self, caller: Caller) -> tuple[Caller, Identity]:
-        """What a server is told of a caller: what it can do, but not who it is."""
+    def _identify(self, out: OutgoingRequest, caller: Caller) -> None:
+        """Note for whom a request is sent. The server learns what the caller can do, but not who it is."""
         known = self._callers.get(id(caller))
         if known is None or known[0] is not caller:
-            told = replace(caller, version=MODERN, transport="direct")
+            shown = replace(caller, version=MODERN, transport="direct")
             identity = Identity(_CLIENT, caller.capabilities, caller.log_level)
-            known = self._callers[id(caller)] = caller, told, identity
-        return known[1], known[2]
+            known = self._callers[id(caller)] = caller, shown, identity
+        _, out.caller, identity = known
+        out.owner = caller.principal, caller.session
+        if out.identity is None:
+            out.identity = identity
 
     # Links.
 

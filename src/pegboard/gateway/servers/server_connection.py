@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
-from pegboard.call import Channel, Json, Notification, Question
+from pegboard.call import Channel, Json
 from pegboard.client.circuit_breaker import CircuitBreaker
 from pegboard.client.known_tools import KnownTools
-from pegboard.client.links.link import PROGRESS_NOTIFICATION, OutgoingRequest, ServerLink
+from pegboard.client.links.link import OutgoingRequest, ServerLink
 from pegboard.client.links.server_messages import read_members, read_values
 from pegboard.client.request_sender import RequestSender
 from pegboard.client.transports.stdio_link import StdioLink
-from pegboard.deadline import Deadline, paused
 from pegboard.errors import PegboardError, Refusal, ResponseTimeout, ServerFault, Unreachable
 from pegboard.gateway.servers.request_slots import RequestSlots
 from pegboard.gateway.servers.unattributed import UnattributedChannel
@@ -35,40 +33,6 @@ ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """What a server may ask something for."""
 
 
-class RunningCall:
-    """A call under way, and its channel: while its caller is asked, its clock stands still and its slots are lent."""
-
-    __slots__ = ("_channel", "_slots", "asked", "deadline", "owner")
-
-    def __init__(self, channel: Channel, slots: Sequence[RequestSlots], owner: Hashable, deadline: Deadline) -> None:
-        self._channel = channel
-        self._slots = slots
-        self.asked = 0
-        self.owner = owner
-        self.deadline = deadline
-
-    async def emit(self, notice: Notification) -> None:
-        if notice.method == PROGRESS_NOTIFICATION:
-            self.deadline.extend()
-        await self._channel.emit(notice)
-
-    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
-        with ExitStack() as lent:
-            lent.enter_context(paused((self.deadline,)))
-            if not self.asked:
-                for slots in self._slots:
-                    lent.enter_context(slots.released())
-            self.asked += 1
-            lent.callback(self._end_ask)
-            return await self._channel.ask(questions)
-
-    async def close_stream(self, retry_ms: int) -> None:
-        await self._channel.close_stream(retry_ms)
-
-    def _end_ask(self) -> None:
-        self.asked -= 1
-
-
 class ServerConnection:
     """A link that is opened once for all who need it."""
 
@@ -84,7 +48,7 @@ class ServerConnection:
     ) -> None:
         self.users = 0
         self.used_at = 0.0
-        self.running_calls: dict[RunningCall, None] = {}
+        self.running_calls: dict[OutgoingRequest, None] = {}
         self.unattributed = UnattributedChannel(name, roots, self.running_calls.keys())
         self.link = make_link(self.unattributed)
         self.breaker = CircuitBreaker(self.link.name)
@@ -127,21 +91,21 @@ class ServerConnection:
             raise Unreachable(f"{self.link.name}: is not used any more")
         opening.result()
 
-    async def send(self, out: OutgoingRequest, running_call: RunningCall, *, seconds: float) -> Mapping[str, Json]:
-        """Send a request for a ride whose nearest deadline is so many seconds away."""
+    async def send(self, out: OutgoingRequest) -> Mapping[str, Json]:
+        """Send a caller's request within its deadline, with retries where they are safe."""
         if out.method not in ASKING:
-            return await self._send(out, running_call, seconds)
-        self.running_calls[running_call] = None
+            return await self._sender.send(out)
+        self.running_calls[out] = None
         try:
-            return await self._send(out, running_call, seconds)
+            return await self._sender.send(out)
         except (asyncio.CancelledError, ResponseTimeout):
-            self.unattributed.abandoned.add(next(self._given_up), running_call.owner)
+            self.unattributed.abandoned.add(next(self._given_up), out.owner)
             raise
         finally:
-            del self.running_calls[running_call]
+            del self.running_calls[out]
 
     def serializes(self, method: str) -> RequestSlots | None:
-        """What calls wait for where they go one at a time, because nobody knows for which of several a server asks."""
+        """The slot that calls take one at a time, once the server has sent a question that several could have caused."""
         return (
             self._turn
             if self.unattributed.ambiguous and method in ASKING and REVISIONS[self.link.version].asks_midway
@@ -170,13 +134,6 @@ class ServerConnection:
             self._opening.cancel()
             await asyncio.wait([self._opening])
         await self.link.close()
-
-    def _send(
-        self, out: OutgoingRequest, running_call: RunningCall, seconds: float
-    ) -> Coroutine[Any, Any, Mapping[str, Json]]:
-        deadline = running_call.deadline
-        work = self._sender.send(out, (deadline,))
-        return self._sender.within(deadline, work, out.method, seconds)
 
     async def _open(self) -> None:
         # Finding out the era may take an answer that does not come, and the handshake another.

@@ -81,6 +81,7 @@ class Supervisor:
         self.problem = ""
         self.catalog: ServerCatalog | None = None
         self.settled = asyncio.Event()
+        self.is_running = False
         self.connect_timeout = config.connect_timeout
         self._reported = ""
         self._ready_at = NEVER
@@ -96,8 +97,9 @@ class Supervisor:
         self._relisting = asyncio.Lock()
 
     def start_when_needed(self) -> None:
-        """Somebody needs the server."""
-        if self.state != "stopped" and (self._task is None or self._task.done()):
+        """Begin to supervise, unless that is done already or the server was stopped."""
+        if self.state != "stopped" and not self.is_running:
+            self.is_running = True
             self._task = asyncio.create_task(self._supervise())
 
     def follow(self, uris: frozenset[str]) -> None:
@@ -144,6 +146,8 @@ class Supervisor:
             _log.exception("%s: is not watched over any more", self.name)
             self._set_state("failed", "an error of the gateway itself, see its log")
             self.settled.set()
+        finally:
+            self.is_running = False
 
     async def _connect_and_stay(self) -> None:
         """Connect, and stay until the server is lost, and raise why; it returns where nobody needs it any more."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from pegboard.call import Channel, Json, Notification, Question
+from pegboard.call import Json, Notification, Question
 from pegboard.client.links.abandoned_requests import AbandonedRequests
+from pegboard.client.links.link import OutgoingRequest
 from pegboard.client.links.server_output import shorten_output
 from pegboard.errors import InvalidRequest, MethodNotFound
 
@@ -28,16 +29,6 @@ _LEVELS: Final[Mapping[str, int]] = {
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
-class AskableCall(Channel, Protocol):
-    """A call under way; its `owner` is whoever must not see what is another's, `asked` how often it is asked just now."""
-
-    @property
-    def owner(self) -> object: ...
-
-    @property
-    def asked(self) -> int: ...
-
-
 class UnattributedChannel:
     """Answers for a gateway, which knows but its roots; nobody is asked in another's name.
 
@@ -46,7 +37,7 @@ class UnattributedChannel:
     Where they are not, that is `muddled`, and from then on calls had better go one at a time.
     """
 
-    def __init__(self, name: str, roots: Sequence[str], running_calls: Collection[AskableCall]) -> None:
+    def __init__(self, name: str, roots: Sequence[str], running_calls: Collection[OutgoingRequest]) -> None:
         self.ambiguous = False
         self.abandoned = AbandonedRequests()
         self._name = name
@@ -86,9 +77,9 @@ class UnattributedChannel:
             raise InvalidRequest("Nobody can be asked: it is not said which call this is for")
         raise MethodNotFound(f"There is no method {question.method[:80]!r} here")
 
-    def _only_call(self) -> AskableCall | None:
+    def _only_call(self) -> OutgoingRequest | None:
         """The newest call that is not being asked, where there is but one who could be meant."""
-        newest: AskableCall | None = None
+        newest: OutgoingRequest | None = None
         for one in self._running_calls:
             if newest is not None and one.owner != newest.owner:
                 return None
