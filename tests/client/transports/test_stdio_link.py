@@ -72,6 +72,45 @@ async def test_the_era_of_a_command_is_found_out(body: str, version: str) -> Non
         assert (await client.call("any")).text == "hi"
 
 
+async def test_a_slow_server_that_accepted_probe_and_handshake_is_started_again_in_one_era(tmp_path: Path) -> None:
+    # Once it has accepted a handshake, this server knows only legacy methods.
+    body = (
+        f"open({str(tmp_path / 'starts')!r}, 'a').write('x')\n"
+        "asked = read()\n"
+        "if asked['method'] == 'server/discover':\n"
+        "    handshake = read()\n"
+        "    discovered(asked); initialized(handshake)\n"
+        "    while True:\n"
+        "        asked = read()\n"
+        "        if 'id' in asked: refuse(asked)\n"
+        "text(asked, 'hi')\n" + ECHO
+    )
+    async with nothing_left(), Client(script(body), connect_timeout=2) as client:
+        assert client.version == MODERN
+        assert (await client.call("any")).text == "hi"
+        assert (await client.call("any")).text == "hi"
+    assert (tmp_path / "starts").read_text() == "xx"
+
+
+async def test_a_slow_modern_server_that_rejects_the_handshake_keeps_its_process(tmp_path: Path) -> None:
+    body = (
+        f"open({str(tmp_path / 'starts')!r}, 'a').write('x')\n"
+        "asked, handshake = read(), read()\n"
+        "discovered(asked); refuse(handshake)\n" + ECHO
+    )
+    async with nothing_left(), Client(script(body), connect_timeout=2) as client:
+        assert client.version == MODERN
+        assert (await client.call("any")).text == "hi"
+    assert (tmp_path / "starts").read_text() == "x"
+
+
+async def test_a_slow_legacy_server_that_rejects_the_probe_late_gets_one_handshake() -> None:
+    body = "asked, handshake = read(), read()\nrefuse(asked); initialized(handshake); read()\n" + ECHO
+    async with nothing_left(), Client(script(body), connect_timeout=2) as client:
+        assert client.version == LEGACY
+        assert (await client.call("any")).text == "hi"
+
+
 async def test_a_server_that_ends_at_a_request_before_the_handshake_is_started_again(tmp_path: Path) -> None:
     body = (
         f"open({str(tmp_path / 'starts')!r}, 'a').write('x')\n"

@@ -1,4 +1,4 @@
-"""A link over one channel for all messages in both directions, in both eras.
+"""A link over one pipe for all messages in both directions, in both eras; it opens a lost pipe again.
 
 Theory of operation. `receive` gets every message in a callback of the event loop and sorts it: a response by its id,
 progress by its token, a notification of a subscription by the id of its listen request. Messages for a request wait in
@@ -13,15 +13,16 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, ClassVar, Final, NoReturn, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
-from pegboard.call import NULL_CHANNEL, Channel, Json, Notification, RequestId
+from msgspec import Struct
+
+from pegboard.call import Channel, Json, Notification, RequestId
 from pegboard.client.links.abandoned_requests import AbandonedRequests
-from pegboard.client.links.change_listeners import ChangeListeners
-from pegboard.client.links.era_cache import forget, recall, remember
+from pegboard.client.links.credentials import Authorizer
+from pegboard.client.links.era_cache import choose_version, forget, probe, recall, remember, versions_in_answer
 from pegboard.client.links.garbled_counts import count_garbled
-from pegboard.client.links.handshake import initialize_params, read_initialized
-from pegboard.client.links.incoming_questions import IncomingQuestions
+from pegboard.client.links.legacy_session import LegacySession, cancellation
 from pegboard.client.links.link import (
     CHANGE_NOTIFICATIONS,
     PROGRESS_NOTIFICATION,
@@ -32,19 +33,11 @@ from pegboard.client.links.link import (
     request_ids,
     with_server_name,
 )
-from pegboard.client.links.server_messages import MODERN_CODES, ServerMessage, read_server_message, result_of
-from pegboard.errors import (
-    ConnectionLost,
-    MalformedMessage,
-    PegboardError,
-    Refusal,
-    ResponseTimeout,
-    ServerFault,
-    UnsupportedVersion,
-)
+from pegboard.client.links.server_messages import ServerMessage, read_server_message, result_of
+from pegboard.errors import ConnectionLost, MalformedMessage, Refusal, ResponseTimeout, ServerFault
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.params import PREFIX
-from pegboard.protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS, SUPPORTED
+from pegboard.protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS
 
 _log = logging.getLogger("pegboard.client")
 
@@ -52,8 +45,8 @@ INBOX_MESSAGES: Final = 256
 """How many notices may wait for one request; beyond that the oldest are lost."""
 
 _SUBSCRIPTION: Final = PREFIX + "subscriptionId"
-# Nobody is asked, and nothing logged, in the name of these.
-_MAX_TASKS: Final = frozenset(
+# A server neither asks nor logs for the sake of these.
+_WITHOUT_QUESTIONS: Final = frozenset(
     {
         "initialize", "ping", "logging/setLevel", "completion/complete", "tools/list", "prompts/list", "resources/list",
         "resources/templates/list", "resources/subscribe", "resources/unsubscribe", "subscriptions/listen",
@@ -82,17 +75,14 @@ class MessagePipe(Protocol):
     async def close(self) -> None: ...
 
 
-class _PendingRequest:
-    """A request under way: what has come for it, and who waits for that."""
+class _PendingRequest(Struct, eq=False):
+    """A request that was sent: what has arrived for it, and the future of the coroutine that waits."""
 
-    __slots__ = ("answer", "fault", "inbox", "out", "waiter")
-
-    def __init__(self, out: OutgoingRequest) -> None:
-        self.out = out
-        self.inbox: deque[ServerMessage] | None = None
-        self.answer: ServerMessage | None = None
-        self.fault: ServerFault | None = None
-        self.waiter: asyncio.Future[None] | None = None
+    out: OutgoingRequest
+    inbox: deque[ServerMessage] | None = None
+    answer: ServerMessage | None = None
+    fault: ServerFault | None = None
+    waiter: asyncio.Future[None] | None = None
 
     def put(self, message: ServerMessage) -> None:
         """Something came before the answer."""
@@ -106,7 +96,7 @@ class _PendingRequest:
             self.waiter.set_result(None)
 
     async def wait(self, request_id: int) -> ServerMessage:
-        """The answer, once what came before it is handed on."""
+        """The answer, after what came before it was delivered."""
         while True:
             while self.inbox:
                 message = self.inbox.popleft()
@@ -119,15 +109,31 @@ class _PendingRequest:
             await self.waiter
 
 
+class EraInDoubt(Exception):
+    """A server that was slow to answer has got both the probe and the handshake, and accepted both."""
+
+
 class DuplexLink:
-    """A link over a pipe, in the era the server is of."""
+    """A link over a pipe, in the era of the server; a pipe that was lost is opened again for the next request.
+
+    `_connect` makes the pipe and hands it to `_speak`.
+    """
 
     names_server: ClassVar[bool] = True
     mirrors = False
+    authorizer: Authorizer | None = None
+
+    # What belongs to one pipe.
+    _lost: asyncio.Future[ServerFault]
+    _abandoned: AbandonedRequests
+    _legacy: LegacySession
+    _metadata: RequestMetadata | None
+    """What every request to a modern server brings; None for a legacy one."""
 
     def __init__(
         self,
-        pipe: MessagePipe,
+        name: str,
+        transport: str,
         identity: Identity,
         unattributed: Channel,
         *,
@@ -135,74 +141,98 @@ class DuplexLink:
         timeout: float = 10.0,
         known_as: Hashable = None,
     ) -> None:
+        self.name = name
+        self.transport = transport
         self.version = version or MODERN
-        self._pipe = pipe
+        self.is_open = False
         self._identity = identity
         self._unattributed = unattributed
         self._pinned = version
-        self._cache_key = pipe.name if known_as is None else known_as
         self._timeout = timeout
+        self._cache_key = name if known_as is None else known_as
         self._ids = request_ids()
-        self._open: dict[RequestId, _PendingRequest] = {}
-        self._listeners = ChangeListeners()
-        self._asks = IncomingQuestions(pipe.send)
-        self._abandoned = AbandonedRequests()
-        self._envelope: RequestMetadata | None = None
-        self._discovered: Mapping[str, Json] = {}
-        self._fault: ServerFault | None = None
-        self._gone = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    @property
-    def name(self) -> str:
-        return self._pipe.name
-
-    @property
-    def transport(self) -> str:
-        return self._pipe.transport
-
-    @property
-    def lost(self) -> bool:
-        """Whether nothing can be asked any more."""
-        return self._fault is not None
-
-    async def until_lost(self) -> NoReturn:
-        """Wait until nothing can be asked any more, and raise why."""
-        await self._gone.wait()
-        assert self._fault is not None  # noqa: S101 — it came with the event
-        raise self._fault
+        self._opening = asyncio.Lock()
+        self._closed = False
+        self._pipe: MessagePipe | None = None
+        self._pending: dict[RequestId, _PendingRequest] = {}
 
     async def open(self) -> None:
-        await self._pipe.open(self._receive, self._fail_all)
-        try:
-            if self._pinned is None:
-                await self._probe()
-            elif REVISIONS[self._pinned].has_sessions:
-                await self._initialize(self._pinned)
-            else:
-                self._speak_modern()
-        except ServerFault as fault:
-            raise with_server_name(fault, self.name) from None
+        self._closed = False
+        await self._ready()
+
+    async def until_lost(self) -> None:
+        """Wait until the pipe of an open link is lost, and raise why."""
+        if self._pipe is not None:
+            raise await asyncio.shield(self._lost)
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await self._asks.close()
-        self._fail_all(ConnectionLost(f"{self.name}: this client is closed"))
-        await self._pipe.close()
+        self._closed = True
+        async with self._opening:
+            await self._end()
 
     async def request(self, out: OutgoingRequest) -> Mapping[str, Json]:
-        if self._envelope is None:
+        if not self.is_open:
+            await self._ready()
+        if self._metadata is None:
             match out.method:
                 case "server/discover":
-                    return self._discovered
+                    return self._legacy.discovered
                 case "subscriptions/listen":
-                    return await self._listen(out)
+                    return await self._legacy.listen(out, self._ask, self.until_lost)
         return await self._ask(out)
 
-    # Eras.
+    # Opening.
 
-    async def _probe(self) -> None:
+    async def _connect(self, again: bool, version: str | None) -> None:
+        """Make a pipe, and `_speak` over it; `again` if there was one before."""
+        raise NotImplementedError
+
+    async def _ready(self) -> None:
+        async with self._opening:
+            if self.is_open:
+                return
+            if self._closed:
+                # A retry would start a process that nothing ends.
+                raise ConnectionLost(f"{self.name}: this client is closed")
+            again = self._pipe is not None
+            await self._end()
+            try:
+                await self._connect(again, self._pinned)
+            except EraInDoubt:
+                _log.info("%s: answered late and in both eras; it is opened again in the modern one", self.name)
+                await self._connect(again=False, version=MODERN)
+            self.is_open = not self._lost.done()
+
+    async def _speak(self, pipe: MessagePipe, version: str | None) -> None:
+        """Open a pipe and agree on a revision; a pipe for which that fails is closed."""
+        self._pipe = pipe
+        self._metadata = None
+        self._lost = asyncio.get_running_loop().create_future()
+        self._abandoned = AbandonedRequests()
+        self._legacy = LegacySession(self.name, self._identity, self._unattributed, self._ask, pipe.send, self._timeout)
+        try:
+            await pipe.open(self._receive, self._fail_all)
+            if version is None:
+                await self._find_era()
+            elif REVISIONS[version].has_sessions:
+                await self._initialize(version)
+            else:
+                self._speak_modern()
+        except BaseException as problem:
+            await self._end()
+            if isinstance(problem, ServerFault):
+                raise with_server_name(problem, self.name) from None
+            raise
+
+    async def _end(self) -> None:
+        self.is_open = False
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            self._fail_all(ConnectionLost(f"{self.name}: this client is closed"))
+            await self._legacy.close()
+            await pipe.close()
+
+    async def _find_era(self) -> None:
         """`server/discover` first: a modern error or result says modern, any other or silence says legacy."""
         known = recall(self._cache_key)
         if known is not None and REVISIONS[known].has_sessions:
@@ -212,52 +242,49 @@ class DuplexLink:
                 forget(self._cache_key)
             else:
                 return
-        versions = await self._discover()
-        if versions is None:
-            await self._initialize(NEWEST_LEGACY)
-            return
-        spoken = next((version for version in SUPPORTED if version in versions), None)
-        if spoken is None:
-            told = ", ".join(map(str, versions))[:200]
-            raise MalformedMessage(f"speaks {told or 'no revision'}; known are {', '.join(SUPPORTED)}")
-        if REVISIONS[spoken].has_sessions:
-            await self._initialize(spoken)
-            return
-        self._speak_modern()
-        remember(self._cache_key, MODERN)
+        versions = await self._probe()
+        version = NEWEST_LEGACY if versions is None else choose_version(versions, self.name)
+        if not REVISIONS[version].has_sessions:
+            self._speak_modern()
+            remember(self._cache_key, MODERN)
+        elif not self._legacy.discovered:
+            await self._initialize(version)
 
-    async def _discover(self) -> Sequence[str] | None:
-        """The revisions that the server says it speaks; None where it is no modern server, or silent."""
+    async def _probe(self) -> Sequence[str] | None:
+        """The revisions that the server speaks; None if it is a legacy server, whose handshake may be done by then."""
         self._speak_modern()
-        probe = asyncio.create_task(
-            self._ask(OutgoingRequest(method="server/discover", params={}, channel=NULL_CHANNEL))
-        )
-        handshake = None
+        probing = asyncio.create_task(versions_in_answer(self._ask(probe())))
+        tasks: list[asyncio.Task[Any]] = [probing]
         try:
-            await asyncio.wait([probe], timeout=self._timeout / 2)
-            self._envelope = None
-            if not probe.done():
-                # Slow or silent: the handshake is tried as well, and the first that is answered counts.
-                handshake = asyncio.create_task(self._initialize(NEWEST_LEGACY))
-                await asyncio.wait([probe, handshake], return_when=asyncio.FIRST_COMPLETED)
-                if not probe.done():
-                    await handshake
-                    return [self.version]
-            return _versions(probe)
+            await asyncio.wait(tasks, timeout=self._timeout / 2)
+            if probing.done():
+                return probing.result()
+            # Slow or silent: the handshake is tried as well. A legacy server need not answer the probe.
+            handshake = asyncio.create_task(self._initialize(NEWEST_LEGACY))
+            tasks.append(handshake)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            versions = probing.result() if probing.done() else None
+            try:
+                await handshake
+            except (Refusal, ResponseTimeout):
+                if versions is None:
+                    raise
+            else:
+                if versions is not None:
+                    raise EraInDoubt
+            return versions
         finally:
-            probe.cancel()
-            if handshake is not None:
-                handshake.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _speak_modern(self) -> None:
         self.version = MODERN
-        self._envelope = RequestMetadata(self._identity, MODERN)
+        self._metadata = RequestMetadata(self._identity, MODERN)
 
     async def _initialize(self, version: str) -> None:
-        if self._discovered:
-            return
-        self._envelope = None
-        params = initialize_params(self._identity, version)
+        self._metadata = None
+        params = self._legacy.initialize_params(version)
         try:
             async with asyncio.timeout(self._timeout):
                 result = await self._ask(
@@ -265,69 +292,34 @@ class DuplexLink:
                 )
         except TimeoutError:
             raise ResponseTimeout(f"{self.name}: no answer to initialize within {self._timeout:g} s") from None
-        self._discovered = read_initialized(result, self.name)
-        self.version = self._discovered["supportedVersions"][0]
-        await self._pipe.send(jsonrpc.notification("notifications/initialized", {}))
+        self.version = self._legacy.accept(result)
+        await self._legacy.begin()
         remember(self._cache_key, self.version)
-        if self._identity.log_level is not None and "logging" in self._discovered["capabilities"]:
-            await self._notify_quietly("logging/setLevel", {"level": self._identity.log_level})
 
     # Requests.
 
     async def _ask(self, out: OutgoingRequest) -> Mapping[str, Json]:
-        if self._fault is not None:
-            raise self._fault
+        pipe, lost, metadata = self._pipe, self._lost, self._metadata
+        if pipe is None or lost.done():
+            raise lost.result()
         request_id = next(self._ids)
-        envelope = self._envelope
-        params = legacy_params(out, request_id) if envelope is None else envelope.around(out, request_id)
+        params = legacy_params(out, request_id) if metadata is None else metadata.around(out, request_id)
         message = jsonrpc.request(request_id, out.method, params)
-        under_way = self._open[request_id] = _PendingRequest(out)
+        pending = self._pending[request_id] = _PendingRequest(out)
         try:
-            await self._pipe.send(message)
-            return result_of(await under_way.wait(request_id), out.read)
+            await pipe.send(message)
+            return result_of(await pending.wait(request_id), out.read)
         except asyncio.CancelledError:
-            # "The client MUST NOT attempt to cancel its initialize request", and no dead server hears.
-            if out.method != "initialize" and not self.lost and under_way.answer is None:
-                told = {"requestId": request_id, "reason": "The client does not wait any longer"}
-                self._pipe.send_now(jsonrpc.notification("notifications/cancelled", told))
-                if out.method not in _MAX_TASKS:
+            # "The client MUST NOT attempt to cancel its initialize request"
+            if out.method != "initialize" and not lost.done() and pending.answer is None:
+                pipe.send_now(jsonrpc.notification("notifications/cancelled", cancellation(request_id)))
+                if out.method not in _WITHOUT_QUESTIONS:
                     self._abandoned.add(request_id, out.owner)
             raise
         except ServerFault as fault:
             raise with_server_name(fault, self.name) from None
         finally:
-            del self._open[request_id]
-
-    async def _listen(self, out: OutgoingRequest) -> Mapping[str, Json]:
-        wanted = out.params.get("notifications", {})
-        try:
-            for uri in self._listeners.add(out.channel, wanted):
-                await self._ask(
-                    OutgoingRequest(method="resources/subscribe", params={"uri": uri}, channel=self._unattributed)
-                )
-            await out.channel.emit(Notification("notifications/subscriptions/acknowledged", {"notifications": wanted}))
-            await self._until_lost(out)
-        finally:
-            for uri in self._listeners.remove(out.channel):
-                if not self.lost:
-                    self._start(self._notify_quietly("resources/unsubscribe", {"uri": uri}))
-        raise AssertionError("a wait that only a fault ends")
-
-    async def _until_lost(self, out: OutgoingRequest) -> None:
-        key = f"listen-{next(self._ids)}"
-        waiting = self._open[key] = _PendingRequest(out)
-        waiting.fault = self._fault
-        try:
-            await waiting.wait(0)
-        finally:
-            del self._open[key]
-
-    async def _notify_quietly(self, method: str, params: Mapping[str, Json]) -> None:
-        try:
-            async with asyncio.timeout(self._timeout):
-                await self._ask(OutgoingRequest(method=method, params=params, channel=self._unattributed))
-        except (PegboardError, TimeoutError) as problem:
-            _log.info("%s: %s was refused: %s", self.name, method, problem)
+            del self._pending[request_id]
 
     # What comes.
 
@@ -336,7 +328,7 @@ class DuplexLink:
             message = read_server_message(data)
         except MalformedMessage as problem:
             number = count_garbled(self._cache_key, str(problem).partition(":")[0])
-            # The first, the second, the fourth …: what writes nothing else fills no log.
+            # Only the first, the second, the fourth …, so that such a server does not fill the log.
             if not number & (number - 1):
                 _log.warning("%s: wrote %s (%d so far)", self.name, problem, number)
             return
@@ -348,24 +340,24 @@ class DuplexLink:
             self._receive_notification(message, message.method)
 
     def _receive_answer(self, message: ServerMessage) -> None:
-        under_way = self._open.get(message.id) if message.id is not None else None
-        if under_way is None and message.id is None and len(self._open) == 1:
-            # An error with no id: the server could not read the only request there is.
-            under_way = next(iter(self._open.values()))
-        if under_way is None or under_way.answer is not None:
-            _log.debug("%s: answered %r, which nobody waits for", self.name, message.id)
+        pending = self._pending.get(message.id) if message.id is not None else None
+        if pending is None and message.id is None and len(self._pending) == 1:
+            # An error without an id: the server could not read the only request there is.
+            pending = next(iter(self._pending.values()))
+        if pending is None or pending.answer is not None:
+            _log.debug("%s: answered %r, which is no open request", self.name, message.id)
             self._abandoned.finished(message.id)
             return
-        under_way.answer = message
-        under_way.wake()
+        pending.answer = message
+        pending.wake()
 
     def _receive_question(self, message: ServerMessage) -> None:
-        if self._envelope is not None:
+        if self._metadata is not None:
             # "Servers MUST NOT initiate JSON-RPC requests, and clients do not send JSON-RPC responses"
             _log.warning("%s: asked %s, which its revision does not have", self.name, message.method)
             return
         only = self._sole_request()
-        self._asks.start(message, self._unattributed if only is None else only.out)
+        self._legacy.questions.start(message, self._unattributed if only is None else only.out)
 
     def _receive_notification(self, message: ServerMessage, method: str) -> None:
         params = message.parameters()
@@ -376,62 +368,39 @@ class DuplexLink:
         key = params.get("progressToken") if method == PROGRESS_NOTIFICATION else None
         if isinstance(meta, dict) and _SUBSCRIPTION in meta:
             key = meta[_SUBSCRIPTION]
-        under_way = self._open.get(key) if isinstance(key, str | int) else None
-        if under_way is None and method not in CHANGE_NOTIFICATIONS and method != PROGRESS_NOTIFICATION:
-            under_way = self._sole_request()
-        if under_way is not None:
-            under_way.put(message)
+        pending = self._pending.get(key) if isinstance(key, str | int) else None
+        if pending is None and method not in CHANGE_NOTIFICATIONS and method != PROGRESS_NOTIFICATION:
+            pending = self._sole_request()
+        if pending is not None:
+            pending.put(message)
         elif method != PROGRESS_NOTIFICATION:
-            self._start(self._deliver(Notification(method, params)))
+            self._legacy.start(self._legacy.deliver(Notification(method, params)))
 
     def _receive_cancelled(self, request_id: Any) -> None:
-        if self._envelope is None:
-            self._asks.drop(request_id)
+        if self._metadata is None:
+            self._legacy.questions.drop(request_id)
             return
-        under_way = self._open.get(request_id) if isinstance(request_id, str | int) else None
-        if under_way is not None and under_way.out.method == "subscriptions/listen":
-            under_way.fault = ConnectionLost(f"{self.name}: ended the subscription")
-            under_way.wake()
-
-    async def _deliver(self, notice: Notification) -> None:
-        await self._unattributed.emit(notice)
-        if notice.method in CHANGE_NOTIFICATIONS:
-            await self._listeners.notify(notice)
+        pending = self._pending.get(request_id) if isinstance(request_id, str | int) else None
+        if pending is not None and pending.out.method == "subscriptions/listen":
+            pending.fault = ConnectionLost(f"{self.name}: ended the subscription")
+            pending.wake()
 
     def _sole_request(self) -> _PendingRequest | None:
-        """The one request that the server can ask something for, where there is just one."""
+        """The one request that the server can ask something for, if there is just one."""
         found: _PendingRequest | None = None
-        for under_way in self._open.values():
-            if under_way.out.method in _MAX_TASKS:
+        for pending in self._pending.values():
+            if pending.out.method in _WITHOUT_QUESTIONS:
                 continue
             if found is not None:
                 return None
-            found = under_way
-        # An answer to the wrong person's question tells one what is the other's.
+            found = pending
+        # An answer to another client's question would give that client's data away.
         return None if found is None or self._abandoned.may_belong_to_another(found.out.owner) else found
 
     def _fail_all(self, fault: ServerFault) -> None:
-        if self._fault is None:
-            self._fault = fault
-            self._gone.set()
-            for under_way in self._open.values():
-                under_way.fault = fault
-                under_way.wake()
-
-    def _start(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-def _versions(probe: asyncio.Task[Mapping[str, Json]]) -> Sequence[str] | None:
-    """What the answer to `server/discover` says that the server speaks; None where it is no modern server."""
-    try:
-        told = probe.result()
-    except UnsupportedVersion as refused:
-        supported = refused.data.get("supported") if isinstance(refused.data, dict) else None
-        return supported if isinstance(supported, list) else [MODERN]
-    except Refusal as refused:
-        return [MODERN] if refused.code in MODERN_CODES else None
-    versions = told.get("supportedVersions")
-    return versions if isinstance(versions, list) else None
+        self.is_open = False
+        if not self._lost.done():
+            self._lost.set_result(fault)
+            for pending in self._pending.values():
+                pending.fault = fault
+                pending.wake()

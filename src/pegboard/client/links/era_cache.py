@@ -1,9 +1,15 @@
-"""Remembers which protocol era each server speaks."""
+"""Which protocol era a server speaks: read from its answer to the probe, and remembered."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Awaitable, Hashable, Mapping, Sequence
 from typing import Final
+
+from pegboard.call import NULL_CHANNEL, Json
+from pegboard.client.links.link import OutgoingRequest
+from pegboard.client.links.server_messages import MODERN_CODES
+from pegboard.errors import MalformedMessage, Refusal, UnsupportedVersion
+from pegboard.protocol.revisions import MODERN, SUPPORTED
 
 _MAX_SERVERS: Final = 1000
 
@@ -11,12 +17,12 @@ _eras: dict[Hashable, str] = {}
 
 
 def recall(server: Hashable) -> str | None:
-    """The revision that was last spoken with a server; None for a stranger."""
+    """The revision that was last spoken with a server, if any."""
     return _eras.get(server)
 
 
 def remember(server: Hashable, version: str) -> None:
-    """Keep it; the oldest is forgotten for it where there are many."""
+    """Remember the revision; the oldest of too many is forgotten."""
     _eras.pop(server, None)
     while len(_eras) >= _MAX_SERVERS:
         del _eras[next(iter(_eras))]
@@ -24,5 +30,36 @@ def remember(server: Hashable, version: str) -> None:
 
 
 def forget(server: Hashable) -> None:
-    """It proved wrong."""
+    """Forget a revision that proved wrong."""
     _eras.pop(server, None)
+
+
+def probe() -> OutgoingRequest:
+    """The request that tells the eras apart."""
+    return OutgoingRequest(method="server/discover", params={}, channel=NULL_CHANNEL)
+
+
+async def versions_in_answer(answer: Awaitable[Mapping[str, Json]]) -> Sequence[str] | None:
+    """The revisions in the answer to the probe; None if the server is not modern."""
+    try:
+        versions = (await answer).get("supportedVersions")
+    except Refusal as refusal:
+        return versions_in_refusal(refusal)
+    return versions if isinstance(versions, list) else None
+
+
+def versions_in_refusal(refusal: Refusal) -> Sequence[str] | None:
+    """The same for an error; only some errors come from modern servers alone."""
+    if isinstance(refusal, UnsupportedVersion):
+        supported = refusal.data.get("supported") if isinstance(refusal.data, dict) else None
+        return supported if isinstance(supported, list) else [MODERN]
+    return [MODERN] if refusal.code in MODERN_CODES else None
+
+
+def choose_version(versions: Sequence[str], name: str) -> str:
+    """The newest revision that both sides speak."""
+    for version in SUPPORTED:
+        if version in versions:
+            return version
+    listed = ", ".join(map(str, versions))[:200]
+    raise MalformedMessage(f"{name}: speaks {listed or 'no revision'}; known are {', '.join(SUPPORTED)}")

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from pegboard.call import NULL_CHANNEL, Channel, Json
+from pegboard.call import Channel, Json
 from pegboard.client.http.address import read_address
 from pegboard.client.http.http_pool import CONNECTIONS, HttpPool
 from pegboard.client.links.credentials import Auth, Authorizer
-from pegboard.client.links.duplex_link import DuplexLink
-from pegboard.client.links.era_cache import forget, recall, remember
+from pegboard.client.links.era_cache import (
+    choose_version,
+    forget,
+    probe,
+    recall,
+    remember,
+    versions_in_answer,
+    versions_in_refusal,
+)
 from pegboard.client.links.link import Identity, OutgoingRequest
 from pegboard.client.links.server_messages import MODERN_CODES, refusal_of
 from pegboard.client.transports.http_endpoint import EndpointClient, HttpRejection
 from pegboard.client.transports.modern_http import ModernHttp
 from pegboard.client.transports.session_http import SessionHttp
-from pegboard.client.transports.sse_pipe import SsePipe
+from pegboard.client.transports.sse_pipe import SseLink
 from pegboard.errors import (
     MalformedMessage,
     PegboardError,
@@ -29,11 +36,10 @@ from pegboard.errors import (
     Unauthorized,
     UnsupportedVersion,
 )
-from pegboard.protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS, SUPPORTED
+from pegboard.protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS
 
 _log = logging.getLogger("pegboard.client")
 
-_DISCOVER = OutgoingRequest(method="server/discover", params={}, channel=NULL_CHANNEL)
 # What servers of the first transport answer to a POST, and what no busy or locked server does.
 _NO_POST = frozenset({400, 404, 405})
 _UNDECIDED = frozenset({401, 403, 407, 408, 429, 502, 503, 504})
@@ -49,8 +55,7 @@ class EraTransport(Protocol):
     def mirrors(self) -> bool: ...
 
     @property
-    def lost(self) -> bool:
-        """Whether nothing can be asked this way any more."""
+    def is_open(self) -> bool: ...
 
     async def request(self, out: OutgoingRequest) -> Mapping[str, Json]: ...
 
@@ -97,7 +102,7 @@ class HttpLink:
 
     @property
     def is_open(self) -> bool:
-        return self._era_transport is not None and not self._era_transport.lost
+        return self._era_transport is not None and self._era_transport.is_open
 
     async def open(self) -> None:
         self._pool.open()
@@ -114,7 +119,7 @@ class HttpLink:
 
     async def request(self, out: OutgoingRequest) -> Mapping[str, Json]:
         era_transport = self._era_transport
-        if era_transport is None or era_transport.lost:
+        if era_transport is None or not era_transport.is_open:
             era_transport = await self._ready_transport()
         try:
             return await era_transport.request(out)
@@ -134,7 +139,7 @@ class HttpLink:
 
     async def _ready_transport(self, instead_of: EraTransport | None = None) -> EraTransport:
         async with self._opening:
-            if self._era_transport is not None and self._era_transport.lost:
+            if self._era_transport is not None and not self._era_transport.is_open:
                 lost, self._era_transport = self._era_transport, None
                 await lost.close()
             if self._era_transport is None:
@@ -164,48 +169,30 @@ class HttpLink:
         if self._pinned is not None:
             return await self._detect()
         modern = self._modern()
-        for _ in range(2):
-            versions = await self._discover(modern)
-            if versions is None:
-                break
-            spoken = [version for version in SUPPORTED if version in versions]
-            if not spoken:
-                told = ", ".join(map(str, versions))[:200]
-                raise MalformedMessage(f"{self.name}: speaks {told or 'no revision'}; known are {', '.join(SUPPORTED)}")
-            if REVISIONS[spoken[0]].has_sessions:
-                return await self._legacy(spoken[0])
-            remember(self.name, MODERN)
-            return modern
-        return await self._legacy(NEWEST_LEGACY)
+        versions = await self._discover(modern)
+        version = NEWEST_LEGACY if versions is None else choose_version(versions, self.name)
+        if REVISIONS[version].has_sessions:
+            return await self._legacy(version)
+        remember(self.name, MODERN)
+        return modern
 
-    async def _discover(self, modern: ModernHttp) -> list[str] | None:
-        """The versions that a modern server speaks; None for one that is not modern."""
+    async def _discover(self, modern: ModernHttp) -> Sequence[str] | None:
+        """The revisions that a modern server speaks; None for a legacy server."""
         try:
             async with asyncio.timeout(self._timeout):
-                told = await modern.request(_DISCOVER)
+                return await versions_in_answer(modern.request(probe()))
         except TimeoutError:
             return None
         except HttpRejection as rejection:
             if rejection.status in _UNDECIDED:
                 raise rejection.explain(self.name) from None
-            if rejection.error is None:
-                return None
-            refusal = refusal_of(rejection.error)
-        except Refusal as answered:
-            refusal = answered
-        else:
-            versions = told.get("supportedVersions")
-            return versions if isinstance(versions, list) else None
-        if isinstance(refusal, UnsupportedVersion):
-            supported = refusal.data.get("supported") if isinstance(refusal.data, dict) else None
-            return supported if isinstance(supported, list) else [MODERN]
-        return [MODERN] if refusal.code in MODERN_CODES else None
+            return None if rejection.error is None else versions_in_refusal(refusal_of(rejection.error))
 
     def _modern(self) -> ModernHttp:
         return ModernHttp(self._endpoint, self._identity, MODERN, self.name)
 
     async def _legacy(self, version: str) -> EraTransport:
-        legacy = SessionHttp(self._endpoint, self._identity, self._unattributed, self.name, version)
+        legacy = SessionHttp(self._endpoint, self._identity, self._unattributed, self.name, version, self._timeout)
         try:
             async with asyncio.timeout(self._timeout):
                 await legacy.open()
@@ -226,8 +213,7 @@ class HttpLink:
 
     async def _http_sse(self, version: str) -> EraTransport | None:
         """HTTP+SSE of 2024-11-05: "issue a GET request to the server URL, expecting … an `endpoint` event"."""
-        pipe = SsePipe(self._endpoint, self._pool, self.name)
-        duplex = DuplexLink(pipe, self._identity, self._unattributed, version=version)
+        duplex = SseLink(self._endpoint, self._pool, self.name, self._identity, self._unattributed, version)
         try:
             async with asyncio.timeout(self._timeout):
                 await duplex.open()

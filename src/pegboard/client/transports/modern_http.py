@@ -23,7 +23,7 @@ class ModernHttp:
     """Asks one endpoint, with nothing kept between two requests."""
 
     mirrors = True
-    lost = False
+    is_open = True
 
     def __init__(self, endpoint: EndpointClient, identity: Identity, version: str, name: str) -> None:
         self.version = version

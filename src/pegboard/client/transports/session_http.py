@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import Struct
 
 from pegboard.backoff import backoff
 from pegboard.call import Channel, Json, Notification
-from pegboard.client.links.change_listeners import ChangeListeners
-from pegboard.client.links.handshake import initialize_params, read_initialized
 from pegboard.client.links.incoming_questions import IncomingQuestions
+from pegboard.client.links.legacy_session import LegacySession, cancellation
 from pegboard.client.links.link import (
     CANCEL_SECONDS,
     Identity,
@@ -27,7 +26,7 @@ from pegboard.client.links.server_messages import ServerMessage, result_of
 from pegboard.client.transports.http_endpoint import EndpointClient, EventStream, HttpRejection, is_stream, read_answer
 from pegboard.errors import ConnectionLost, PegboardError, ServerFault, Unreachable
 from pegboard.protocol import jsonrpc
-from pegboard.protocol.revisions import CHANGE_KINDS, NEWEST_LEGACY
+from pegboard.protocol.revisions import CHANGE_KINDS
 
 RESUMPTIONS: Final = 5
 """How often in a row a stream is asked for again without a word from it."""
@@ -41,7 +40,6 @@ class ClientSession(Struct, frozen=True, eq=False):
     """What a handshake settled; `secrets` are the header lines that prove it."""
 
     version: str
-    discovered: Mapping[str, Json]
     fields: bytes
     secrets: bytes
 
@@ -50,7 +48,7 @@ class SessionHttp:
     """Asks one endpoint within a session, which is opened anew when the server has forgotten it."""
 
     mirrors = False
-    lost = False
+    is_open = True
 
     def __init__(
         self,
@@ -58,19 +56,17 @@ class SessionHttp:
         identity: Identity,
         unattributed: Channel,
         name: str,
-        version: str = NEWEST_LEGACY,
+        version: str,
+        timeout: float,
     ) -> None:
         self._endpoint = endpoint
-        self._identity = identity
         self._unattributed = unattributed
         self._name = name
         self._asked = version
         self._ids = request_ids()
         self._session: ClientSession | None = None
         self._opening = asyncio.Lock()
-        self._listeners = ChangeListeners()
-        self._asks = IncomingQuestions(self._send_answer)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._legacy = LegacySession(name, identity, unattributed, self._ask_in_session, self._send, timeout)
         self._stream_task: asyncio.Task[None] | None = None
 
     @property
@@ -87,11 +83,7 @@ class SessionHttp:
         """End the session; what is under way in the background has a moment to end by itself."""
         if self._stream_task is not None:
             self._stream_task.cancel()
-        await self._asks.close()
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=CANCEL_SECONDS)
-            for task in late:
-                task.cancel()
+        await self._legacy.close(CANCEL_SECONDS)
         session, self._session = self._session, None
         if session is not None and session.secrets:
             try:
@@ -110,9 +102,9 @@ class SessionHttp:
             assert session is not None  # noqa: S101 — or opening had failed
         match out.method:
             case "server/discover":
-                return session.discovered
+                return self._legacy.discovered
             case "subscriptions/listen":
-                return await self._listen(out)
+                return await self._legacy.listen(out, self.request, asyncio.get_running_loop().create_future)
         try:
             return await self._ask(out, session)
         except HttpRejection as rejection:
@@ -131,7 +123,7 @@ class SessionHttp:
 
     async def _open(self) -> None:
         request_id = next(self._ids)
-        params = initialize_params(self._identity, self._asked)
+        params = self._legacy.initialize_params(self._asked)
         response = await self._endpoint.post(jsonrpc.request(request_id, "initialize", params))
         try:
             answer = await read_answer(response, request_id, self._receive_unsolicited, EventStream())
@@ -139,19 +131,14 @@ class SessionHttp:
             response.close()
         if answer is None:
             raise ConnectionLost(f"{self._name}: ended its stream before the answer to initialize")
-        discovered = read_initialized(result_of(answer), self._name)
-        version: str = discovered["supportedVersions"][0]
+        version = self._legacy.accept(result_of(answer))
         session_id = response.headers.get(b"mcp-session-id", b"").strip()
         if not all(0x21 <= byte <= 0x7E for byte in session_id):
             raise ConnectionLost(f"{self._name}: its session id has characters that no session id has")
         secrets = b"Mcp-Session-Id: %b\r\n" % session_id if session_id else b""
-        session = ClientSession(version, discovered, f"MCP-Protocol-Version: {version}\r\n".encode(), secrets)
+        session = ClientSession(version, f"MCP-Protocol-Version: {version}\r\n".encode(), secrets)
         self._session = session
-        await self._notify(session, "notifications/initialized", {})
-        if self._identity.log_level is not None and "logging" in discovered["capabilities"]:
-            await self._notify_quietly("logging/setLevel", {"level": self._identity.log_level})
-        for uri in self._listeners.uris:
-            await self._notify_quietly("resources/subscribe", {"uri": uri})
+        await self._legacy.begin()
         if self._stream_task is not None:
             self._stream_task.cancel()
         heard = asyncio.Event()
@@ -171,13 +158,13 @@ class SessionHttp:
                 await self._open()
             except HttpRejection as rejection:
                 raise rejection.explain(self._name) from None
-        await self._listeners.notify_all()
+        await self._legacy.report_missed()
 
     # Requests.
 
     async def _ask(self, out: OutgoingRequest, session: ClientSession) -> Mapping[str, Json]:
         request_id = next(self._ids)
-        questions = IncomingQuestions(self._send_answer)
+        questions = IncomingQuestions(self._send)
 
         async def handle(message: ServerMessage) -> None:
             await self._receive(message, out, request_id, questions)
@@ -185,8 +172,7 @@ class SessionHttp:
         try:
             return result_of(await self._exchange(out, request_id, session, handle), out.read)
         except asyncio.CancelledError:
-            told = {"requestId": request_id, "reason": "The client does not wait any longer"}
-            self._start(self._notify(session, "notifications/cancelled", told))
+            self._legacy.start(self._cancel(request_id, session))
             raise
         except ServerFault as fault:
             raise with_server_name(fault, self._name) from None
@@ -295,64 +281,38 @@ class SessionHttp:
         if message.method is None:
             return
         if message.id is not None:
-            self._asks.start(message, self._unattributed)
+            self._legacy.questions.start(message, self._unattributed)
         elif message.method == "notifications/cancelled":
-            self._asks.drop(message.parameters().get("requestId", ""))
+            self._legacy.questions.drop(message.parameters().get("requestId", ""))
         else:
-            notice = Notification(message.method, message.parameters())
-            await self._unattributed.emit(notice)
-            if message.method in CHANGE_KINDS:
-                await self._listeners.notify(notice)
+            await self._legacy.deliver(Notification(message.method, message.parameters()))
 
-    async def _listen(self, out: OutgoingRequest) -> Mapping[str, Json]:
-        wanted = out.params.get("notifications", {})
-        try:
-            for uri in self._listeners.add(out.channel, wanted):
-                await self._send("resources/subscribe", {"uri": uri})
-            await out.channel.emit(Notification("notifications/subscriptions/acknowledged", {"notifications": wanted}))
-            await asyncio.get_running_loop().create_future()
-        finally:
-            for uri in self._listeners.remove(out.channel):
-                self._start(self._notify_quietly("resources/unsubscribe", {"uri": uri}))
-        raise AssertionError("a future that nobody sets")
+    # Messages besides requests.
 
-    # Small errands.
-
-    async def _send(self, method: str, params: Mapping[str, Json]) -> Mapping[str, Json]:
-        return await self.request(OutgoingRequest(method=method, params=params, channel=self._unattributed))
-
-    async def _notify_quietly(self, method: str, params: Mapping[str, Json]) -> None:
+    async def _ask_in_session(self, out: OutgoingRequest) -> Mapping[str, Json]:
+        """Send a request in the session as it is; a new one is not opened for it."""
         session = self._session
         if session is None:
-            return
+            raise ConnectionLost(f"{self._name}: the session is closed")
         try:
-            await self._ask(OutgoingRequest(method=method, params=params, channel=self._unattributed), session)
-        except (PegboardError, HttpRejection) as problem:
-            _log.info("%s: %s was refused: %s", self._name, method, problem)
+            return await self._ask(out, session)
+        except HttpRejection as rejection:
+            raise rejection.explain(self._name) from None
 
-    async def _notify(self, session: ClientSession, method: str, params: Mapping[str, Json]) -> None:
-        response = await self._endpoint.post(
-            jsonrpc.notification(method, params), session.fields, session.secrets, urgent=True
-        )
-        response.close()
-
-    async def _send_answer(self, body: bytes) -> None:
+    async def _send(self, message: bytes) -> None:
         session = self._session
         if session is not None:
-            response = await self._endpoint.post(body, session.fields, session.secrets, urgent=True)
+            response = await self._endpoint.post(message, session.fields, session.secrets, urgent=True)
             response.close()
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        async def bounded() -> None:
-            try:
-                async with asyncio.timeout(CANCEL_SECONDS):
-                    await work
-            except (PegboardError, TimeoutError) as problem:
-                _log.debug("%s: %s", self._name, problem)
-
-        task = asyncio.create_task(bounded())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    async def _cancel(self, request_id: int, session: ClientSession) -> None:
+        message = jsonrpc.notification("notifications/cancelled", cancellation(request_id))
+        try:
+            async with asyncio.timeout(CANCEL_SECONDS):
+                response = await self._endpoint.post(message, session.fields, session.secrets, urgent=True)
+                response.close()
+        except (PegboardError, TimeoutError) as problem:
+            _log.debug("%s: %s", self._name, problem)
 
 
 def _pause(stream: EventStream, failures: int) -> float:

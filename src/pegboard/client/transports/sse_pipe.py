@@ -6,9 +6,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from pegboard.call import Channel
 from pegboard.client.http.address import Address
 from pegboard.client.http.http_connection import Response
 from pegboard.client.http.http_pool import HttpPool
+from pegboard.client.links.duplex_link import DuplexLink
+from pegboard.client.links.link import Identity
 from pegboard.client.transports.http_endpoint import ANSWER_BYTES, EndpointClient, is_stream, read_rejection
 from pegboard.errors import ConnectionLost, MalformedMessage, PegboardError, ServerFault, Unreachable
 from pegboard.protocol.sse import EventReader
@@ -115,3 +118,23 @@ class SsePipe:
             # What is sent there carries the credentials that were given for this server.
             raise MalformedMessage(f"{self.name}: wants messages sent to another origin, {address}")
         self._found.set_result(address)
+
+
+class SseLink(DuplexLink):
+    """A link to a server that speaks HTTP+SSE."""
+
+    def __init__(
+        self,
+        endpoint: EndpointClient,
+        pool: HttpPool,
+        name: str,
+        identity: Identity,
+        unattributed: Channel,
+        version: str,
+    ) -> None:
+        super().__init__(name, "sse", identity, unattributed, version=version)
+        self._endpoint = endpoint
+        self._pool = pool
+
+    async def _connect(self, again: bool, version: str | None) -> None:
+        await self._speak(SsePipe(self._endpoint, self._pool, self.name), version)

@@ -13,7 +13,6 @@ from pegboard.call import Channel
 from pegboard.client.links.duplex_link import DuplexLink
 from pegboard.client.links.era_cache import recall
 from pegboard.client.links.link import Identity
-from pegboard.client.links.reconnecting_link import ReconnectingLink, opened
 from pegboard.client.transports.child_process import ChildProcess, format_command
 from pegboard.errors import ConnectionLost, Unreachable
 from pegboard.protocol.revisions import NEWEST_LEGACY
@@ -24,11 +23,10 @@ RESTART_SECONDS: Final = 60.0
 _log = logging.getLogger("pegboard.client")
 
 
-class StdioLink(ReconnectingLink):
-    """A link to a command; a child that died is started anew for the next request, a few times a minute.
+class StdioLink(DuplexLink):
+    """A link to a command; a process that exited is started again for the next request, a few times a minute.
 
-    Who sees to it that this does not happen too often needs no such bound (`restarts` is None). `spawns` counts the
-    processes that were started.
+    An owner that limits restarts itself sets `restarts` to None. `spawns` counts the processes that were started.
     """
 
     def __init__(
@@ -44,15 +42,18 @@ class StdioLink(ReconnectingLink):
         restarts: int | None = RESTARTS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(format_command(command), "stdio", self._start)
-        self._known_as = tuple(command)
+        super().__init__(
+            format_command(command),
+            "stdio",
+            identity,
+            unattributed,
+            version=version,
+            timeout=connect_timeout,
+            known_as=tuple(command),
+        )
         self._command = command
-        self._identity = identity
-        self._unattributed = unattributed
         self._env = env
         self._cwd = cwd
-        self._pinned = version
-        self._timeout = connect_timeout
         self._clock = clock
         self._child: ChildProcess | None = None
         self._restarts = restarts
@@ -69,18 +70,18 @@ class StdioLink(ReconnectingLink):
         """The end of what the server wrote to stderr."""
         return "" if self._child is None else self._child.stderr_tail
 
-    async def _start(self, again: bool) -> DuplexLink:
+    async def _connect(self, again: bool, version: str | None) -> None:
         if again:
             _log.warning("%s: has died, and is started again", self.name)
         self._count(self._clock())
         try:
-            return await self._speak(self._pinned)
+            return await self._start(version)
         except ConnectionLost:
-            # Some servers of the legacy era end at a first request that is not the handshake.
-            if self._pinned is not None or recall(self._known_as) is not None:
+            # Some legacy servers exit at a first request that is not the handshake.
+            if version is not None or recall(self._cache_key) is not None:
                 raise
         try:
-            return await self._speak(NEWEST_LEGACY)
+            await self._start(NEWEST_LEGACY)
         except ConnectionLost as fault:
             hint = "" if self.stderr_tail else "; does it serve on stdin and stdout?"
             raise Unreachable(f"{fault}{hint}") from None
@@ -94,13 +95,10 @@ class StdioLink(ReconnectingLink):
             raise Unreachable(f"{self.name}: died {times}; it is tried again in {wait:.0f} s", retry_after=wait)
         self._starts.append(now)
 
-    async def _speak(self, version: str | None) -> DuplexLink:
+    async def _start(self, version: str | None) -> None:
         child = self._child = ChildProcess(self._command, env=self._env, cwd=self._cwd)
-        duplex = DuplexLink(
-            child, self._identity, self._unattributed, version=version, timeout=self._timeout, known_as=self._known_as
-        )
         try:
-            return await opened(duplex)
+            await self._speak(child, version)
         finally:
             if child.pid is not None:
                 self.spawns += 1

@@ -20,7 +20,6 @@ from pegboard.client.http.http_pool import HttpPool, header_lines
 from pegboard.client.links.credentials import Auth
 from pegboard.client.links.duplex_link import DuplexLink
 from pegboard.client.links.link import Identity, with_server_name
-from pegboard.client.links.reconnecting_link import ReconnectingLink, opened
 from pegboard.client.transports.http_endpoint import WANTS_CREDENTIALS, parse_retry_after
 from pegboard.errors import ConnectionLost, MalformedMessage, ServerFault, Unauthorized, Unreachable
 
@@ -285,7 +284,7 @@ class WebSocketPipe(ConnectionProtocol):
         return ConnectionLost(f"{self.name}: closed the connection{said}")
 
 
-class WebSocketLink(ReconnectingLink):
+class WebSocketLink(DuplexLink):
     """A link to a WebSocket; one that was lost is opened anew for the next request."""
 
     def __init__(
@@ -300,15 +299,11 @@ class WebSocketLink(ReconnectingLink):
         connect_timeout: float = 10.0,
         auth: Auth | None = None,
     ) -> None:
-        super().__init__(url, "ws", self._connect)
+        super().__init__(url, "ws", identity, unattributed, version=version, timeout=connect_timeout)
         # The schemes of a WebSocket are those of HTTP, with the same ports.
         self._address = read_address("http" + url.removeprefix("ws"))
         self._headers = headers or {}
         header_lines(self._headers, url)
-        self._identity = identity
-        self._unattributed = unattributed
-        self._pinned = version
-        self._timeout = connect_timeout
         self._dialer = Dialer(ca=ca, timeout=connect_timeout)
         self._pool: HttpPool | None = None
         if auth is not None:
@@ -328,12 +323,9 @@ class WebSocketLink(ReconnectingLink):
             if self._pool is not None:
                 await self._pool.close()
 
-    async def _connect(self, _again: bool) -> DuplexLink:
+    async def _connect(self, again: bool, version: str | None) -> None:
         headers = dict(self._headers)
         if self.authorizer is not None:
             lines = (await self.authorizer.lines()).decode("latin-1").splitlines()
             headers |= dict(line.split(": ", 1) for line in lines)
-        pipe = WebSocketPipe(self._address, self.name, headers, self._dialer, self._timeout)
-        return await opened(
-            DuplexLink(pipe, self._identity, self._unattributed, version=self._pinned, timeout=self._timeout)
-        )
+        await self._speak(WebSocketPipe(self._address, self.name, headers, self._dialer, self._timeout), version)

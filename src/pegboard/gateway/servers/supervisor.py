@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from pegboard.backoff import backoff, jitter
 from pegboard.client.known_tools import KnownTools
-from pegboard.client.links.reconnecting_link import ReconnectingLink
+from pegboard.client.links.duplex_link import DuplexLink
 from pegboard.client.links.server_output import shorten_output
 from pegboard.config.gateway_config import ServerConfig
 from pegboard.errors import (
@@ -169,7 +169,7 @@ class Supervisor:
             if self._ready_at == NEVER:
                 raise self._extend_timeout(connection, late) from None
             # A process that hangs, or a connection that nobody reads, does not recover by itself.
-            if isinstance(connection.link, ReconnectingLink) and not connection.users:
+            if isinstance(connection.link, DuplexLink) and not connection.users:
                 self._pool.drop(OWN_KEY)
             raise
 
@@ -228,7 +228,7 @@ class Supervisor:
             self._refresh(connection),
             self._check_health(connection),
         ]
-        if isinstance(connection.link, ReconnectingLink):
+        if isinstance(connection.link, DuplexLink):
             watches.append(connection.link.until_lost())
         if self._config.idle_seconds is not None:
             watches.append(self._until_idle(connection, self._config.idle_seconds))
