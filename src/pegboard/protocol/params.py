@@ -87,6 +87,4 @@ def _wrong_meta(raw: bytes) -> InvalidParams:
     for name in (PREFIX + "protocolVersion", PREFIX + "logLevel"):
         if name in value and not isinstance(value[name], str):
             return InvalidParams(f"params._meta[{name!r}] must be a string")
-    return InvalidParams(
-        f"params._meta.progressToken must be an integer or a string of at most {ID_LENGTH} characters"
-    )
+    return InvalidParams(f"params._meta.progressToken must be an integer or a string of at most {ID_LENGTH} characters")

@@ -24,7 +24,6 @@ from pegboard.client.links.era_cache import choose_version, forget, probe, recal
 from pegboard.client.links.garbled_counts import count_garbled
 from pegboard.client.links.legacy_session import LegacySession, cancellation
 from pegboard.client.links.link import (
-    CHANGE_NOTIFICATIONS,
     PROGRESS_NOTIFICATION,
     Identity,
     OutgoingRequest,
@@ -37,7 +36,7 @@ from pegboard.client.links.server_messages import ServerMessage, read_server_mes
 from pegboard.errors import ConnectionLost, MalformedMessage, Refusal, ResponseTimeout, ServerFault
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.params import PREFIX
-from pegboard.protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS
+from pegboard.protocol.revisions import CHANGE_KINDS, MODERN, NEWEST_LEGACY, REVISIONS
 
 _log = logging.getLogger("pegboard.client")
 
@@ -369,7 +368,7 @@ class DuplexLink:
         if isinstance(meta, dict) and _SUBSCRIPTION in meta:
             key = meta[_SUBSCRIPTION]
         pending = self._pending.get(key) if isinstance(key, str | int) else None
-        if pending is None and method not in CHANGE_NOTIFICATIONS and method != PROGRESS_NOTIFICATION:
+        if pending is None and method not in CHANGE_KINDS and method != PROGRESS_NOTIFICATION:
             pending = self._sole_request()
         if pending is not None:
             pending.put(message)

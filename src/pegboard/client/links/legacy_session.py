@@ -16,11 +16,11 @@ from msgspec import Struct
 from pegboard.call import Channel, Json, Notification, RequestId
 from pegboard.client.links.change_listeners import ChangeListeners
 from pegboard.client.links.incoming_questions import IncomingQuestions
-from pegboard.client.links.link import CHANGE_NOTIFICATIONS, Identity, OutgoingRequest
+from pegboard.client.links.link import Identity, OutgoingRequest
 from pegboard.errors import MalformedMessage, PegboardError, ServerFault
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.params import PREFIX
-from pegboard.protocol.revisions import REVISIONS, trim
+from pegboard.protocol.revisions import CHANGE_KINDS, REVISIONS, trim
 
 Ask: TypeAlias = Callable[[OutgoingRequest], Awaitable[Mapping[str, Json]]]
 
@@ -105,7 +105,7 @@ class LegacySession:
     async def deliver(self, notice: Notification) -> None:
         """Forward a notification that belongs to no request."""
         await self._unattributed.emit(notice)
-        if notice.method in CHANGE_NOTIFICATIONS:
+        if notice.method in CHANGE_KINDS:
             await self._listeners.notify(notice)
 
     async def report_missed(self) -> None:

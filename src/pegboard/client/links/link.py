@@ -23,13 +23,9 @@ from pegboard.client.links.server_messages import Read, read_values
 from pegboard.deadline import Deadline, paused
 from pegboard.errors import ServerFault
 from pegboard.protocol.params import PREFIX
-from pegboard.protocol.revisions import CHANGE_KINDS
 
 CANCEL_SECONDS: Final = 1.0
 """How long a link takes at most to tell a server that nobody waits any more."""
-
-CHANGE_NOTIFICATIONS: Final = frozenset(CHANGE_KINDS)
-"""Notifications that belong to no request in the legacy era."""
 
 PROGRESS_NOTIFICATION: Final = "notifications/progress"
 
