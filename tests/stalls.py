@@ -24,7 +24,7 @@ BOUND = 0.1
 BOUND_BYTES = 100_000
 TESTS = str(Path(__file__).parent)
 
-_REPORT = re.compile(r"the event loop was held for .*\(busy; ([\d.]+) s of CPU\).*")
+_REPORT = re.compile(r"the event loop was blocked for .*\(busy; ([\d.]+) s of CPU\).*")
 
 
 class Meter:

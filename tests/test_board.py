@@ -244,7 +244,7 @@ def test_a_board_refuses_settings_it_cannot_keep(settings: dict[str, Any]) -> No
 
 
 def test_a_resource_without_its_uri_is_refused() -> None:
-    with pytest.raises(DeclarationError, match="needs its URI"):
+    with pytest.raises(DeclarationError, match="needs a URI"):
         Board().resource(lambda: "x")  # type: ignore[arg-type]
 
 

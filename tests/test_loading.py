@@ -47,8 +47,8 @@ def test_one_board_under_two_names_is_one_board(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "target", "told"),
     [
-        ("x = 1\n", "", "has no board; begin it with"),
-        ("from pegboard import Board\na = Board()\nb = Board()\n", "", "several boards; say which"),
+        ("x = 1\n", "", "has no board; add one"),
+        ("from pegboard import Board\na = Board()\nb = Board()\n", "", "several boards; name one"),
         (ONE, ":other", "'other' is not a Board; it has board"),
         ("x = 1\n", ":x", "'x' is not a Board"),
         ("x = 1\n\nraise ValueError('odd')\n", "", "served.py:3: ValueError: odd"),
@@ -66,7 +66,7 @@ def test_a_file_that_is_not_there_is_refused_with_the_closest_one(tmp_path: Path
     written(tmp_path, ONE, "weather.py")
     with pytest.raises(SetupError, match=r"did you mean .*weather\.py"):
         load_board(str(tmp_path / "wether.py"))
-    with pytest.raises(SetupError, match="There is no file"):
+    with pytest.raises(SetupError, match="File not found"):
         load_board(str(tmp_path / "nothing" / "here.py"))
 
 

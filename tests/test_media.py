@@ -55,13 +55,13 @@ def test_bad_base64_is_refused(wrong: str) -> None:
 
 
 def test_one_source_is_wanted_and_no_more() -> None:
-    with pytest.raises(ValueError, match="give one of"):
+    with pytest.raises(ValueError, match="pass one of"):
         Image()
-    with pytest.raises(ValueError, match="give one of"):
+    with pytest.raises(ValueError, match="pass one of"):
         Audio(WAV, base64="YQ==")
-    with pytest.raises(ValueError, match="give one of"):
+    with pytest.raises(ValueError, match="pass one of"):
         File(b"a", text="a")
-    with pytest.raises(ValueError, match="give one of"):
+    with pytest.raises(ValueError, match="pass one of"):
         File()
 
 

@@ -56,7 +56,7 @@ async def test_what_the_test_itself_and_the_collector_do_is_not_a_stall() -> Non
 def serve_with_a_stall() -> None:
     with HttpChild(target=ROOT / "tests" / "stalling_board.py") as child:
         child.text("compute", seconds=0.6)
-        wait_until(lambda: "the event loop was held" in child.said())
+        wait_until(lambda: "the event loop was blocked" in child.said())
 
 
 @pytest.mark.process

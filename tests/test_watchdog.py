@@ -18,7 +18,7 @@ from tests.gateway.test_gateway import configured, server
 from tests.server_processes import PEGBOARD, PLAIN_PEGBOARD, ROOT, HttpChild
 from tests.waiting import wait_until
 
-HELD = re.compile(r"the event loop was held for (\S+) s .*")
+HELD = re.compile(r"the event loop was blocked for (\S+) s .*")
 
 
 class StallingChild(HttpChild):
@@ -85,7 +85,7 @@ def test_a_tool_that_keeps_the_interpreter_lock_is_reported_too() -> None:
 def test_a_thread_that_keeps_the_interpreter_lock_is_told_from_the_loop() -> None:
     with StallingChild() as child:
         line = held(child, "match_in_thread")
-        assert "(waiting for another thread, which kept the interpreter lock" in line
+        assert "(waiting for another thread, which held the interpreter lock" in line
 
 
 @pytest.mark.process
@@ -171,7 +171,7 @@ async def test_a_stall_that_does_not_end_is_reported_while_it_lasts(
         # Holds the loop until the report is there.
         wait_until(lambda: len(caplog.messages) > 0)
     assert re.match(
-        r"the event loop has been held for \d+ s by task .*: .*waiting\.py:\d+ wait_until", caplog.messages[0]
+        r"the event loop has been blocked for \d+ s by task .*: .*waiting\.py:\d+ wait_until", caplog.messages[0]
     )
 
 

@@ -55,24 +55,24 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class NamedOptions(ToolOptions, total=False):
-    """The options of a tool, its name among them."""
+    """The options of a tool, including its name."""
 
     name: str
 
 
 class ToolRegistry(ABC):
-    """Whatever tools can be hung on."""
+    """Anything that tools can be added to."""
 
     @abstractmethod
     def add(self, tool: Tool | Callable[..., Any], **options: Unpack[NamedOptions]) -> Tool:
-        """Hang a Tool, or any callable with the options of `@board.tool`."""
+        """Add a Tool, or any callable with the options of `@board.tool`."""
 
     @overload
     def tool(self, name: F, /, **options: Unpack[NamedOptions]) -> F: ...
     @overload
     def tool(self, name: str | None = None, /, **options: Unpack[NamedOptions]) -> Callable[[F], F]: ...
     def tool(self, name: Any = None, /, **options: Any) -> Any:
-        """Hang a function, which stays the function it is: `@board.tool` or `@board.tool("name", title=…)`."""
+        """Add a function, which stays callable as before: `@board.tool` or `@board.tool("name", title=…)`."""
         if name is not None and not isinstance(name, str):
             return self.tool(**options)(name)
         if name is not None:
@@ -86,7 +86,7 @@ class ToolRegistry(ABC):
 
 
 class Board(ToolRegistry, Hosted):
-    """One board of tools, reached by every agent through one endpoint."""
+    """An MCP server: tools, resources, prompts and middleware behind one endpoint."""
 
     places: None = None
 
@@ -102,9 +102,9 @@ class Board(ToolRegistry, Hosted):
         page_size: int = 1000,
         ttl_ms: int = 0,
     ) -> None:
-        """`ttl_ms` is how long clients may keep the lists of this board; 0: they ask again each time."""
+        """`ttl_ms` is how long clients may cache the lists of this board; with 0 they request them each time."""
         if page_size < 1:
-            raise DeclarationError(f"page_size={page_size}: a page holds at least one item")
+            raise DeclarationError(f"page_size={page_size}: must be at least 1")
         if arguments not in ("lenient", "strict"):
             raise DeclarationError(f"arguments={arguments!r}; use 'lenient' or 'strict'")
         self.name = name
@@ -128,13 +128,13 @@ class Board(ToolRegistry, Hosted):
         )
         self._runner = Runner(self.services, self._threads, arguments, self.limits, call_resources)
         cursors = Seal("cursor", keys, audience=name)
-        # With a key that is ours alone, until there is a store to have one in common with others.
+        # A random key, until a store provides one that other processes share.
         self._sealed_alone = () if secret else (call_resources.tickets, cursors)
         lists = self.tools.caching = Caching(ttl_ms, "public")
         self._catalog_methods = CatalogMethods(
             self.resources, self.prompts, self._runner, cursors, page_size, self.limits, lists
         )
-        # After what keeps lists has let go of them: who hears of a change looks at once.
+        # Registered after the list caches, so that they are cleared before a watcher reads the lists.
         self.tools.watch(partial(self._publish, Change("tools")))
         self.tools.watch_in_process(self._lifetimes.sync)
         self.resources.watch(partial(self._publish, Change("resources")))
@@ -158,28 +158,28 @@ class Board(ToolRegistry, Hosted):
 
     @property
     def info(self) -> Mapping[str, Json]:
-        """Who this server is, as clients are told."""
+        """The name and version of this server, as clients see them."""
         info = {"name": self.name, "version": self.version}
         return info if self._title is None else {**info, "title": self._title}
 
     @property
     def handler(self) -> Handler:
-        """The board as a Handler: all that doors and clients need of it."""
-        # The method itself: an object that can be called is called by way of its type, each time.
+        """The board as a Handler, which transports and clients call."""
+        # The bound method itself: calling an object with `__call__` costs a type lookup each time.
         return self._dispatcher.__call__
 
     def set_instructions(self, instructions: str | None) -> None:
-        """Tell clients that come from now on something else about how to use this board."""
+        """Set the instructions that clients get from now on."""
         self._dispatcher.instructions = instructions
 
     def choose_tools(self, choose: Callable[[Call], Coroutine[Any, Any, EncodedResult]]) -> None:
-        """List for each caller what this says, in place of all tools; all of them can be called."""
+        """Set the callback that chooses the tools each caller sees; tools that are not listed stay callable."""
         self._dispatcher.choose_tools = choose
 
-    # -- hanging tools -----------------------------------------------------------------------------------------------
+    # -- adding tools ------------------------------------------------------------------------------------------------
 
     def add(self, tool: Tool | Callable[..., Any], **options: Unpack[NamedOptions]) -> Tool:
-        """Hang a Tool, or any callable with the options of `@board.tool`."""
+        """Add a Tool, or any callable with the options of `@board.tool`."""
         if isinstance(tool, Tool):
             made = tool.prepare(self.services.__contains__)
         else:
@@ -192,7 +192,7 @@ class Board(ToolRegistry, Hosted):
         return made
 
     def remove(self, name: str) -> Tool:
-        """Take a tool down."""
+        """Remove a tool."""
         return self.tools.remove(name)
 
     def resource(
@@ -211,18 +211,18 @@ class Board(ToolRegistry, Hosted):
         ttl_ms: int = 0,
         cache_scope: CacheScope = "private",
     ) -> Callable[[F], F]:
-        """Hang a function as a resource: `@board.resource("notes://{name}")`; one with braces is a template.
+        """Add a function as a resource: `@board.resource("notes://{name}")`. A URI with braces is a template.
 
-        `ttl_ms` is how long a client may keep what it read, `cache_scope` whether it may be kept for others too.
+        `ttl_ms` is how long a client may cache the content, `cache_scope` whether the cache may be shared with others.
         """
         caching = Caching(ttl_ms, cache_scope)
         if not isinstance(uri, str):
-            raise DeclarationError('@board.resource needs its URI: write @board.resource("notes://{name}")')
+            raise DeclarationError('@board.resource needs a URI, for example @board.resource("notes://{name}")')
 
         def register(function: F) -> F:
             told: NamedOptions = {}
             if not name_of(function).isidentifier():
-                # A lambda has no name; the last part of its URI has to do.
+                # A lambda has no name: use the last part of its URI.
                 told["name"] = re.sub(r"[^A-Za-z0-9_.-]+", "_", uri.rstrip("/").rpartition("/")[2]) or "resource"
             if title is not None:
                 told["title"] = title
@@ -247,11 +247,11 @@ class Board(ToolRegistry, Hosted):
         return register
 
     def files(self, uri: str, folder: str | Path) -> None:
-        """Let clients read the files below a folder, and nothing outside it: `board.files("docs://", "docs")`.
+        """Let clients read the files in a folder: `board.files("docs://", "docs")`.
 
-        They are listed as they are when a client asks for the list, which tells those who follow it of files that came
-        or went since it was last asked for. What begins with a dot is neither listed nor read. A file that is larger than
-        `Limits(result_bytes=…)` is refused, without being read.
+        Each list request reads the folder again; if files were added or removed since the last one, subscribers are
+        notified. Names that begin with a dot are neither listed nor readable. A file larger than
+        `Limits(result_bytes=…)` is rejected without being read.
         """
         found = Folder(uri, Path(folder), self.limits.listed_files, self.limits.result_bytes)
         self.resource(found.template, name="files")(found.read)
@@ -262,7 +262,7 @@ class Board(ToolRegistry, Hosted):
     @overload
     def prompt(self, name: str | None = None, /, **options: Unpack[NamedOptions]) -> Callable[[F], F]: ...
     def prompt(self, name: Any = None, /, **options: Any) -> Any:
-        """Hang a function as a prompt; it returns text, content, messages, or a list of these."""
+        """Add a function as a prompt; it returns text, content, messages, or a list of these."""
         if name is not None and not isinstance(name, str):
             return self.prompt(**options)(name)
 
@@ -277,7 +277,7 @@ class Board(ToolRegistry, Hosted):
         return register
 
     def complete(self, owner: str, argument: str) -> Callable[[F], F]:
-        """Hang a function that suggests values for an argument of a prompt (by name) or a template (by its URI)."""
+        """Add a function that completes an argument of a prompt (by name) or of a template (by its URI)."""
 
         def register(function: F) -> F:
             self._catalog_methods.suggestions[owner, argument] = function
@@ -286,14 +286,14 @@ class Board(ToolRegistry, Hosted):
         return register
 
     def resource_changed(self, uri: str) -> None:
-        """Tell those who follow this resource that it has another content now; from any thread."""
+        """Notify subscribers that the content of this resource has changed; from any thread."""
         self._publish(Change("updated", uri))
 
     def _publish(self, change: Change) -> None:
         self.changes.publish(change)
 
     def discover(self, package: str | ModuleType | object) -> list[Tool]:
-        """Hang whatever is marked with `@tool` in a module, in every module of a package, or on an object."""
+        """Add everything that is marked with `@tool` in a module, in every module of a package, or on an object."""
         owner = import_module(package) if isinstance(package, str) else package
         owners = [owner]
         if isinstance(owner, ModuleType):
@@ -309,13 +309,13 @@ class Board(ToolRegistry, Hosted):
         return made
 
     def group(self, name: str) -> Group:
-        """Tools under a common first name: `board.group("a").group("b")` hangs `c` as `a.b.c`."""
+        """A group of tools with a common prefix: `board.group("a").group("b")` adds `c` as `a.b.c`."""
         return Group(self, name)
 
     def export(
         self, form: str, *, strict: bool = True, description_tokens: int | None = None
     ) -> list[dict[str, Json]] | str:
-        """The tools as a provider of models takes them (openai, anthropic, gemini, …), or as text for `markdown`."""
+        """The tools in the format of a model provider (openai, anthropic, gemini, …), or as text for `markdown`."""
         return self.tools.export(form, strict=strict, description_tokens=description_tokens)
 
     def use(
@@ -328,7 +328,7 @@ class Board(ToolRegistry, Hosted):
         tool: str | Iterable[str] | None = None,
         order: float | None = None,
     ) -> None:
-        """Put middleware around the calls of all tools, or of a toolbox, a group, a category, a tag or named tools."""
+        """Add middleware around the calls of all tools, or of a toolbox, a group, a category, a tag or named tools."""
         targets = choose_targets(tool, toolbox=toolbox, group=group, category=category, tag=tag)
         for one in middleware:
             check_middleware(one)
@@ -340,7 +340,7 @@ class Board(ToolRegistry, Hosted):
         self._tools_changed()
 
     def unuse(self, middleware: Middleware | Around) -> None:
-        """Take middleware away from wherever it was put by `use`; calls that are under way keep it."""
+        """Remove middleware wherever `use` added it; running calls keep it."""
         self._attached = [one for one in self._attached if one.middleware is not middleware]
         self._tools_changed()
 
@@ -360,14 +360,13 @@ class Board(ToolRegistry, Hosted):
     # -- serving -----------------------------------------------------------------------------------------------------
 
     async def start(self, shared: SharedStore | None = None) -> None:
-        """Be ready for calls; there is nothing to wire, and starting twice does no harm.
+        """Prepare for calls; calling it twice has no effect.
 
-        Tasks, used tickets, changes and the key of seals are kept where other processes have theirs, if there is such a
-        place.
+        With a store, tasks, used tickets, changes and the sealing key are shared with other processes.
         """
         if shared is not None:
             if self._feed is not None:
-                raise SetupError(f"{self.name}: a board has one store at a time, and this one has its own already")
+                raise SetupError(f"{self.name}: the board already uses another store")
             self._tasks.share(shared)
             self._used_tickets.use_store(shared.store.records)
             if self._sealed_alone:
@@ -380,18 +379,16 @@ class Board(ToolRegistry, Hosted):
         await self._lifetimes.start()
 
     def _warn_unmatched(self) -> None:
-        """Say once of each name that middleware is attached to whether a tool has it; not where tools come later."""
+        """Log each tool name that middleware is attached to and no tool has; skipped where tools are added later."""
         for one in self._attached if not self.resources.expected else ():
             if one.scope == "tool" and one.target not in self.tools and one.target not in self._missed:
                 self._missed.add(one.target)
                 close = self.tools.suggest(one.target)
                 hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
-                _log.warning(
-                    "middleware is attached to the tool %r, and there is none of that name%s", one.target, hint
-                )
+                _log.warning("middleware is attached to the tool %r, which does not exist%s", one.target, hint)
 
     async def stop(self) -> None:
-        """Interrupt the tasks that still run, stop middleware, clean up what lived with the application, end idle threads."""
+        """Interrupt running tasks, stop middleware, close the application's services and end idle threads."""
         await self._tasks.close()
         await self._lifetimes.stop()
         await self.services.close()
@@ -402,7 +399,7 @@ class Board(ToolRegistry, Hosted):
 
 
 class Group(ToolRegistry):
-    """Tools of a board under a common first name."""
+    """Tools of a board with a common prefix."""
 
     def __init__(self, board: Board, name: str) -> None:
         check_name(name, "group")
@@ -414,9 +411,9 @@ class Group(ToolRegistry):
         return Group(self.board, f"{self.name}.{name}")
 
     def add(self, tool: Tool | Callable[..., Any], **options: Unpack[NamedOptions]) -> Tool:
-        """As `board.add`, under the group's name."""
+        """As `board.add`, with the group's prefix."""
         if isinstance(tool, Tool):
-            # The author's own object keeps its name: it may hang elsewhere too.
+            # Copied, since the author may add the same Tool elsewhere under its own name.
             tool = copy(tool)
             tool.name = f"{self.name}.{tool.name}"
         else:
@@ -424,5 +421,5 @@ class Group(ToolRegistry):
         return self.board.add(tool, **options)
 
     def use(self, *middleware: Middleware | Around, order: float | None = None) -> None:
-        """Put middleware around the calls of this group's tools."""
+        """Add middleware around the calls of this group's tools."""
         self.board.use(*middleware, group=self.name, order=order)

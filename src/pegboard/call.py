@@ -25,9 +25,9 @@ EMPTY_OBJECT = Raw(b"{}")
 
 
 class CallScoped:
-    """A parameter annotated with a kind of this is given the call itself, in one of its forms; no caller sends it.
+    """A parameter annotated with a subclass of this receives the call itself; callers do not send it.
 
-    `awaited` says that what it does is waited for, which a plain function on the event loop cannot.
+    `awaited` marks types whose methods are awaited, which a plain function on the event loop cannot do.
     """
 
     __slots__ = ()
@@ -35,7 +35,7 @@ class CallScoped:
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """Who calls, by which road and in which revision; the same for all requests of one client that say the same."""
+    """The caller's client, transport and revision; one object for all requests of a client that state the same."""
 
     version: str
     transport: str
@@ -54,36 +54,36 @@ class Notification(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """Something that only the caller's side knows: what its user says, its model answers, or its roots are."""
+    """A question to the caller's side: to its user, to its model, or for its roots."""
 
     method: str
     params: Mapping[str, Json]
 
 
 class NeedInput(BaseException):
-    """The caller can be asked only by the answer to its request, so the call ends here and is sent again with answers.
+    """Ends the call because the caller can be asked only in the response; the caller repeats it with the answers.
 
-    No Exception, so that a tool's `except Exception` cannot eat it.
+    Not an Exception, so that a tool's `except Exception` does not catch it.
     """
 
     def __init__(self, questions: Mapping[str, Question]) -> None:
         super().__init__(
-            f"the call ends here and is sent again with the answer to {', '.join(questions)}; let this pass"
+            f"the call ends here and is repeated with the answer to {', '.join(questions)}; do not catch this"
         )
         self.questions = questions
 
 
 class Channel(Protocol):
-    """All that a running call may do to its caller."""
+    """What a running call can send to its caller."""
 
     async def emit(self, notice: Notification) -> None:
-        """Send a notice; waits only while the caller reads too slowly."""
+        """Send a notice; waits only if the caller reads too slowly."""
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
-        """The result of each question as the caller sends it; NeedInput where it cannot be asked while the call runs."""
+        """The result of each question as the caller sends it; NeedInput if it cannot be asked while the call runs."""
 
     async def close_stream(self, retry_ms: int) -> None:
-        """Let a caller that can come back for the rest hang up meanwhile; nothing is done where it cannot."""
+        """Close the connection of a caller that can resume the stream later; does nothing for other callers."""
 
 
 class OutboundStream(Protocol):
@@ -98,7 +98,7 @@ class OutboundStream(Protocol):
 
 
 class CallStream(Protocol):
-    """The streams between a call and its caller, where it was the caller's stream that began it."""
+    """The streams between a call and its caller, if the caller started the call with a stream."""
 
     @property
     def id(self) -> str: ...
@@ -116,22 +116,22 @@ class CallStream(Protocol):
         """The next chunk of the caller's stream, UNSET at its end."""
 
     def open(self, meta: Mapping[str, Json]) -> OutboundStream:
-        """Begin a stream to the caller."""
+        """Start a stream to the caller."""
 
 
 class NullChannel:
-    """The channel of calls that nobody listens to while they run."""
+    """The channel of calls that cannot reach their caller while they run."""
 
     __slots__ = ()
 
     async def emit(self, notice: Notification) -> None:
-        """Say nothing to nobody."""
+        """Drop the notice."""
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
         await ask_in_result(questions)
 
     async def close_stream(self, retry_ms: int) -> None:
-        """There is none."""
+        """Nothing to close."""
 
 
 NULL_CHANNEL = NullChannel()
@@ -140,7 +140,7 @@ _TRACE: Final = "trace context"
 
 
 async def ask_in_result(questions: Mapping[str, Question]) -> NoReturn:
-    """How the callers of 2026-07-28 are asked: "servers MUST send server-to-client requests using the MRTR pattern"."""
+    """How callers of 2026-07-28 are asked: "servers MUST send server-to-client requests using the MRTR pattern"."""
     raise NeedInput(questions)
 
 
@@ -383,7 +383,7 @@ class Call(Struct, kw_only=True):
 
 
 class EncodedResult(Struct, frozen=True):
-    """A result that stays the same object until what it tells has changed, so that its encodings can be kept."""
+    """A result that stays the same object until its content changes, so that its encodings can be cached."""
 
     value: Mapping[str, Json]
     written: dict[str, bytes] = field(default_factory=dict)
@@ -392,8 +392,8 @@ class EncodedResult(Struct, frozen=True):
 class Done(Struct, frozen=True):
     """The call ended with a result.
 
-    `boxed` says that structuredContent is not an object by its schema, so revisions that want an object there
-    carry it as {"result": …}. `metadata` is for the program that embeds us; it is never sent.
+    `boxed` says that by its schema structuredContent is not an object; revisions that require an object get {"result":
+    …}. `metadata` is for the embedding program; it is never sent.
     """
 
     result: Mapping[str, Json] | EncodedResult
@@ -402,7 +402,7 @@ class Done(Struct, frozen=True):
 
 
 class InputRequired(Struct, frozen=True):
-    """The call ended because its caller has to answer questions first; the ticket makes it go on where it was."""
+    """The call ended because its caller has to answer questions first; the ticket continues it."""
 
     questions: Mapping[str, Question]
     ticket: str | None = None
@@ -411,14 +411,14 @@ class InputRequired(Struct, frozen=True):
 
     @property
     def result(self) -> Mapping[str, Json]:
-        """As it is told."""
+        """As a result on the wire."""
         asked = {key: {"method": ask.method, "params": ask.params} for key, ask in self.questions.items()}
         told: dict[str, Json] = {"resultType": "input_required", "inputRequests": asked}
         return told if self.ticket is None else {**told, "requestState": self.ticket}
 
 
 class TaskStarted(Struct, frozen=True):
-    """The call goes on as a task, which its caller asks after."""
+    """The call continues as a task, which its caller polls."""
 
     task: Mapping[str, Json]
     wrapped: ClassVar[bool] = False
@@ -426,7 +426,7 @@ class TaskStarted(Struct, frozen=True):
 
     @property
     def result(self) -> Mapping[str, Json]:
-        """As it is told."""
+        """As a result on the wire."""
         return {"resultType": "task", **self.task}
 
 
@@ -441,39 +441,39 @@ class Change(Struct, frozen=True):
 
 
 class ChangeSource(Protocol):
-    """The changes of one board, numbered from 1, of which the newest are kept."""
+    """The changes of one board, numbered from 1; only the newest are kept."""
 
     @property
     def last(self) -> int:
         """The number of the newest change; 0 before the first."""
 
     def publish(self, change: Change) -> int:
-        """Number a change and tell whoever follows."""
+        """Number a change and notify watchers."""
 
     def read(self, after: int) -> Sequence[tuple[int, Change]]:
-        """The changes after that number, each kind and URI once, under the newest number it had.
+        """The changes after that number, each kind and URI once, with its newest number.
 
-        Where what followed that number is not kept any more: one change of each list, and an update of no URI, which
-        stands for all of them; so none is missed.
+        If changes after that number are no longer kept: one change of each list, and an update without a URI, which
+        stands for all URIs.
         """
 
     async def catch_up_to(self, number: int) -> None:
-        """Come up to that number, if there are so many: another process may have told of a change before we know it."""
+        """Catch up to that number, if it exists: another process may have published one that we do not have yet."""
 
     def watch(
         self, watcher: Callable[[], object], uris: Callable[[], Iterable[str]] | None = None
     ) -> Callable[[], None]:
-        """Be called soon after each change, from the event loop; returns what ends the watch.
+        """Call back soon after each change, from the event loop; returns the function that ends the watch.
 
-        `uris` tells, whenever it is asked, which resources are followed there.
+        `uris` returns the resources that the watcher is subscribed to at that moment.
         """
 
     def uris_changed(self) -> None:
-        """Somebody who watches follows other resources than before."""
+        """A watcher has changed the resources it is subscribed to."""
 
 
 class ChangeFilter(Struct, frozen=True, kw_only=True):
-    """Which changes a follower wants to hear of."""
+    """The changes that a subscriber wants."""
 
     tools: bool = False
     prompts: bool = False
@@ -482,7 +482,7 @@ class ChangeFilter(Struct, frozen=True, kw_only=True):
 
 
 class Subscribed(Struct, frozen=True):
-    """The call does not end by itself: from here on its caller hears of the board's changes, as its exchange sees fit."""
+    """The call stays open: its exchange sends the board's changes to the caller."""
 
     changes: ChangeSource
     filter: ChangeFilter
@@ -491,7 +491,7 @@ class Subscribed(Struct, frozen=True):
 
     @property
     def result(self) -> Mapping[str, Json]:
-        """What ends it."""
+        """The result that ends the subscription."""
         return {}
 
 

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 
 class _Timers:
-    """The timer of a loop; it holds nothing of the loop, which is to go when nobody else needs it."""
+    """The timer of a loop; it holds no reference to the loop, so that the loop can be garbage-collected."""
 
     __slots__ = ("_nearest", "waiting")
 
@@ -38,7 +38,7 @@ class _Timers:
 
     def _look(self, when: float) -> None:
         if when != self._nearest:
-            # Another was set for sooner meanwhile, and looks for all.
+            # An earlier timer has been set since, and checks all waiters.
             return
         loop = asyncio.get_running_loop()
         now, self._nearest = loop.time(), math.inf
@@ -113,19 +113,19 @@ class Deadline:
         return self.until - self._loop.time()
 
     def extend(self) -> None:
-        """Something came: the wait begins anew."""
+        """News came: restart the wait."""
         if not self._held:
             self.until = min(self._loop.time() + self._quiet, self._end)
 
     def pause(self) -> None:
-        """What is waited for now is not to be done by who is timed."""
+        """Pause: the peer waits for us."""
         if not self._held:
             self._since = self._loop.time()
             self.until = math.inf
         self._held += 1
 
     def resume(self) -> None:
-        """It is their turn again."""
+        """Continue: we wait for the peer again."""
         self._held -= 1
         if not self._held:
             self._end += self._loop.time() - self._since
@@ -134,7 +134,7 @@ class Deadline:
                 self._timers_of_loop.add(self, self._loop)
 
     def expire(self) -> None:
-        """Its time has come."""
+        """The timer fired."""
         if self._task is not None:
             self.expired = True
             self._task.cancel()
@@ -142,7 +142,7 @@ class Deadline:
 
 @contextmanager
 def paused(waits: Collection[Deadline]) -> Iterator[None]:
-    """Deadlines that stand still meanwhile."""
+    """Pause these deadlines for the duration of the block."""
     stopped = list(waits)
     for deadline in stopped:
         deadline.pause()

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Sizes are bytes, times are seconds; what happens at a limit is said where it is enforced."""
+    """Sizes are in bytes, times in seconds; the code that enforces a limit documents what happens there."""
 
     connections: int = 10_000
     pipelined: int = 8
@@ -25,9 +25,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     json_depth: int = 128
     integer_digits: int = 400
     batch: int = 100
-    # Units of about twenty microseconds that the repair of one call's arguments may take.
+    # Work units of about twenty microseconds that the repair of one call's arguments may take.
     repair_work: int = 10_000
-    # The characters of a text that is read as something else, JSON in a string for instance.
+    # The characters of a string that repair parses as something else, such as JSON.
     repair_text: int = 64 * 1024
 
     calls: int = 4096

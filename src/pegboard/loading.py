@@ -31,8 +31,8 @@ def load_board(target: str) -> Board:
         if key in boards:
             return boards[key]
     if boards:
-        raise SetupError(f"{path_text} has several boards; say which: {path_text}:{next(iter(boards))}")
-    raise SetupError(f"{path_text} has no board; begin it with: from pegboard import Board; board = Board('name')")
+        raise SetupError(f"{path_text} has several boards; name one, for example {path_text}:{next(iter(boards))}")
+    raise SetupError(f"{path_text} has no board; add one: from pegboard import Board; board = Board('name')")
 
 
 def _split(target: str) -> tuple[str, str]:
@@ -44,8 +44,8 @@ def _load(path: Path) -> ModuleType:
     if not path.is_file():
         near = suggest(path.name, [file.name for file in path.parent.glob("*.py")]) if path.parent.is_dir() else []
         hint = f", did you mean {path.parent / near[0]}?" if near else ""
-        raise SetupError(f"There is no file {path}{hint}")
-    # A file may be called like a module that is in use: it must not take its place.
+        raise SetupError(f"File not found: {path}{hint}")
+    # A prefix, so that a file with the name of a loaded module does not replace it.
     name = path.stem if path.stem not in sys.modules else f"pegboard_file_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -54,7 +54,7 @@ def _load(path: Path) -> ModuleType:
     sys.modules[name] = module
     folder = str(path.resolve().parent)
     if folder not in sys.path:
-        # At the end: a file beside the board must not take the place of a library.
+        # Appended, so that a file beside the board does not shadow a library.
         sys.path.append(folder)
     try:
         spec.loader.exec_module(module)

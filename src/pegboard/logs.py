@@ -12,7 +12,7 @@ from pegboard.printable import printable, printable_json, printable_lines
 
 
 class TextLines(logging.Formatter):
-    """A record a line, a traceback indented below it: no text of a peer can look like a record of ours."""
+    """One line per record, tracebacks indented below it: text from a peer cannot look like a record of ours."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable_lines(super().format(record)).replace("\n", "\n    ")
@@ -22,7 +22,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """A record a line, as a JSON object."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -51,6 +51,6 @@ def log_failure(logger: logging.Logger, message: str, *args: object, error: Base
 
 
 def guard_last_resort() -> None:
-    """Format safely what libraries log where no handler was set up for them."""
+    """Format records safely that libraries log without a handler of their own."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(TextLines())

@@ -29,7 +29,7 @@ from pegboard.protocol.content import (
 
 
 class Content:
-    """One block of a result; a tool may return it alone, in a list, or in a `ToolResult`."""
+    """One content block of a result; a tool may return it alone, in a list, or in a `ToolResult`."""
 
     __slots__ = ("annotations", "meta")
 
@@ -40,12 +40,12 @@ class Content:
         self.meta = meta
 
     def to_block(self) -> Block:
-        """The block as the protocol writes it."""
+        """The block in wire format."""
         raise NotImplementedError
 
 
 class Text(Content):
-    """Text with annotations or metadata of its own; a plain `str` does where neither is needed."""
+    """Text with annotations or metadata; without these, return a plain `str`."""
 
     __slots__ = ("text",)
 
@@ -58,7 +58,7 @@ class Text(Content):
 
 
 class Media(Content):
-    """Bytes of a known media type: given as bytes, read from a path (`str` or `Path`), or decoded from base64."""
+    """Bytes with a media type: passed as bytes, read from a path (`str` or `Path`), or decoded from base64."""
 
     __slots__ = ("data", "mime_type")
 
@@ -77,14 +77,16 @@ class Media(Content):
         self.data, name = _read(source, base64, type(self).__name__)
         guessed = mime_type or guess_by_suffix(name) or guess_by_magic(self.data)
         if guessed is None or (mime_type is None and not guessed.startswith(f"{self.family}/")):
-            found = f"it looks like {guessed}" if guessed else "neither its name nor its first bytes tell"
+            found = (
+                f"it looks like {guessed}" if guessed else "its type cannot be guessed from the name or the first bytes"
+            )
             kind = type(self).__name__
-            raise ValueError(f"{kind}: not known to be {self.family} ({found}); say {kind}(…, mime_type=…)")
+            raise ValueError(f"{kind}: not known to be {self.family} ({found}); pass it: {kind}(…, mime_type=…)")
         self.mime_type = guessed
 
 
 class Image(Media):
-    """A picture for the model or the user."""
+    """An image for the model or the user."""
 
     __slots__ = ()
 
@@ -95,7 +97,7 @@ class Image(Media):
 
 
 class Audio(Media):
-    """A sound for the model or the user; clients older than 2025-03-26 get a sentence in its place."""
+    """Audio for the model or the user; clients older than 2025-03-26 get a sentence instead."""
 
     __slots__ = ()
 
@@ -106,9 +108,9 @@ class Audio(Media):
 
 
 class File(Content):
-    """A file embedded in the result: as text when its type and bytes are text, otherwise as a blob.
+    """A file embedded in the result: as text if its type and bytes are text, otherwise as a blob.
 
-    Its URI is `file:///` and its name alone, so that no folder of the server shows; give `uri` for another. As the
+    Its URI is `file:///` and the file name, which hides the folders of the server; pass `uri` to choose another. As the
     content of a resource it has the URI that was read.
     """
 
@@ -129,7 +131,7 @@ class File(Content):
         super().__init__(annotations, meta)
         if text is not None:
             if source is not None or base64 is not None:
-                raise ValueError("File: give one of bytes, a path, text or base64")
+                raise ValueError("File: pass one of bytes, a path, text or base64")
             data, found = text.encode("utf-8"), ""
         else:
             data, found = _read(source, base64, "File")
@@ -149,7 +151,7 @@ class File(Content):
 
 
 class Link(Content):
-    """A resource the client may read by itself; clients older than 2025-06-18 get its address as text."""
+    """A resource that the client can read itself; clients older than 2025-06-18 get its address as text."""
 
     __slots__ = ("description", "mime_type", "name", "size", "title", "uri")
 
@@ -167,7 +169,7 @@ class Link(Content):
     ) -> None:
         super().__init__(annotations, meta)
         if ":" not in uri:
-            raise ValueError(f"Link: {uri!r} is not absolute; a URI begins with its scheme, such as file: or https:")
+            raise ValueError(f"Link: {uri!r} is not absolute; a URI starts with a scheme, such as file: or https:")
         self.uri = uri
         self.name = name or name_of(uri)
         self.title = title
@@ -202,7 +204,7 @@ def _read(
             return binascii.a2b_base64(base64, strict_mode=True), ""
         except binascii.Error as problem:
             raise ValueError(f"{kind}: the base64 text is not valid ({problem})") from problem
-    raise ValueError(f"{kind}: give one of bytes, a path, or base64")
+    raise ValueError(f"{kind}: pass one of bytes, a path, or base64")
 
 
 def _as_text(data: bytes) -> str | bytes:

@@ -17,7 +17,7 @@ from pegboard.errors import SetupError
 
 _POSIX: Final = os.name == "posix"
 _ROOT: Final = 0
-# A FIFO in place of the file must not block the open; regular files do not know the flag.
+# A FIFO in place of the file must not block the open; the flag has no effect on regular files.
 _READ: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
 # The files that SQLite keeps beside a database, and trusts as it trusts the database.
@@ -26,13 +26,13 @@ _creating: Final = threading.Lock()
 
 
 def check_private_folder(folder: Path) -> None:
-    """SetupError unless the folder is this user's and no other user can write to it."""
+    """SetupError unless the folder belongs to this user and no other user can write to it."""
     found = folder.stat()
     if not _POSIX:
         return
     if found.st_uid != os.geteuid():
         raise SetupError(
-            f"{folder} belongs to {_user(found)}; name a folder of your own, or run `chown {os.geteuid()} {folder}`"
+            f"{folder} belongs to {_user(found)}; choose a folder of your own, or run `chown {os.geteuid()} {folder}`"
         )
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise SetupError(f"{folder}: other users can write to it; run `chmod go-w {folder}`")
@@ -45,16 +45,16 @@ def check_folder(folder: Path) -> None:
         return
     if found.st_uid not in (os.geteuid(), _ROOT):
         raise SetupError(
-            f"{folder} belongs to {_user(found)}, who could replace what is kept there; name another folder"
+            f"{folder} belongs to {_user(found)}, who could replace the files in it; choose another folder"
         )
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
         raise SetupError(
-            f"{folder}: every user can replace the files in it; run `chmod o-w {folder}`, or name a folder in it"
+            f"{folder}: every user can replace the files in it; run `chmod o-w {folder}`, or choose a folder inside it"
         )
 
 
 def check_own_file(path: Path) -> None:
-    """SetupError unless the path is absent or a regular file of this user, which is not reached by a link."""
+    """SetupError unless the path is absent or a regular file of this user; links are rejected."""
     try:
         _check_own(path, path.lstat())
     except FileNotFoundError:
@@ -95,9 +95,9 @@ def open_own_file(path: Path) -> BinaryIO:
 
 
 def open_trusted_file(path: Path) -> BinaryIO:
-    """Open a regular file for reading that only this user, root or the owner of its folder can change, or its group.
+    """Open a regular file for reading that only this user, root, the owner of its folder or its group can change.
 
-    Such a file may be a link, as files are that a configuration system puts in place.
+    The path may be a link, which configuration systems often use.
     """
     file = _open(path, _READ)
     try:
@@ -124,17 +124,17 @@ def _check_own(path: Path, found: os.stat_result) -> None:
     _check_regular(path, found)
     if _POSIX and found.st_uid != os.geteuid():
         raise SetupError(
-            f"{path} belongs to {_user(found)}; remove it, name another file, or run `chown {os.geteuid()} {path}`"
+            f"{path} belongs to {_user(found)}; remove it, choose another file, or run `chown {os.geteuid()} {path}`"
         )
 
 
 def _check_regular(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise SetupError(f"{path} is not a regular file; remove it, or name another one")
+        raise SetupError(f"{path} is not a regular file; remove it, or choose another one")
 
 
 def _linked(path: Path) -> str:
-    return f"{path} is a symbolic link, which is not followed; remove it, or name the file that it points to"
+    return f"{path} is a symbolic link, which is not followed; remove it, or use the file that it points to"
 
 
 def _user(found: os.stat_result) -> str:

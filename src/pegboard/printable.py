@@ -13,13 +13,13 @@ from typing import Final
 _UNSEEN: Final = (
     "\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
     "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0"
-    "\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # without width, tags, bidi isolates
+    "\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # zero width, tags, bidi isolates
     "\u2028-\u202e"  # line and paragraph separators, bidi overrides
     "\ud800-\udfff\ue000-\uf8ff\ufffe\uffff\U000f0000-\U0010ffff"  # surrogates, private use
 )
-# After a symbol one of these chooses between an emoji and a plain sign; elsewhere it is without meaning.
+# After a symbol one of these selects its emoji or text form; elsewhere it has no meaning.
 _SELECTOR: Final = r"(?:^|(?<=[^\W\d_])|(?<=[\s\ufe00-\ufe0f]))[\ufe0e\ufe0f]"
-# In a name or a table these pass for a space.
+# In a name or a table these look like a space.
 _SPACES: Final = "\xa0\u1680\u2000-\u200a\u202f\u205f\u3000"
 _ONE_LINE: Final = re.compile(f"[{_UNSEEN}{_SPACES}]|{_SELECTOR}")
 _LINES: Final = re.compile(f"(?![\\n\\t])(?:[{_UNSEEN}]|{_SELECTOR})")
@@ -33,14 +33,14 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The text with its line ends, tabs and spaces as they are, and other characters escaped as `printable` does."""
+    """The text with line ends, tabs and spaces kept, and other characters escaped as `printable` does."""
     if text.isascii() and text.isprintable():
         return text
     return _LINES.sub(_escape, text.replace("\r\n", "\n"))
 
 
 def printable_json(text: str) -> str:
-    """A JSON text of the same value; outside of strings JSON has nothing to escape but line ends and tabs."""
+    """A JSON text of the same value; outside of strings, only line ends and tabs need escaping."""
     return _LINES.sub(_escape_in_json, text)
 
 

@@ -27,13 +27,14 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def read_keys(text: str | None) -> list[bytes]:
-    """The keys of a setting, the first of which seals: secrets with commas between; without one, a key of our own."""
+    """The keys of a setting: secrets separated by commas, of which the first one seals. Without a setting, a random
+    key."""
     if not text:
         return [secrets.token_bytes(32)]
     parts = [part.strip() for part in text.split(",")]
     if any(len(part) < 16 for part in parts):
         raise SetupError(
-            "PEGBOARD_SECRET: each secret must have at least 16 characters; make one with `openssl rand -hex 32`"
+            "PEGBOARD_SECRET: each secret must have at least 16 characters; create one with `openssl rand -hex 32`"
         )
     return [hashlib.sha256(part.encode()).digest() for part in parts]
 
@@ -48,16 +49,16 @@ _decode = msgspec.msgpack.Decoder(_SealedValue).decode
 
 
 class _SealMethod(Protocol):
-    """One way to make bytes that only who has the key can have made."""
+    """One way to authenticate bytes with a key."""
 
     def close(self, body: bytes) -> bytes: ...
 
     def open(self, raw: bytes) -> bytes | None:
-        """The body again; None where it is not ours."""
+        """The sealed body; None if it was not sealed with this key."""
 
 
 class _Signature:
-    """Readable by whoever carries it."""
+    """Signed, but not encrypted: HMAC."""
 
     def __init__(self, context: bytes, key: bytes) -> None:
         self._key = hmac.digest(key, b"sign " + context, "sha256")
@@ -74,7 +75,7 @@ class _Signature:
 
 
 class _Cipher:
-    """Readable by us alone: AES-GCM."""
+    """Encrypted and authenticated: AES-GCM."""
 
     def __init__(self, context: bytes, key: bytes) -> None:
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 — an extra, and heavy: for those who ask
@@ -97,11 +98,10 @@ class _Cipher:
 
 
 class Seal:
-    """Seals and opens values for one purpose, such as cursors; a `secret` one hides them where it can.
+    """Seals and opens values for one purpose, such as cursors; a `secret` sealer encrypts them if it can.
 
-    `audience` is the name of the server: servers that share a key and have different names do not open each other's
-    values, replicas of one server do. To hide values takes the library that the `auth` extra brings, which is loaded
-    with the first value.
+    `audience` is the name of the server: servers with a common key and different names cannot open each other's values,
+    replicas of one server can. Encryption needs the library of the `auth` extra, which is loaded with the first value.
     """
 
     def __init__(self, purpose: str, keys: Sequence[bytes], *, audience: str = "", secret: bool = False) -> None:
@@ -114,34 +114,35 @@ class Seal:
         self._made: tuple[_SealMethod, ...] | None = None
 
     def prefer(self, key: bytes) -> None:
-        """Seal with this key from now on; what the others have sealed still opens."""
+        """Seal with this key from now on; values sealed with the other keys still open."""
         self._keys = (key, *(other for other in self._keys if other != key))
         self._made = None
 
     def close(self, value: object, *, bearer: str = "", expires: float = 0.0) -> str:
-        """The value as text that only we can have made; `expires` is a point in time, 0 for never."""
+        """The sealed value as text; `expires` is a point in time, 0 for never."""
         body = _encode(_SealedValue(msgspec.Raw(_encode(value)), bearer, expires))
         return _encode_text(self._locks()[0].close(body))
 
     def open(self, text: str, *, now: float, bearer: str = "") -> object:
-        """The value again; InvalidParams if it is not ours, not this bearer's, for something else, or too old."""
+        """The value that was sealed; InvalidParams if it is not ours, not this bearer's, for another purpose, or
+        expired."""
         raw = _decode_text(text)
         if raw is None:
-            raise self._refused("cannot be read")
+            raise self._refused("is malformed")
         opened = (lock.open(raw) for lock in self._locks())
         body = next((body for body in opened if body is not None), None)
         if body is None:
             raise self._refused("was not made by this server, or was changed")
         sealed = _decode(body)
         if sealed.bearer != bearer:
-            raise self._refused("was given to somebody else")
+            raise self._refused("belongs to another caller")
         if sealed.expires and now > sealed.expires:
-            raise self._refused("has expired; begin anew without it")
+            raise self._refused("has expired; start again without it")
         value: object = msgspec.msgpack.decode(sealed.value)
         return value
 
     def _locks(self) -> tuple[_SealMethod, ...]:
-        """One for each key, the newest first, of the best kind there is."""
+        """One for each key, newest first, of the best kind available."""
         if self._made is None:
             kind: type[_Cipher | _Signature] = _Cipher if self._secret and _can_encrypt() else _Signature
             self._made = tuple(kind(self._context, key) for key in self._keys)
@@ -156,7 +157,7 @@ def _encode_text(raw: bytes) -> str:
 
 
 def _decode_text(text: str) -> bytes | None:
-    """The bytes that we write as this very text; None for any other spelling that Base64 decoders accept."""
+    """The decoded bytes; None unless this is the exact spelling that we write (Base64 decoders accept several)."""
     try:
         raw = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):

@@ -38,12 +38,12 @@ _log = logging.getLogger("pegboard.watchdog")
 Kind: TypeAlias = Literal["busy", "blocked", "locked"]
 
 BEATS: Final = 5
-"""Beats within the time of one stall; more find shorter stalls and cost more."""
+"""Heartbeats per stall threshold; more of them detect stalls more precisely and cost more."""
 LONGEST_PERIOD: Final = 1.0
 STILL_SECONDS: Final = 5.0
 """A stall that lasts longer is reported before it ends, because it may never end."""
 REPORT_SECONDS: Final = 10.0
-"""At most one report in this time; the next one says how many were left out."""
+"""At most one report in this time; the next one says how many were omitted."""
 FRAMES: Final = 12
 DEPTH: Final = 300
 THREADS: Final = 4
@@ -52,16 +52,16 @@ JOIN_SECONDS: Final = 1.0
 
 _HOME: Final = str(Path(__file__).parent)
 _IDLE: Final = ("threading.py", "thread.py", "queue.py", "selectors.py")
-"""Files of the standard library in which threads wait."""
+"""Files of the standard library in which threads block."""
 _KINDS: Final[dict[Kind, str]] = {
     "busy": "busy",
     "blocked": "waiting in a blocking call",
-    "locked": "waiting for another thread, which kept the interpreter lock",
+    "locked": "waiting for another thread, which held the interpreter lock",
 }
 
 
 class Tally:
-    """The stalls of all loops of this process that are watched."""
+    """The stalls of all watched loops of this process."""
 
     def __init__(self) -> None:
         self.watchers = 0
@@ -79,7 +79,7 @@ TALLY: Final = Tally()
 
 
 class StackSample(Struct, frozen=True):
-    """What the loop's thread was doing at one moment: innermost frame first."""
+    """What the loop's thread was doing at one moment, innermost frame first."""
 
     task: str
     tool: str
@@ -89,7 +89,7 @@ class StackSample(Struct, frozen=True):
 
 
 class Delay(Struct, frozen=True):
-    """The time between two beats, which were meant to be closer."""
+    """The time between two heartbeats that came later than planned."""
 
     seconds: float
     cpu: float
@@ -98,7 +98,7 @@ class Delay(Struct, frozen=True):
 
 
 class Stall(Struct, frozen=True):
-    """A delay that something in this process caused."""
+    """A delay that was caused by this process."""
 
     seconds: float
     cpu: float
@@ -136,7 +136,7 @@ class Watchdog:
         self.stop()
 
     def start(self) -> None:
-        """Start to watch; called in the thread that will run the loop."""
+        """Start watching; called in the thread that will run the loop."""
         self._loop_thread = threading.get_ident()
         self._scheduling = _open_scheduling()
         self._last = self._read_clocks(0)
@@ -145,7 +145,7 @@ class Watchdog:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop to watch; called in the same thread."""
+        """Stop watching; called in the same thread."""
         self._timer.cancel()
         self._stopped.set()
         self._thread.join(JOIN_SECONDS)
@@ -188,13 +188,13 @@ class Watchdog:
                 self._judge(sample, overslept)
                 seen, sample, overslept, told = last, None, 0.0, False
             if now - seen.at > self._seconds / 2:
-                # The first is kept: a later one may show the loop between the end of the stall and the beat.
+                # Keep the first sample: a later one may show the loop after the stall, before its heartbeat.
                 sample = sample or self._sample(seen)
                 if not told and now - seen.at - overslept > STILL_SECONDS:
                     told = self._report_while_it_lasts(seen, now)
                 pause = self._period
             else:
-                # The next beat is due long before.
+                # The next heartbeat is due long before.
                 pause = max(seen.at + self._seconds / 2 - now, self._period)
             wake = now + pause
         self._judge(sample, overslept)
@@ -209,7 +209,7 @@ class Watchdog:
             self._report(stall)
 
     def _sample(self, seen: _Beat) -> StackSample | None:
-        """What the loop's thread does, or None if the loop was free again before that was known."""
+        """What the loop's thread does, or None if the loop was free again before it could be sampled."""
         frames = sys._current_frames()
         frame, task = frames.pop(self._loop_thread, None), asyncio.current_task(self._loop)
         del frames[threading.get_ident()]
@@ -222,7 +222,7 @@ class Watchdog:
     def _report_while_it_lasts(self, seen: _Beat, now: float) -> bool:
         sample = self._sample(seen)
         if sample is not None:
-            _log.warning("the event loop has been held for %.0f s%s", now - seen.at, describe_sample(sample))
+            _log.warning("the event loop has been blocked for %.0f s%s", now - seen.at, describe_sample(sample))
         return sample is not None
 
     def _report(self, stall: Stall) -> None:
@@ -232,11 +232,11 @@ class Watchdog:
             return
         left_out, self._left_out, self._reported = self._left_out, 0, now
         more = f" [{left_out} more since the last report]" if left_out else ""
-        _log.warning("the event loop was held for %.2f s%s%s", stall.seconds, describe(stall), more)
+        _log.warning("the event loop was blocked for %.2f s%s%s", stall.seconds, describe(stall), more)
 
 
 def judge(delay: Delay, sample: StackSample | None, overslept: float, seconds: float) -> Stall | None:
-    """The stall that a delay was, or None where the process was not scheduled for so much of it that none is left."""
+    """The stall behind a delay, or None if the process was not scheduled for most of it."""
     unscheduled = min(max(overslept, delay.unscheduled), max(delay.seconds - delay.process_cpu, 0.0))
     held = delay.seconds - unscheduled
     if held < seconds:
@@ -245,23 +245,23 @@ def judge(delay: Delay, sample: StackSample | None, overslept: float, seconds: f
     if delay.cpu >= held / 2:
         kind = "busy"
     elif overslept >= held / 2:
-        # Only a thread that kept the interpreter lock stops the watchdog too.
+        # The watchdog itself stops only if another thread holds the interpreter lock.
         kind = "locked"
     return Stall(held, delay.cpu, kind, sample)
 
 
 def describe(stall: Stall) -> str:
-    """The rest of a report, on one line: in which way the loop was held, by what, and where in the code."""
+    """The rest of a report, on one line: the kind of stall, its cause, and where in the code."""
     how = f" ({_KINDS[stall.kind]}; {stall.cpu:.2f} s of CPU)"
     if stall.sample is None:
-        return how + "; it was free again before its code could be seen"
+        return how + "; it was free again before its code could be sampled"
     if stall.kind == "locked":
         return how + "; other threads: " + "; ".join(stall.sample.threads)
     return how + describe_sample(stall.sample)
 
 
 def describe_sample(sample: StackSample) -> str:
-    """By what the loop is held, and where in the code."""
+    """What blocks the loop, and where in the code."""
     who = (("tool", sample.tool), ("server", sample.server), ("task", sample.task))
     by = ", ".join(f"{what} {name}" for what, name in who if name)
     return (f" by {by}" if by else "") + ": " + " < ".join(sample.frames)
@@ -270,7 +270,7 @@ def describe_sample(sample: StackSample) -> str:
 def take_sample(
     frame: FrameType | None, task: asyncio.Task[Any] | None, others: Iterable[FrameType] = ()
 ) -> StackSample:
-    """What the stacks of the loop's thread and of other threads say."""
+    """The cause as seen from the stacks of the loop's thread and of other threads."""
     frames: list[str] = []
     tool = server = ""
     for one in _outwards(frame):
@@ -300,7 +300,7 @@ def _place(frame: FrameType) -> str:
 
 
 def _tool_in(frame: FrameType) -> str:
-    """The name that is called, where this frame serves a call."""
+    """The name of the tool, if this frame runs a call."""
     if "call" not in frame.f_code.co_varnames:
         return ""
     call = frame.f_locals.get("call")
@@ -308,7 +308,7 @@ def _tool_in(frame: FrameType) -> str:
 
 
 def _server_in(frame: FrameType) -> str:
-    """The name of the server, where this is a method of a class that says `names_server`."""
+    """The name of the server, if this is a method of a class with `names_server`."""
     if frame.f_code.co_varnames[:1] != ("self",):
         return ""
     owner: Any = frame.f_locals.get("self")
@@ -323,7 +323,7 @@ def _describe_task(task: asyncio.Task[Any] | None) -> str:
 
 
 def _open_scheduling() -> int | None:
-    """The kernel's account of this thread, where it keeps one."""
+    """The kernel's scheduling statistics of this thread, if available."""
     try:
         return os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -48,4 +48,4 @@ def test_what_is_wrong_is_one_line_on_stderr_and_exit_2(capsys: pytest.CaptureFi
     assert run("run", "nowhere.py") == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err == "pegboard run: There is no file nowhere.py\n"
+    assert captured.err == "pegboard run: File not found: nowhere.py\n"
