@@ -50,7 +50,7 @@ def test_each_transport_is_shown_its_own_tools_and_told_of_the_others(way: str, 
         other, told = ("local", "connect over stdio or http") if way == "ws" else ("upload", "connect over /ws")
         result = ask(server, "tools/call", {"name": other, "arguments": {}})
         assert result["isError"]
-        assert result["content"][0]["text"] == f"{other} is not to be called over {way}: {told}"
+        assert result["content"][0]["text"] == f"{other} cannot be called over {way}; {told}"
         result = ask(server, "tools/call", {"name": "anywhere", "arguments": {}})
         assert result["content"][0]["text"] == "anywhere"
 

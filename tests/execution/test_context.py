@@ -105,14 +105,14 @@ async def test_progress_that_is_no_number_is_refused_whether_anybody_listens_or_
 
     @board.tool
     async def work(ctx: Context) -> str:
-        with pytest.raises(ValueError, match="Progress is told in numbers"):
+        with pytest.raises(ValueError, match="Progress takes numbers"):
             await ctx.progress(done, total)
         seen.append("loop")
         return "done"
 
     @board.tool
     def work_in_a_thread(ctx: Context) -> str:
-        with pytest.raises(ValueError, match="Progress is told in numbers"):
+        with pytest.raises(ValueError, match="Progress takes numbers"):
             ctx.progress(done, total)
         seen.append("thread")
         return "done"
@@ -125,7 +125,11 @@ async def test_progress_that_is_no_number_is_refused_whether_anybody_listens_or_
 
 @pytest.mark.parametrize(
     ("make", "said"),
-    [(lambda: object(), "has to make JSON"), (lambda: math.nan, "has to make JSON"), (5, "takes a function")],
+    [
+        (lambda: object(), "must return a JSON value"),
+        (lambda: math.nan, "must return a JSON value"),
+        (5, "needs a function"),
+    ],
 )
 async def test_what_cannot_be_kept_is_refused_by_the_name_it_was_to_have(make: Any, said: str) -> None:
     board, seen = Board(), list[str]()
@@ -163,7 +167,7 @@ async def test_what_is_asked_has_to_be_a_question() -> None:
 
     @board.tool
     async def work(ctx: Context) -> str:
-        with pytest.raises(TypeError, match="Elicit, Sample and Roots, and name is 'What"):
+        with pytest.raises(TypeError, match="Elicit, Sample and Roots, got name='What"):
             await ctx.ask(name="What is your name?")  # type: ignore[arg-type]  # as careless authors do
         seen.append("refused")
         return "done"

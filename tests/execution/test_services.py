@@ -269,7 +269,7 @@ async def test_a_logger_can_be_asked_for() -> None:
 
 
 def test_a_factory_whose_parameter_nothing_explains_is_refused_with_the_fix() -> None:
-    with pytest.raises(DeclarationError, match="'dsn' that nothing tells how to supply"):
+    with pytest.raises(DeclarationError, match="'dsn' that cannot be supplied"):
         Board().services.factory(Store, lambda dsn: Store(dsn))
 
 
@@ -277,7 +277,7 @@ def test_a_factory_that_takes_what_belongs_to_a_call_is_refused_where_it_is_regi
     def settings_of(ctx: Context) -> Settings:
         return Settings(str(ctx.client["name"]))
 
-    with pytest.raises(DeclarationError, match="takes a Context, which is given to tools alone"):
+    with pytest.raises(DeclarationError, match="takes a Context, which only tools receive"):
         Board().services.factory(Settings, settings_of)
 
 

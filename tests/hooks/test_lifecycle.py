@@ -125,7 +125,7 @@ def test_what_only_has_the_name_of_a_hook_is_refused_when_it_is_attached() -> No
         async def stop(self, reason: str) -> None:  # type: ignore[override]  # what is refused
             pass
 
-    with pytest.raises(DeclarationError, match=r"Stopwatch\.start is a hook, which is called, and not 0\.5"):
+    with pytest.raises(DeclarationError, match=r"Stopwatch\.start must be a hook that can be called, got 0\.5"):
         Board().use(Stopwatch())
     with pytest.raises(DeclarationError, match=r"TakesMore\.stop is called with \(\) and takes \(reason"):
         Board().use(TakesMore())
@@ -177,5 +177,5 @@ async def test_a_name_that_no_tool_has_is_told_once_with_what_may_have_been_mean
         async with Client(board):
             pass
     assert [record.getMessage() for record in caplog.records] == [
-        "middleware is attached to the tool 'serch_notes', and there is none of that name; did you mean 'search_notes'?"
+        "middleware is attached to the tool 'serch_notes', which does not exist; did you mean 'search_notes'?"
     ]

@@ -194,7 +194,7 @@ def not_async(call: Call, proceed: Handler) -> Any:
         (7, "a Middleware or an async function of (call, next), got 7"),
         (not_async, "not_async must be `async def`"),
         (takes_one, "takes_one is called with (call, next) and takes (call"),
-        (Yields(), "Yields.before yields"),
+        (Yields(), "Yields.before is a generator"),
         (TakesTooLittle(), "TakesTooLittle.after is called with (call, result, elapsed_ms) and takes (call"),
         (PlainAround(), "PlainAround.around must be `async def`"),
         (OrderedByName(), "OrderedByName.order must be a number, got 'first'"),

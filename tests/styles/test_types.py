@@ -153,4 +153,7 @@ def test_a_connector_blocks_in_a_thread_and_takes_bytes_of_text(door: Door) -> N
 def test_bytes_that_are_no_text_are_refused_where_there_are_no_binary_streams(door: Door) -> None:
     result = door.call("special.stream_bytes")
     assert result["isError"]
-    assert text_of(result) == "This call carries text only, and the tool streams bytes: begin it with a stream over /ws"
+    assert (
+        text_of(result)
+        == "This call carries text only, and the tool sends bytes; start the call with a stream over /ws"
+    )

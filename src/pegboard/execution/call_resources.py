@@ -15,12 +15,12 @@ def _default_seal() -> Seal:
 
 
 class CallResources(Struct, frozen=True, kw_only=True):
-    """The seal of what callers carry between rounds, and the log of changes; without a board nobody hears of these."""
+    """The sealer of tickets and the change log that calls use; without a board, changes are dropped."""
 
     tickets: Seal = field(default_factory=_default_seal)
     changes: ChangeSource | None = None
 
     def publish(self, change: Change) -> None:
-        """Let those who follow know of a change."""
+        """Publish a change to subscribers."""
         if self.changes is not None:
             self.changes.publish(change)

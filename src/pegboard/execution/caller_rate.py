@@ -10,7 +10,7 @@ from pegboard.errors import Busy
 
 
 class CallerRate:
-    """So many in a second for each caller; who they all are is forgotten with the second."""
+    """Limits requests per second for each caller; the counts are dropped every second."""
 
     def __init__(self, what: str, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._what = what
@@ -20,7 +20,7 @@ class CallerRate:
         self._counts: dict[tuple[str, str], int] = {}
 
     def check(self, caller: Caller) -> None:
-        """Count one more, or refuse it until the next second."""
+        """Count one request, or reject it until the next second."""
         second = int(self._clock())
         if second != self._second:
             self._second = second
@@ -28,4 +28,4 @@ class CallerRate:
         key = caller.principal, caller.session
         count = self._counts[key] = self._counts.get(key, 0) + 1
         if count > self._limit:
-            raise Busy(f"More than {self._limit} {self._what} in a second; slow down", retry_after=1)
+            raise Busy(f"More than {self._limit} {self._what} per second; slow down", retry_after=1)

@@ -90,7 +90,7 @@ class CatalogMethods:
         resources.watch(lists[0].forget)
         resources.watch(lists[1].forget)
         prompts.watch(lists[2].forget)
-        # What was taken down is not kept by its reader.
+        # A removed resource must not stay alive in the cache of readers.
         resources.watch(self._reads.clear)
         prompts.watch(self._reads.clear)
         self.methods: Mapping[str, Handler] = {
@@ -104,7 +104,7 @@ class CatalogMethods:
         }
 
     def capabilities(self) -> Mapping[str, Json]:
-        """What there is to declare: nothing for a board that has only tools."""
+        """The capabilities to declare; none for a board that has only tools."""
         declared: dict[str, Json] = {}
         if self._resources.offered:
             declared["resources"] = {"listChanged": True, "subscribe": True}
@@ -113,7 +113,7 @@ class CatalogMethods:
         return {**declared, "completions": {}} if declared else {}
 
     def _with_fresh_files(self, inner: Handler) -> Handler:
-        """The same with the files that are there now, where folders are listed; a list is looked after from its beginning."""
+        """The catalog with the current files of its folders; folders are listed again for the first page only."""
 
         async def look_and_list(call: Call) -> Reply:
             beginning = read_cursor(call) is None
@@ -135,9 +135,9 @@ class CatalogMethods:
         contents = resource.contents(call.name, value)
         size = sum(len(part.get("text") or part.get("blob") or "") for part in contents)
         if size > self._result_bytes:
-            _log.error("the resource %s is %d bytes, the limit is %d", call.name, size, self._result_bytes)
-            raise InternalFailure("The resource is too large to be sent")
-        # What a user's answer went into is nobody else's, and not the same the next time.
+            _log.error("the resource %s has %d bytes, the limit is %d", call.name, size, self._result_bytes)
+            raise InternalFailure("The resource is too large to send")
+        # Content that depends on a user's answer must not be cached or shared.
         caching = resource.caching if call.answers is None and call.ticket is None else _NOT_KEPT
         return Done({"contents": contents, **caching.hints()})
 
@@ -156,7 +156,7 @@ class CatalogMethods:
             raise ResourceNotFound(uri) from None
 
     async def _subscribe(self, call: Call) -> Reply:
-        """Say that there is such a resource; whom to tell of its changes, the session remembers."""
+        """Check that the resource exists; the session records the subscription."""
         self._resources.find(call.name)
         return Done({})
 
@@ -220,7 +220,7 @@ def _lister(listing: Listing) -> Handler:
 def read_cursor(call: Call) -> str | None:
     """The cursor of a list request."""
     if not bytes(call.params):
-        # A request may come without params at all.
+        # A request may have no params at all.
         return None
     try:
         return msgspec.json.decode(call.params, type=_Cursor).cursor

@@ -15,20 +15,21 @@ from pegboard.errors import ToolError
 from pegboard.execution.context import Context
 
 Chunk: TypeAlias = Any
-"""Bytes on a binary stream, any JSON on one of text."""
+"""Bytes on a binary stream, any JSON value on a text stream."""
 
 _NOTHING: Mapping[str, Json] = {}
-_NO_INPUT = "this tool reads a stream, and the call has none: begin it with a stream over /ws"
-_NO_BYTES = "This call carries text only, and the tool streams bytes: begin it with a stream over /ws"
+_NO_INPUT = "this tool reads a stream, and the call has none; start the call with a stream over /ws"
+_NO_BYTES = "This call carries text only, and the tool sends bytes; start the call with a stream over /ws"
 
 
 class ToolConnector(CallScoped):
-    """Hands pieces to and fro between a tool and its caller, before the result; like Context, it blocks in a thread.
+    """Exchanges chunks between a tool and its caller before the result; like Context, it blocks in a thread.
 
-    The caller's stream is read by `async for chunk in connector`, or plain `for` in a thread; what is written goes out on
-    a stream that the first piece of its kind opens, or on those that `open` opens. A caller over `/ws` that began the call with a
-    stream has all of that. For others a piece of text becomes a progress notice, if they asked for progress; bytes that
-    are no text are refused, and so is reading. What the tool returns is still the whole result.
+    Read the caller's stream with `async for chunk in connector`, or with plain `for` in a thread. Chunks that are
+    written go to a stream that the first chunk of its kind opens, or to streams that `open` opens. Only a caller over
+    `/ws` that started the call with a stream has all of this. Other callers get text chunks as progress notifications,
+    if they asked for progress; reading, and writing bytes that are not text, is rejected. The return value is still the
+    whole result.
     """
 
     __slots__ = ("_outputs", "_stream", "context")
@@ -37,41 +38,41 @@ class ToolConnector(CallScoped):
     def __init__(self, context: Context, duplex: CallStream | None = None) -> None:
         self.context = context
         self._stream = duplex
-        # By whether they are binary.
+        # Keyed by whether they are binary.
         self._outputs: dict[bool, OutputStream] = {}
 
     @property
     def closed(self) -> bool:
-        """Whether nobody reads any more."""
+        """Whether the caller has disconnected."""
         return self.context.cancelled
 
     @property
     def streaming(self) -> bool:
-        """Whether the caller began the call with a stream, so that bytes go both ways."""
+        """Whether the caller started the call with a stream, so that bytes can be sent both ways."""
         return self._stream is not None
 
     @property
     def id(self) -> str:
-        """The id of the caller's stream; empty where there is none."""
+        """The id of the caller's stream; empty if there is none."""
         return "" if self._stream is None else self._stream.id
 
     @property
     def binary(self) -> bool:
-        """Whether the caller's stream is one of bytes."""
+        """Whether the caller's stream is binary."""
         return self._stream is not None and self._stream.binary
 
     @property
     def meta(self) -> Mapping[str, Json]:
-        """What the caller says of its stream: name, mime, totalSize and the like."""
+        """The caller's metadata of its stream: name, mime, totalSize and others."""
         return _NOTHING if self._stream is None else self._stream.meta
 
     @property
     def summary(self) -> Json:
-        """What the caller said at the end of its stream."""
+        """The summary that the caller sent at the end of its stream."""
         return None if self._stream is None else self._stream.summary
 
     def read(self) -> Awaitable[Chunk]:
-        """The next piece; None at the end, which on a stream of text a piece may be too: there, iterate."""
+        """The next chunk; None at the end. On a text stream a chunk may be null too: iterate there instead."""
         return self.context._answered(self._read_or(None))
 
     def __aiter__(self) -> Self:
@@ -99,7 +100,7 @@ class ToolConnector(CallScoped):
         return end if chunk is UNSET else chunk
 
     def write(self, chunk: Chunk) -> Awaitable[None]:
-        """Send one piece; waits only while the caller reads too slowly, and sends nothing once it has left."""
+        """Send one chunk; waits only if the caller reads too slowly, and sends nothing once it has disconnected."""
         binary = isinstance(chunk, bytes | bytearray | memoryview)
         output = self._outputs.get(binary)
         if output is None:
@@ -117,7 +118,7 @@ class ToolConnector(CallScoped):
         compression: str | None = None,
         encoding: str | None = None,
     ) -> OutputStream:
-        """A stream to the caller, open to the end of the `with` block or of the call; the rest are labels for it."""
+        """A stream to the caller, open until the `with` block or the call ends; other arguments are its metadata."""
         meta: dict[str, Json] = {
             "method": method or self.context.tool_name,
             "binary": binary,
@@ -143,10 +144,10 @@ class OutputStream:
         self._ended = False
 
     def write(self, chunk: Chunk) -> Awaitable[None]:
-        """Send one piece: bytes on a binary stream, which are cut where they are many; else text or any JSON."""
+        """Send one chunk: bytes on a binary stream (split if they are many), else text or any JSON value."""
         if isinstance(chunk, bytes | bytearray | memoryview) is not self._binary:
             kind = "bytes" if self._binary else "text or JSON"
-            raise TypeError(f"This stream is one of {kind}, and {type(chunk).__name__} is not; open another for it")
+            raise TypeError(f"This stream carries {kind}, got {type(chunk).__name__}; open another stream for it")
         if self._ended:
             raise ValueError("This stream has ended")
         text = "" if self._outflow is not None else _as_text(chunk)
@@ -161,11 +162,11 @@ class OutputStream:
             await self._outflow.write(chunk)
 
     def done(self, summary: Json = None) -> None:
-        """End the stream, and sum up what was in it; from any thread."""
+        """End the stream, with an optional summary; from any thread."""
         self._end(lambda outflow: outflow.finish(summary))
 
     def fail(self, message: str, code: int = -32000, data: Json = None) -> None:
-        """End the stream before its end, and say why; from any thread."""
+        """Abort the stream with an error; from any thread."""
         self._end(lambda outflow: outflow.fail(message, code, data))
 
     def _end(self, end: Any) -> None:
@@ -179,7 +180,7 @@ class OutputStream:
         if error is None:
             self.done()
         else:
-            # What went wrong is told to who may know it: the log, unless it was written for the caller.
+            # The caller sees the text only if it was written for callers; the log has all of it.
             self.fail(error.message if isinstance(error, ToolError) else "The tool failed before the end of the stream")
 
     async def __aenter__(self) -> Self:
@@ -200,7 +201,7 @@ class OutputStream:
 
 
 def report_step(context: Context, message: str) -> Awaitable[None]:
-    """Tell the caller that the work has come one step further than it last heard, and what the step was."""
+    """Report the next step of progress, with its text."""
     reached = context._call.origin._reached
     return context.progress(1 if reached is None else math.floor(reached) + 1, None, message)
 

@@ -21,12 +21,13 @@ from pegboard.tasks.task_run import detach
 
 T = TypeVar("T")
 
-# One for all tokens: it is held for a moment, and few tokens are ever watched or cancelled.
+# One lock for all tokens: it is held for a moment, and few tokens are ever watched or cancelled.
 _watching = threading.Lock()
 
 
 class CancellationToken(CallScoped):
-    """Says whether the caller has given up; a tool in a thread looks at it, since a thread cannot be stopped."""
+    """Tells a tool whether its caller has cancelled; a tool in a thread has to check it, since a thread cannot be
+    stopped."""
 
     __slots__ = ("_watchers", "cancelled")
 
@@ -57,7 +58,7 @@ class CancellationToken(CallScoped):
         return end
 
     def wait(self, seconds: float) -> bool:
-        """Sleep in a thread, but no longer than the caller waits; True once it has given up."""
+        """Sleep in a thread, until the time is up or the call is cancelled; True if it was cancelled."""
         given_up = threading.Event()
         end = self._watch(given_up.set)
         try:
@@ -67,7 +68,7 @@ class CancellationToken(CallScoped):
 
 
 class _Completed:
-    """An awaitable that has been waited for already: what a thread gets back."""
+    """An awaitable that is already done, which a thread gets back."""
 
     __slots__ = ("_value",)
 
@@ -112,7 +113,7 @@ class PendingAnswer(Coroutine[Any, Any, T]):
 
 
 class ClientDescription(dict[str, Json]):
-    """A client in its own words; `capabilities` is what it can be asked."""
+    """The client as it describes itself; `capabilities` says what it can be asked."""
 
     __slots__ = ("capabilities",)
 
@@ -122,10 +123,10 @@ class ClientDescription(dict[str, Json]):
 
 
 class Context(CallScoped):
-    """One call as its tool sees it.
+    """One call, as seen by its tool.
 
-    The methods are awaited in a coroutine. In a synchronous tool, which runs in a thread, the same calls block until
-    they are done and return the value itself.
+    In a coroutine, await the methods. In a synchronous tool, which runs in a thread, the same methods block and return
+    the value itself.
     """
 
     __slots__ = ("_call", "_call_resources", "_ended", "_loop", "_thread", "_token")
@@ -143,17 +144,18 @@ class Context(CallScoped):
 
     @property
     def caller(self) -> Caller:
-        """Who calls: client, capabilities, principal, session, revision and transport."""
+        """The caller: client, capabilities, principal, session, revision and transport."""
         return self._call.caller
 
     @property
     def client(self) -> ClientDescription:
-        """What the client says it is, for display only, and can do: `ctx.client["name"]`, `ctx.client.capabilities`."""
+        """The client's own description, for display only, and its capabilities: `ctx.client["name"]`,
+        `ctx.client.capabilities`."""
         return ClientDescription(self._call.caller)
 
     @property
     def tool_name(self) -> str:
-        """The name by which this tool was called."""
+        """The name under which this tool was called."""
         return self._call.name
 
     @property
@@ -163,13 +165,13 @@ class Context(CallScoped):
 
     @property
     def cancelled(self) -> bool:
-        """Whether the caller has given up on this call."""
+        """Whether the caller has cancelled this call."""
         return self._token.cancelled
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
-        """Tell the caller how far the work is; nothing is sent to one that did not ask for it."""
+        """Report progress; nothing is sent unless the caller asked for it."""
         if not _is_number(done) or not (total is None or _is_number(total)):
-            raise ValueError(f"Progress is told in numbers: {done!r:.40} of {total!r:.40} is none")
+            raise ValueError(f"Progress takes numbers, got {done!r:.40} of {total!r:.40}")
         if get_ident() == self._thread:
             return self._send_progress(done, total, message)
         return self._await_on_loop(self._progress(done, total, message))
@@ -181,9 +183,9 @@ class Context(CallScoped):
         call = self._call
         if call.token is None:
             return _DONE
-        # Of the call, not of this run of it: a middleware may try it again.
+        # Kept on the call, not on this run of it: a middleware may retry the tool.
         origin = call if call._origin is None else call.origin
-        # "The progress value MUST increase with each notification" (Progress): one that does not is left out.
+        # "The progress value MUST increase with each notification" (Progress): one that does not is dropped.
         if origin._reached is not None and done <= origin._reached:
             return _DONE
         origin._reached = done
@@ -195,10 +197,10 @@ class Context(CallScoped):
         return self._emit(Notification("notifications/progress", params))
 
     def log(self, level: str, data: Any, logger: str | None = None) -> Awaitable[None]:
-        """Send the caller a log message, where it asked for messages of that level; `data` is text or any JSON."""
+        """Send the caller a log message, if it asked for messages of that level; `data` is text or any JSON value."""
         severity = LOG_LEVELS.get(level)
         if severity is None:
-            raise ValueError(f"There is no log level {level!r}; use one of {', '.join(LOG_LEVELS)}")
+            raise ValueError(f"Unknown log level {level!r}; use one of {', '.join(LOG_LEVELS)}")
         wanted = self._call.caller.log_level
         if wanted is None or severity < LOG_LEVELS[wanted]:
             return _DONE
@@ -279,9 +281,9 @@ class Context(CallScoped):
         return self._answered(self._rounds().ask(questions))
 
     def keep(self, name: str, make: Callable[[], Any]) -> Awaitable[Any]:
-        """A JSON value that is made once, however often the tool runs again for the answers to its questions."""
+        """A JSON value that is made once, even if the tool runs again with the answers to its questions."""
         if not callable(make):
-            raise TypeError(f"ctx.keep takes a function that makes the value: ctx.keep({name!r}, lambda: …)")
+            raise TypeError(f"ctx.keep needs a function that makes the value: ctx.keep({name!r}, lambda: …)")
         rounds = self._rounds()
         if get_ident() == self._thread or name in rounds.kept:
             return self._await_on_loop(rounds.keep(name, make))
@@ -289,26 +291,26 @@ class Context(CallScoped):
         return self._await_on_loop(rounds.keep(name, lambda: made))
 
     def wait(self, told: Awaitable[T]) -> T:
-        """For type checkers: in a thread, what the other methods return is the value itself and need not be awaited."""
+        """For type checkers: in a thread the other methods return the value itself, without await."""
         return told  # type: ignore[return-value]  # in a thread it is one
 
     def close_stream(self, retry_ms: int = 1000) -> Awaitable[None]:
-        """Let the caller hang up while long work goes on; it comes back for the result after that time.
+        """Close the caller's connection during long work; the caller reconnects for the result after that time.
 
-        Only older clients over HTTP can; for all others nothing happens.
+        Works for legacy clients over HTTP; does nothing for others.
         """
         return self._await_on_loop(self._call.channel.close_stream(retry_ms))
 
     def detach(self) -> Awaitable[None]:
-        """Go on as a task, which the caller asks after: for a tool with `detach="manual"`, once it has asked its first.
+        """Continue as a task, which the caller polls: for a tool with `detach="manual"`, after its first questions.
 
-        What it asks from here on waits in the task, and the tool waits for it. For a call that is not run as a task,
-        because its client cannot ask after one, nothing happens.
+        Later questions wait in the task, and the tool waits for their answers. Does nothing for a call that does not
+        run as a task because its client does not support tasks.
         """
         return self._await_on_loop(detach(self._call))
 
     def resource_changed(self, uri: str) -> Awaitable[None]:
-        """Tell those who follow this resource that it has another content now."""
+        """Notify subscribers that the content of this resource has changed."""
         self._call_resources.publish(Change("updated", uri))
         return _DONE
 
@@ -317,7 +319,7 @@ class Context(CallScoped):
 
     def _rounds(self) -> Rounds:
         if self._ended:
-            raise QuestionFailed("The call has ended: nobody is there any more to be asked")
+            raise QuestionFailed("The call has ended; its caller can no longer be asked")
         call = self._call.origin
         if call._rounds is None:
             call._rounds = Rounds(call, self._call_resources.tickets)
@@ -332,7 +334,7 @@ class Context(CallScoped):
         """Go on from the round before, if there was one; refuses a ticket that is not this request's."""
         call = self._call if self._call._origin is None else self._call.origin
         if call._rounds is not None:
-            # Not the first run within this round: a middleware tries again what failed.
+            # Not the first run within this round: a middleware retries a failed one.
             call._rounds.restart_rounds()
         elif call.ticket is not None or call.answers is not None:
             self._rounds()
@@ -345,10 +347,10 @@ class Context(CallScoped):
             self._loop.call_soon_threadsafe(do)
 
     def _await_on_loop(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
-        """Await on the loop; from another thread, have the loop do it and wait."""
+        """Await on the loop; from another thread, let the loop do it and block."""
         if get_ident() == self._thread:
             return work
-        # A plain function cannot await: it gets what came of it.
+        # A plain function cannot await: it gets the value.
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()  # type: ignore[return-value]  # see `wait`
 
     def _answered(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:

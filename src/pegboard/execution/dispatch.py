@@ -15,9 +15,9 @@ from pegboard.tools.tool import Tool
 
 
 class Dispatcher:
-    """A Handler for all methods of a board; the chain of each tool is made at its first call after a change.
+    """A Handler for all methods of a board; the chain of each tool is composed at its first call after a change.
 
-    `choose_tools` says what is listed where that is not the whole catalog, or not the same for all.
+    `choose_tools` returns the listed tools, if these are not the whole catalog or differ between callers.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Dispatcher:
             **({} if tasks is None else tasks.methods),
         }
 
-    # Here the way is only chosen: the coroutine of who goes it is returned as it is, not awaited in one more.
+    # Returns the coroutine of the handler itself, to save awaiting it in another one.
 
     def __call__(self, call: Call) -> Coroutine[Any, Any, Reply]:
-        """Answer any method."""
+        """Dispatch any method."""
         handler = self._methods.get(call.method)
         if handler is None:
             raise MethodNotFound(f"Method not found: {call.method[:80]!r}")
@@ -81,7 +81,7 @@ class Dispatcher:
     async def _list_tools(self, call: Call) -> Reply:
         if read_cursor(call) is not None:
             # All tools are on the first page, so no cursor of ours can exist.
-            raise InvalidParams("Invalid cursor: the list has one page, ask for it without a cursor")
+            raise InvalidParams("Invalid cursor: the list has one page; request it without a cursor")
         return Done(
             self._catalog.listing(call.transport) if self.choose_tools is None else await self.choose_tools(call)
         )
@@ -103,7 +103,7 @@ class Dispatcher:
         return chain(call)
 
     async def _unknown(self, call: Call) -> Reply:
-        """What the board's middleware goes around when nobody knows the tool."""
+        """The innermost Handler for unknown tools, inside the board's middleware."""
         raise self._catalog.unknown(call.name)
 
 

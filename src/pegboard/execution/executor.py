@@ -49,17 +49,17 @@ CANCELLED = "cancelled"
 
 
 class HasHandler(Protocol):
-    """What has tools and a way to call them: a board."""
+    """An object with tools and a Handler, such as a board."""
 
     @property
     def handler(self) -> Handler: ...
 
 
 class ToolExecutionRecord(Struct, frozen=True, kw_only=True):
-    """What came of one request.
+    """The outcome of one request.
 
-    `result` is the text for the model, `content` all content blocks, `structured` the structured content. `metadata`
-    is what the tool told its host (`ToolResult(metadata=…)`), with `elapsed_ms` and, unless all went well, `error`.
+    `result` is the text for the model, `content` all content blocks, `structured` the structured content. `metadata` is
+    the tool's (`ToolResult(metadata=…)`), with `elapsed_ms` and, if it failed, `error`.
     """
 
     tool_name: str
@@ -84,7 +84,7 @@ class ToolExecutionRecord(Struct, frozen=True, kw_only=True):
 
 
 class ToolExecutionBatch(Struct, frozen=True):
-    """One record for each request, in their order, and `metadata` that sums them up."""
+    """One record for each request, in order, and `metadata` that sums them up."""
 
     records: tuple[ToolExecutionRecord, ...]
     metadata: Mapping[str, Any]
@@ -98,8 +98,8 @@ class ToolExecutionBatch(Struct, frozen=True):
 class ToolExecutor:
     """Executes requests against a board, or a catalog of its own.
 
-    `environment` is handed to declared tools as `context.environment`: a mapping, or a function that makes one for
-    each request.
+    `environment` is passed to declared tools as `context.environment`: a mapping, or a function that makes one for each
+    request.
     """
 
     def __init__(
@@ -112,9 +112,9 @@ class ToolExecutor:
     async def execute(
         self, request: ToolCallRequest, *, cancellation: CancellationToken | None = None
     ) -> ToolExecutionRecord:
-        """Run one request. Only the cancellation of the task that waits here is raised, as asyncio needs it to be.
+        """Run one request. Raises only if the waiting task itself is cancelled, as asyncio requires.
 
-        The text the model sent (`raw_arguments`) goes before `arguments`, which were read from it.
+        The text that the model sent (`raw_arguments`) takes precedence over `arguments`, which were parsed from it.
         """
         if cancellation is not None and cancellation.cancelled:
             return _skipped(request, None)
@@ -122,7 +122,7 @@ class ToolExecutor:
         try:
             return await self._run(request, cancellation, began)
         except UnknownTool as unknown:
-            # Nothing ran that could have taken any time.
+            # Nothing ran, so there is no time to report.
             return _refused(request, unknown, {"error": HANDLER_NOT_FOUND}, None)
         except Refusal as refusal:
             return _refused(request, refusal, {"error": type(refusal).__name__}, _elapsed(began))
@@ -144,9 +144,9 @@ class ToolExecutor:
         metadata: Mapping[str, Any] | None = None,
         cancellation: CancellationToken | None = None,
     ) -> ToolExecutionBatch:
-        """Run requests one after the other; those left over once `cancellation` is cancelled are skipped.
+        """Run requests one after the other; once `cancellation` is cancelled, the remaining ones are skipped.
 
-        The summary is added to `metadata`, whose own keys stay as they are.
+        The summary is added to `metadata`, whose own keys are kept.
         """
         records = tuple([await self.execute(request, cancellation=cancellation) for request in requests])
         return ToolExecutionBatch(records, {**summarise(records), **(metadata or {})})
@@ -164,7 +164,7 @@ class ToolExecutor:
             raw=_arguments_of(request),
             environment=environment(request) if callable(environment) else environment,
         )
-        # A task of its own: a hook that cancels the call must not cancel the host.
+        # A separate task: a hook that cancels the call must not cancel the host.
         loop = asyncio.get_running_loop()
         running = loop.create_task(self._handler(call))
         if cancellation is None:
@@ -177,7 +177,7 @@ class ToolExecutor:
 
 
 def summarise(records: Iterable[ToolExecutionRecord]) -> dict[str, Any]:
-    """How many calls, how many failed, how long they took together, and the metadata of each by its id."""
+    """The number of calls and failures, their total time, and the metadata of each call by its id."""
     listed = list(records)
     return {
         "tool_call_count": len(listed),
@@ -203,7 +203,7 @@ def _arguments_of(request: ToolCallRequest) -> Raw:
     try:
         msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError):
-        # Not JSON, but it may hold some: the tool reads it as arguments sent as text.
+        # Not JSON, but it may contain some: pass the text on, and the tool parses it.
         return Raw(msgspec.json.encode(data.decode("utf-8")))
     return Raw(data)
 
@@ -267,7 +267,7 @@ def _notes(listed: Json, kind: type[Note]) -> tuple[Note, ...]:
 
 
 def _merge_notes(said: Iterable[ParseWarning], found: Iterable[ParseWarning]) -> tuple[ParseWarning, ...]:
-    """What was said of the arguments before is not lost, and what the tool found once more is not told twice."""
+    """Keeps earlier warnings, and drops those that the tool reported again."""
     return tuple({(warning.path, warning.code): warning for warning in (*said, *found)}.values())
 
 

@@ -12,17 +12,17 @@ from pegboard.tools.tool import Tool
 
 
 def add_preconditions(tool: Tool, inner: Handler, tickets: Seal, used_tickets: UsedTickets) -> Handler:
-    """The Handler of a tool behind what it demands of its requests; the same Handler where that is nothing."""
+    """Wrap the Handler of a tool in the checks that its requests need; returns it unchanged if there are none."""
     mirrors = mirrored(tool.input_schema)
     handler = _single_use(tickets, used_tickets, inner) if tool.once else inner
     return _check_mirrored(mirrors, handler) if mirrors else handler
 
 
 def _single_use(tickets: Seal, used_tickets: UsedTickets, inner: Handler) -> Handler:
-    """Accept each ticket once; only tickets of ours are remembered, or any client could fill the memory.
+    """Accept each ticket once; only valid tickets are recorded, or any client could fill the memory.
 
-    Answers count only with the ticket of their questions. Without one they could be sent any number of times, so they
-    are ignored and the tool asks.
+    Answers count only with the ticket of their questions. Without a ticket they could be replayed, so they are ignored
+    and the tool asks.
     """
 
     async def use(call: Call) -> Reply:
@@ -36,7 +36,7 @@ def _single_use(tickets: Seal, used_tickets: UsedTickets, inner: Handler) -> Han
 
 
 def _check_mirrored(mirrors: dict[str, tuple[str, ...]], inner: Handler) -> Handler:
-    """Compare headers with arguments as sent: what stands between us and the client saw the headers, and no repair."""
+    """Compare headers with the arguments as sent: proxies have seen the headers, and not the repaired arguments."""
 
     async def compare(call: Call) -> Reply:
         if call.headers is not None:

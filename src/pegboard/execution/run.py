@@ -39,7 +39,7 @@ Perform: TypeAlias = Callable[[Call, ParsedArguments], Coroutine[Any, Any, Any]]
 Begin: TypeAlias = Callable[[Call, Any, Mapping[str, Any], OnLeave], Coroutine[Any, Any, Any]]
 
 SPECIAL = frozenset({Context, ToolConnector, CancellationToken, JsonRpcMessage, ToolExecutionContext})
-"""Types that a tool's parameter may have to be given the call itself, in one of its forms."""
+"""Parameter types that receive the call itself."""
 _STREAMING = frozenset({Context, ToolConnector})
 
 
@@ -61,7 +61,7 @@ class Runner:
         self._limits = limits or Limits()
 
     def handler(self, tool: Tool) -> Handler:
-        """The walk from raw arguments to a result; it raises what the tool raises."""
+        """From raw arguments to a result; raises what the tool raises."""
         limits = self._limits
         if tool.relay is not None:
             return _with_timeout(tool, _relaying(tool, tool.relay, self._arguments, limits))
@@ -70,7 +70,7 @@ class Runner:
         passes = tool.on_parse_error == "pass"
         mode = self._arguments
 
-        # The commonest tool of all is a coroutine function of plain arguments: nothing stands between it and its call.
+        # The most common tool, a coroutine function with plain arguments, is called directly.
         author = tool.author if tool.kind == "async" and not tool.injected else None
         if tool.task is not None and tool.detach == "start":
             author, perform = None, _detached(perform)
@@ -94,7 +94,7 @@ class Runner:
         return _with_timeout(tool, ready)
 
     def reader(self, tool: Tool) -> Callable[[Call], Coroutine[Any, Any, Any]]:
-        """As `handler`, but what the function returned is handed on untold."""
+        """As `handler`, but returns the function's value without converting it."""
         perform = self._performer(tool)
 
         async def read(call: Call) -> Any:
@@ -121,7 +121,7 @@ class Runner:
 
         async def perform_supplied(call: Call, parsed: ParsedArguments) -> Any:
             token = CancellationToken()
-            # One for all that may speak, so that whatever each of them tells goes on increasing.
+            # One Context for everything that reports progress, so that the numbers keep increasing.
             context = Context(call, token, asyncio.get_running_loop(), self._call_resources)
             context._resume_round()
             supplied: dict[str, Any] = {}
@@ -184,7 +184,7 @@ class Runner:
 
 
 def _relaying(tool: Tool, relay: Relay, mode: Mode, limits: Limits) -> Handler:
-    """The walk of a call that is answered elsewhere: only what its arguments need is done here."""
+    """The Handler of a relayed tool: only its arguments are processed here."""
 
     async def forward(call: Call) -> Reply:
         parsed = call.parsed = tool.parse(call.raw, mode, limits)
@@ -199,7 +199,7 @@ def _relaying(tool: Tool, relay: Relay, mode: Mode, limits: Limits) -> Handler:
 
 
 def _with_timeout(tool: Tool, inner: Handler) -> Handler:
-    """The same within the time that the tool may take."""
+    """The same, within the timeout of the tool."""
     seconds = tool.timeout
     if seconds is None:
         return inner
@@ -219,7 +219,7 @@ def _with_timeout(tool: Tool, inner: Handler) -> Handler:
 
 
 def _detached(perform: Perform) -> Perform:
-    """Go on as a task just before the author's code runs: whoever is refused before is told so at once."""
+    """Continue as a task just before the author's code runs, so that rejections are returned at once."""
 
     async def detach_and_perform(call: Call, parsed: ParsedArguments) -> Any:
         await detach(call)
@@ -229,7 +229,7 @@ def _detached(perform: Perform) -> Perform:
 
 
 def _requiring(capabilities: Sequence[str], inner: Handler) -> Handler:
-    """Refuse callers that have not declared what the tool will need of them: `sampling`, or `elicitation.url`, say."""
+    """Reject callers without the capabilities that the tool needs, for example `sampling` or `elicitation.url`."""
     needed: dict[str, dict[str, Json]] = {}
     for one in capabilities:
         name, dot, part = one.partition(".")
@@ -243,20 +243,20 @@ def _requiring(capabilities: Sequence[str], inner: Handler) -> Handler:
 
 
 def _check_transport(tool: Tool, inner: Handler) -> Handler:
-    """Refuse callers that come by a transport which the tool is not for; those who come by none are its own house."""
+    """Reject callers on a transport that the tool does not allow; in-process callers always pass."""
     refused = frozenset(TRANSPORTS).difference(tool.transports)
     others = " or ".join(f"/{name}" if name == "ws" else name for name in tool.transports)
 
     async def look(call: Call) -> Reply:
         if call.transport in refused:
-            raise ToolError(f"{tool.name} is not to be called over {call.transport}: connect over {others}")
+            raise ToolError(f"{tool.name} cannot be called over {call.transport}; connect over {others}")
         return await inner(call)
 
     return look
 
 
 def catch_errors(inner: Handler) -> Handler:
-    """Turn whatever a tool or a hook raised into a result for the model; only Refusals and cancellation pass."""
+    """Turn what a tool or a hook raised into a result for the model; only Refusals and cancellation propagate."""
 
     async def settled(call: Call) -> Reply:
         task = call._task = asyncio.current_task()
@@ -300,7 +300,7 @@ def _failure_result(call: Call, exception: BaseException, task: asyncio.Task[Any
 
 
 async def _undo_cancel(task: asyncio.Task[Any] | None) -> None:
-    """End the cancellation that a hook asked for, delivered or not; one that came from outside goes on."""
+    """Clear the cancellation that a hook requested, delivered or not; one from outside propagates."""
     try:
         await asyncio.sleep(0)
     except asyncio.CancelledError:
@@ -340,7 +340,7 @@ def _special(
 
 
 def _context(call: Call, supplied: Mapping[str, Any], call_resources: CallResources) -> Context:
-    """The tool's own Context if it has one, so that what both tell goes on increasing."""
+    """The tool's own Context if it has one, so that the progress of both keeps increasing."""
     for value in supplied.values():
         if isinstance(value, Context):
             return value
@@ -350,7 +350,7 @@ def _context(call: Call, supplied: Mapping[str, Any], call_resources: CallResour
 
 
 async def _collect_async(yielded: AsyncGenerator[Any, None], call: Call, context: Context) -> list[Any]:
-    """All that a generator yields, each sent on the stream of the call, or told to a caller that asked for progress."""
+    """Collect what a generator yields, and send each value on the call's stream or as progress."""
     items = []
     stream = _stream(call, context)
     async with aclosing(yielded):
@@ -365,7 +365,7 @@ async def _collect_async(yielded: AsyncGenerator[Any, None], call: Call, context
 
 
 def _collect(yielded: Generator[Any, None, None], call: Call, context: Context, left: Sequence[object]) -> list[Any]:
-    """The same in a thread, which stops at the next value once its caller has left."""
+    """The same in a thread; it stops at the next value once the call is cancelled."""
     items = []
     stream = _stream(call, context)
     with closing(yielded):

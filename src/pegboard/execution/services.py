@@ -24,7 +24,7 @@ Lifetime = Literal["call", "app"]
 
 
 class Recipe(Struct, frozen=True):
-    """How to come by an instance, and how long it lives."""
+    """How to make an instance, and how long it lives."""
 
     make: Callable[..., Any]
     needs: Mapping[str, Any]
@@ -49,12 +49,12 @@ class Services:
             return False
 
     def value(self, kind: object, instance: object) -> None:
-        """Supply this very instance wherever `kind` is asked for."""
+        """Supply this instance wherever `kind` is requested."""
         self._recipes[kind] = Recipe(lambda: instance, {}, "app")
         self._instances.pop(kind, None)
 
     def factory(self, kind: object, make: Callable[..., Any], *, lifetime: Lifetime = "call") -> None:
-        """Supply what `make` makes, anew for each call or once for the application."""
+        """Supply what `make` returns, once per call or once for the application."""
         if not callable(make):
             raise DeclarationError(f"The factory for {_name(kind)} must be callable, got {type(make).__name__}")
         if lifetime not in ("call", "app"):
@@ -65,13 +65,13 @@ class Services:
         self._instances.pop(kind, None)
 
     def _check_cycle(self, kind: object, needs: Mapping[str, Any]) -> None:
-        """Whichever factory closes a circle is refused: none of those in it could ever be made."""
+        """Reject a factory that closes a cycle: none of the types in it could ever be made."""
         ways: list[tuple[Any, ...]] = [(kind, need) for need in needs.values()]
         while ways:
             way = ways.pop()
             if way[-1] == kind:
                 raise DeclarationError(
-                    f"The factory for {_name(kind)} needs itself: {' → '.join(map(_name, way))}; break the circle"
+                    f"The factory for {_name(kind)} depends on itself: {' → '.join(map(_name, way))}; break the cycle"
                 )
             recipe = self._recipes.get(way[-1])
             if recipe is not None:
@@ -79,7 +79,7 @@ class Services:
 
     @contextmanager
     def override(self, kind: object, instance: object) -> Iterator[None]:
-        """For tests: supply this instance for a while."""
+        """For tests: supply this instance inside the block."""
         before, kept = self._recipes.get(kind), self._instances.get(kind)
         self.value(kind, instance)
         try:
@@ -95,27 +95,27 @@ class Services:
 
     @asynccontextmanager
     async def scope(self) -> AsyncIterator[ServiceScope]:
-        """The instances of one call; what they have to clean up is cleaned up when the call ends."""
+        """The instances of one call; they are cleaned up when the call ends."""
         async with AsyncExitStack() as stack:
             scope = ServiceScope(self, stack)
             try:
                 yield scope
             except asyncio.CancelledError:
                 if scope.user is not None:
-                    # The thread still uses what it was given: nothing of it may go to another call before.
+                    # The thread still uses its instances: they must not go to another call before it is done.
                     task = asyncio.ensure_future(_clean_up_after(scope.user, stack.pop_all()))
                     self._pending_cleanup.add(task)
                     task.add_done_callback(self._pending_cleanup.discard)
                 raise
 
     async def close(self) -> None:
-        """Clean up what lived with the application, the newest first."""
+        """Clean up the application's instances, newest first."""
         self._instances.clear()
         stack, self._clean_up = self._clean_up, AsyncExitStack()
         await stack.aclose()
 
     def recipe(self, kind: object) -> Recipe:
-        """How to come by an instance of `kind`."""
+        """The recipe for `kind`."""
         recipe = self._recipes.get(kind)
         if recipe is None:
             raise DeclarationError(
@@ -124,7 +124,7 @@ class Services:
         return recipe
 
     async def shared(self, kind: object, recipe: Recipe) -> Any:
-        """The application's instance, made by whoever asks first while the others wait."""
+        """The application's instance: the first caller makes it while the others wait."""
         if kind in self._instances:
             return self._instances[kind]
         lock = self._making.setdefault(kind, asyncio.Lock())
@@ -132,7 +132,7 @@ class Services:
             if kind not in self._instances:
                 whole = ServiceScope(self, self._clean_up)
                 self._instances[kind] = await whole.make(recipe)
-                # A lock belongs to the loop it was waited for on; the next application may run on another.
+                # A lock belongs to the loop that waited for it; the next application may run on another one.
                 self._making.pop(kind, None)
             return self._instances[kind]
 
@@ -149,11 +149,11 @@ class ServiceScope:
         self.user: asyncio.Future[None] | None = None
 
     def keep_until_done(self, user: asyncio.Future[None]) -> None:
-        """Keep the instances for one who goes on using them after the call is cancelled, until this is done."""
+        """Keep the instances for a thread that goes on after the call is cancelled, until this future is done."""
         self.user = user
 
     async def get(self, kind: object) -> Any:
-        """The instance for `kind`; the same one each time within a call."""
+        """The instance for `kind`; always the same one within a call."""
         recipe = self._services.recipe(kind)
         if recipe.lifetime == "app":
             return await self._services.shared(kind, recipe)
@@ -202,14 +202,14 @@ def _needs(kind: object, make: Callable[..., Any]) -> Mapping[str, Any]:
             continue
         if parameter.name not in hints or parameter.kind is parameter.POSITIONAL_ONLY:
             raise DeclarationError(
-                f"The factory for {_name(kind)} has a parameter {parameter.name!r} that nothing tells how to supply; "
-                "annotate it with a registered type or give it a default"
+                f"The factory for {_name(kind)} has a parameter {parameter.name!r} that cannot be supplied; annotate "
+                "it with a registered type or give it a default"
             )
         need = needs[parameter.name] = hints[parameter.name]
         if isinstance(need, type) and issubclass(need, CallScoped):
             raise DeclarationError(
-                f"The factory for {_name(kind)} takes a {_name(need)}, which is given to tools alone; take it in the tool "
-                "and hand it on"
+                f"The factory for {_name(kind)} takes a {_name(need)}, which only tools receive; take it in the tool "
+                "and pass it on"
             )
     return needs
 

@@ -24,7 +24,7 @@ from pegboard.errors import ToolError
 
 
 class Raised:
-    """What a function raised in its thread, kept apart from what it returned."""
+    """An exception of a function, distinct from a returned one."""
 
     __slots__ = ("exception",)
 
@@ -43,17 +43,17 @@ class ResultQueue:
         self._woken = False
 
     def put(self, future: asyncio.Future[Any], outcome: Any) -> None:
-        """Lay an outcome there, from any thread."""
+        """Add an outcome, from any thread."""
         self._finished.append((future, outcome))
         if not self._woken:
             self._woken = True
             try:
                 self.loop.call_soon_threadsafe(self._collect)
             except RuntimeError:
-                return  # the loop is closed: nobody waits any more
+                return  # the loop is closed, so no caller waits for it
 
     def _collect(self) -> None:
-        # Lowered before the deque is read: what is put there after our last look wakes the loop again.
+        # Cleared before the deque is read, so that an outcome added after our last look wakes the loop again.
         self._woken = False
         finished = self._finished
         while finished:
@@ -63,7 +63,7 @@ class ResultQueue:
 
 
 class ThreadJob:
-    """One function on its way through a thread; what changes is changed under the pool's lock."""
+    """One function that runs in a thread; the pool's lock guards its state."""
 
     __slots__ = ("args", "begun", "context", "function", "future", "left", "pool", "results", "returned")
 
@@ -87,7 +87,7 @@ class ThreadJob:
 
 
 class Threads:
-    """A pool of threads, started when first needed, for whichever event loop asks."""
+    """A pool of threads, started on demand, shared by all event loops."""
 
     def __init__(self, limit: int, waiting: int, resting: int = 0) -> None:
         self._limit = limit
@@ -104,20 +104,20 @@ class Threads:
 
     @property
     def busy(self) -> int:
-        """How many threads are at work, those whose caller has left included."""
+        """How many threads are busy, including those whose caller has left."""
         return min(self._unfinished, self._started)
 
     @property
     def abandoned(self) -> int:
-        """How many threads are at work for a caller that has left."""
+        """How many threads are busy for a caller that has left."""
         return self._abandoned
 
     async def run(
         self, function: Callable[..., Any], *args: Any, on_leave: Callable[[asyncio.Future[None]], None] | None = None
     ) -> Any:
-        """Run the function in a thread, in a copy of this call's context; raises what it raises.
+        """Run the function in a thread, in a copy of the current context; raises what the function raises.
 
-        Cancelled while the function runs, it calls `on_leave` with a future that is done once the function has returned.
+        If cancelled while the function runs, calls `on_leave` with a future that is done when the function returns.
         """
         loop = asyncio.get_running_loop()
         results = self._results
@@ -141,13 +141,13 @@ class Threads:
 
     def _make_room(self) -> None:
         if self._abandoned >= self._limit:
-            raise ToolError(f"busy: all {self._limit} threads are held by calls nobody waits for; try again later")
+            raise ToolError(f"busy: all {self._limit} threads are held by cancelled calls; try again later")
         spare = self._started - self._unfinished
         if spare <= 0 and self._has_slot():
             self._start()
         elif -spare >= self._waiting:
             raise ToolError(
-                f"busy: all {self._limit} threads are at work and {self._waiting} calls wait; try again later"
+                f"busy: all {self._limit} threads are in use and {self._waiting} calls wait; try again later"
             )
 
     def _has_slot(self) -> bool:
@@ -166,14 +166,14 @@ class Threads:
             self._jobs.put(None)
 
     def __del__(self) -> None:
-        # A job holds its pool, so all threads are idle now. The lock may be held by the code that a collection of garbage
-        # interrupts, and is not needed: nothing else uses this pool.
+        # A job holds its pool, so all threads are idle now. Do not take the lock: garbage collection may have
+        # interrupted code that holds it, and nothing else uses this pool.
         for _ in range(self._started):
             self._jobs.put(None)
 
     @contextmanager
     def lend_slot(self) -> Iterator[None]:
-        """Let another thread work in the place of this one, which waits; its own place where too many wait already."""
+        """Let another thread run in place of this one, which waits; not if too many wait already."""
         with self._lock:
             lent = self._resting < self._max_resting
             if lent:
@@ -196,9 +196,9 @@ class Threads:
             return job.left
 
     def perform(self, job: ThreadJob) -> bool:
-        """Run a job in this thread; whether the thread is needed after that."""
+        """Run a job in this thread; returns whether the thread is still needed."""
         with self._lock:
-            # A caller that left while its job waited does not need the result: the function is not begun.
+            # The caller left while its job was queued: do not start the function.
             job.begun = not job.future.cancelled()
         outcome: Any = None
         if job.begun:
@@ -206,7 +206,7 @@ class Threads:
                 outcome = job.context.run(job.function, *job.args)
             except BaseException as exception:  # noqa: BLE001 — an author's SystemExit ends the call, not the thread
                 outcome = Raised(exception)
-        # Counted before the caller learns of it: its next call has to find this thread free.
+        # Counted before the caller learns of it, since its next call must find this thread free.
         with self._lock:
             job.returned = True
             self._unfinished -= 1
@@ -223,7 +223,7 @@ class Threads:
 
 
 class _PoolThread(threading.Thread):
-    """A thread that runs the jobs of a queue, and knows the pool of the one it runs."""
+    """A thread that runs jobs from a queue, and knows the pool of its current job."""
 
     def __init__(self, jobs: SimpleQueue[ThreadJob | None], number: int) -> None:
         super().__init__(name=f"pegboard-{number}", daemon=True)
@@ -238,14 +238,14 @@ class _PoolThread(threading.Thread):
                 return
             self.pool = job.pool
             needed = self.pool.perform(job)
-            # A thread that waits for its next job keeps nothing of the last one alive, and not the pool.
+            # A thread that waits for its next job must not keep the last one, or the pool, alive.
             self.pool = None
             del job
 
 
 @contextmanager
 def waiting_outside() -> Iterator[None]:
-    """While this thread waits for somebody outside: one of a pool lends its place."""
+    """While this thread waits for an outside event, a pool thread lends its place."""
     thread = threading.current_thread()
     if isinstance(thread, _PoolThread) and thread.pool is not None:
         with thread.pool.lend_slot():

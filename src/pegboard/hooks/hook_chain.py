@@ -26,7 +26,7 @@ _SLOW_SECONDS = 1.0
 
 
 class Hook(Struct, frozen=True):
-    """One middleware's hooks as the stage calls them: None where not overridden."""
+    """The hooks of one middleware; None for those that are not overridden."""
 
     owner: Middleware
     before: Callable[[Call], Any] | None
@@ -55,7 +55,7 @@ def wrap_hooks(hooks: Sequence[Hook], inner: Handler) -> Handler:
 
 
 def _switching(hooks: Sequence[Hook], inner: Handler) -> Handler:
-    """A stage whose hooks are asked at each call whether they take part."""
+    """A chain that checks at each call which hooks are enabled."""
     stages: dict[tuple[bool, ...], Handler] = {}
 
     async def switching(call: Call) -> Reply:
@@ -114,7 +114,7 @@ def _stage(hooks: Sequence[Hook], inner: Handler) -> Handler:
 
 
 def _functions(phase: Sequence[Callable[..., Any] | None]) -> list[tuple[int, Callable[..., Any], bool]]:
-    """The hooks of one phase: the position of each in its stage, the function, and whether it is `async def`."""
+    """The hooks of one phase: the position of each in its chain, the function, and whether it is `async def`."""
     return [(index, hook, inspect.iscoroutinefunction(hook)) for index, hook in enumerate(phase) if hook is not None]
 
 
@@ -123,9 +123,9 @@ def _plain(result: Any) -> Any:
 
 
 class _SlowPath:
-    """What a stage does seldom: settle what a hook returned or raised, and tell its author, once for each chain.
+    """The rare cases of a chain: handle what a hook returned or raised, and warn its author once per chain.
 
-    A clock between the hooks and the tool would cost every call; it is looked at once a call has taken long.
+    Timing each hook would slow every call; the clock is read only after a call that took long.
     """
 
     __slots__ = ("_hooks", "_warned", "watching")
@@ -139,26 +139,28 @@ class _SlowPath:
         await _run_error_hooks(self._hooks[:entered], call, exception, (perf_counter() - began) * 1000)
 
     async def after_failed(self, call: Call, exception: BaseException, place: int, elapsed: float) -> bool:
-        """Whether the call is over; else the result stands, whatever was said of it."""
+        """Whether the call is over; otherwise the result is kept."""
         if _ends_the_call(exception, call):
             await _run_error_hooks(self._hooks[:place], call, exception, elapsed)
             return True
-        _log.error("the after-hook %s failed; the result stands", name_of(self._hooks[place].after), exc_info=exception)
+        _log.error(
+            "the after-hook %s failed; the result is kept", name_of(self._hooks[place].after), exc_info=exception
+        )
         return False
 
     async def settle(self, hook: Callable[..., Any], said: Any) -> None:
-        """Wait for what a plain function returned to be waited for; anything else is lost, and its author told so."""
+        """Await what a plain function returned if it is awaitable; any other value is dropped with a warning."""
         if inspect.isawaitable(said):
             said = await said
         if said is not None and self._is_new(hook):
             _log.warning(
-                "%s returned a %s, which nobody reads: to change arguments or results write an `around`",
+                "%s returned a %s, which is ignored; to change arguments or results, write an `around`",
                 name_of(hook),
                 type(said).__name__,
             )
 
     def report_slow(self, phase: str, call: Call, seconds: float) -> None:
-        """Point to hooks that hold their call up, and everybody else's if they block the loop meanwhile."""
+        """Warn about hooks that delay their call, or all calls if they block the loop."""
         if seconds > _SLOW_SECONDS and self._is_new(phase):
             names = [name_of(hook) for one in self._hooks if (hook := getattr(one, phase)) is not None]
             _log.warning(
@@ -176,9 +178,9 @@ class _SlowPath:
 
 
 async def _run_error_hooks(hooks: Sequence[Hook], call: Call, exception: BaseException, elapsed: float) -> None:
-    """Run the error hooks, the last one first; those of a cancelled call have a second in all.
+    """Run the error hooks, last one first; those of a cancelled call share one second.
 
-    When the time is over, hooks that need not wait still run.
+    When the time is up, hooks that do not wait still run.
     """
     if isinstance(exception, GeneratorExit) and not call._is_current():
         return
@@ -196,9 +198,9 @@ async def _run_error_hooks(hooks: Sequence[Hook], call: Call, exception: BaseExc
             if isinstance(problem, GeneratorExit) and not call._is_current():
                 raise
             if limit.expired():
-                _log.error("the error-hook %s of a cancelled call took longer than it has", name_of(hook.error))
+                _log.error("the error-hook %s of a cancelled call ran out of time", name_of(hook.error))
             elif _ends_the_call(problem, call):
-                # Cancelled a second time, or only now: that ends this hook, and the others still have their say.
+                # Cancelled a second time, or only now: this hook ends, the others still run.
                 cancelled = cancelled or problem
             else:
                 _log.error("the error-hook %s failed", name_of(hook.error), exc_info=problem)
@@ -207,10 +209,10 @@ async def _run_error_hooks(hooks: Sequence[Hook], call: Call, exception: BaseExc
 
 
 def _deadline(exception: BaseException) -> float | None:
-    """Until when the last words of a cancelled call have to be said, in all stages that this exception goes through."""
+    """The deadline for the error hooks of a cancelled call, in all chains that this exception passes."""
     if not isinstance(exception, asyncio.CancelledError):
         return None
-    # On the exception, since that is what goes from stage to stage, through tasks too; a call may be tried again.
+    # Stored on the exception, which passes from chain to chain and through tasks; a call may be retried.
     last = getattr(exception, "_last_words", None)
     if last is None:
         last = asyncio.get_running_loop().time() + _CLEANUP_SECONDS
@@ -219,7 +221,7 @@ def _deadline(exception: BaseException) -> float | None:
 
 
 def _ends_the_call(exception: BaseException, call: Call) -> bool:
-    """Whether somebody outside ends the call, and it is not the hook's own doing."""
+    """Whether the call is cancelled from outside, and not by the hook itself."""
     if isinstance(exception, GeneratorExit):
         return not call._is_current()
     if not isinstance(exception, asyncio.CancelledError):

@@ -18,11 +18,11 @@ from pegboard.hooks.middleware import Middleware, is_overridden
 _log = logging.getLogger("pegboard.middleware")
 
 HOOK_SECONDS: Final = 5.0
-"""How long one may take to start or to stop before the rest goes on without it."""
+"""How long a middleware may take to start or stop before the others continue without it."""
 
 
 class MiddlewareLifecycle:
-    """The middleware of one board that has been started; `attached` tells what there is, the outermost first."""
+    """The middleware of one board that has been started; `attached` lists all, outermost first."""
 
     def __init__(self, attached: Callable[[], Iterable[Middleware]]) -> None:
         self._attached = attached
@@ -34,7 +34,7 @@ class MiddlewareLifecycle:
         self._later: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """The board serves from here on, until it has been stopped as often as it was started."""
+        """The board begins to serve, until it has been stopped as often as it was started."""
         self._starts += 1
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
@@ -47,7 +47,7 @@ class MiddlewareLifecycle:
         await self._apply()
 
     def sync(self) -> None:
-        """Something was attached or taken away, in whichever thread."""
+        """Middleware was added or removed, in any thread."""
         loop = self._loop
         if self._starts and not self._due and loop is not None and not loop.is_closed():
             self._due = True
@@ -90,7 +90,7 @@ async def _run(one: Middleware, hook: Literal["start", "stop"]) -> None:
         return
     try:
         async with asyncio.timeout(HOOK_SECONDS):
-            # A plain `def` does as well.
+            # A plain `def` is allowed too.
             made: object = getattr(one, hook)()
             if inspect.isawaitable(made):
                 await made

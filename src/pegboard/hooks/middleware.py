@@ -24,7 +24,7 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 
 
 class _WatchedMeta(ABCMeta):
-    """Lets a class's own `enabled` or `order` be set at any time too; of ABCMeta, so that hooks may be abstract."""
+    """Lets `enabled` and `order` be set on a class at any time; derived from ABCMeta, so that hooks may be abstract."""
 
     def __setattr__(cls, name: str, value: object) -> None:
         super().__setattr__(name, value)
@@ -34,13 +34,12 @@ class _WatchedMeta(ABCMeta):
 
 
 class Middleware(metaclass=_WatchedMeta):
-    """Subclass it and override what you need; what you leave out costs nothing.
+    """Base class of middleware: override the hooks you need; the others cost nothing.
 
     `order`: 1–10 infrastructure, 10–50 logging and monitoring, 50–100 business; the lowest is outermost. `before` runs
-    in that order, `after` and `error` in reverse. `enabled` may be set at any time, on an instance or on its class, or
-    overridden by a property, which is then asked once a call. A subclass may also have
-    `async def around(self, call, next)`, inside its hooks. What it needs to have open while boards serve, it opens in
-    `start` and closes in `stop`.
+    in that order, `after` and `error` in reverse. `enabled` can be set at any time, on an instance or on its class, or
+    overridden by a property, which is then read once per call. A subclass may also define `async def around(self, call,
+    next)`, which runs inside its hooks. Open resources in `start` and close them in `stop`.
     """
 
     order: float = 0
@@ -50,16 +49,16 @@ class Middleware(metaclass=_WatchedMeta):
         """The arguments are as sent; raising ends the call."""
 
     async def after(self, call: Call, result: Mapping[str, Json], elapsed_ms: float) -> None:
-        """The call has a result, which may be an error for the model (`call.failed`); it is for reading only."""
+        """The call has a result, which may be an error for the model (`call.failed`); do not modify it."""
 
     async def error(self, call: Call, exception: BaseException, elapsed_ms: float) -> None:
         """The call raised, or was cancelled."""
 
     async def start(self) -> None:
-        """The first of the boards that this is attached to begins to serve; enabled or not."""
+        """The first board that this is attached to starts to serve; also called if disabled."""
 
     async def stop(self) -> None:
-        """The last of them has stopped, and no call is under way; it may start again."""
+        """The last board has stopped, and no call is running; it may start again."""
 
     def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -88,17 +87,17 @@ _attached: WeakValueDictionary[int, Middleware] = WeakValueDictionary()
 
 
 def is_overridden(middleware: Middleware, method: str) -> bool:
-    """Whether a subclass, or the instance itself, has its own version of a hook."""
+    """Whether a subclass, or the instance itself, overrides a hook."""
     return method in middleware.__dict__ or getattr(type(middleware), method) is not getattr(Middleware, method)
 
 
 def is_dynamic(middleware: Middleware) -> bool:
-    """Whether `enabled` is a property, or another descriptor: then it is asked at each call."""
+    """Whether `enabled` is a property or another descriptor, which is read at each call."""
     return hasattr(type(inspect.getattr_static(middleware, "enabled")), "__get__")
 
 
 def check_middleware(middleware: object) -> None:
-    """Refuse what can be neither a set of hooks nor an `around`."""
+    """Reject an object that is neither a set of hooks nor an `around`."""
     if isinstance(middleware, Middleware):
         _check_hooks(middleware)
         return
@@ -119,10 +118,12 @@ def _check_hooks(middleware: Middleware) -> None:
             hook = getattr(middleware, name)
             if not callable(hook):
                 raise DeclarationError(
-                    f"{kind}.{name} is a hook, which is called, and not {hook!r:.80}; name it otherwise"
+                    f"{kind}.{name} must be a hook that can be called, got {hook!r:.80}; choose another name for it"
                 )
             if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
-                raise DeclarationError(f"{kind}.{name} yields, and nobody would read it; put the work in an `around`")
+                raise DeclarationError(
+                    f"{kind}.{name} is a generator, whose values would be lost; use an `around` instead"
+                )
             _check_takes(hook, f"{kind}.{name}", _ARGUMENTS[name])
     around = getattr(middleware, "around", None)
     if around is not None:
@@ -149,5 +150,5 @@ def _check_takes(function: Callable[..., Any], name: str, given: tuple[str, ...]
 
 
 def name_of(function: object) -> str:
-    """What an author calls a hook or an `around`."""
+    """The name of a hook or an `around` as its author knows it."""
     return getattr(function, "__qualname__", type(function).__name__)

@@ -30,7 +30,7 @@ class Attachment(Struct, frozen=True):
     index: int
 
     def covers(self, tool: Tool | None) -> bool:
-        """Whether it goes around calls of this tool; None is a tool that nobody knows."""
+        """Whether it applies to calls of this tool; None is an unknown tool."""
         if self.scope == "board":
             return True
         if tool is None:
@@ -49,7 +49,7 @@ class Attachment(Struct, frozen=True):
 
 
 def choose_targets(tools: str | Iterable[str] | None, **others: str | None) -> list[tuple[AttachmentScope, str]]:
-    """What middleware is to be attached to: the tools and scopes that are named, else the whole board."""
+    """The scope of a middleware: the tools and groups that are named, else the whole board."""
     names = [tools] if isinstance(tools, str) else tools or ()
     targets: list[tuple[AttachmentScope, str]] = [("tool", name) for name in names]
     targets += [(scope, target) for scope in _SCOPES if (target := others.get(scope)) is not None]
@@ -57,14 +57,14 @@ def choose_targets(tools: str | Iterable[str] | None, **others: str | None) -> l
 
 
 def in_order(attachments: Iterable[Attachment], tools: Iterable[Tool]) -> list[Middleware]:
-    """Every middleware with hooks, attached by the board or by a tool itself, the outermost first."""
+    """Every middleware with hooks, attached by the board or by a tool, outermost first."""
     chosen = list(attachments)
     chosen += [Attachment(one, "tool", tool.name, None, 1 << 30) for tool in tools for one in tool.hooks]
     return [one.middleware for one in sorted(chosen, key=_order) if isinstance(one.middleware, Middleware)]
 
 
 def compose(attachments: Iterable[Attachment], tool: Tool | None, inner: Handler) -> Handler:
-    """The Handler of a tool with all its middleware around it, the lowest order outermost."""
+    """The Handler of a tool with all its middleware around it, lowest order outermost."""
     handler = inner
     stage: list[Hook] = []
     for middleware in reversed(_select(attachments, tool)):
@@ -89,10 +89,10 @@ def compose(attachments: Iterable[Attachment], tool: Tool | None, inner: Handler
 
 
 def _select(attachments: Iterable[Attachment], tool: Tool | None) -> list[Middleware | Around]:
-    """What goes around a tool, the outermost first; the same thing attached in several ways goes there once."""
+    """The middleware of a tool, outermost first; one that is attached in several ways counts once."""
     chosen = [one for one in attachments if one.covers(tool)]
     if tool is not None:
-        # Behind everything that the board attached to the same tool: an index no board reaches.
+        # After everything that the board attached to the same tool: an index that no board reaches.
         own = enumerate(tool.hooks, 1 << 30)
         chosen += [Attachment(middleware, "tool", tool.name, None, index) for index, middleware in own]
     chosen.sort(key=lambda one: (_order(one), _SCOPES.index(one.scope), one.index))
@@ -112,13 +112,13 @@ def _layer(around: Around, inner: Handler) -> Handler:
         if isinstance(reply, InputRequired | TaskStarted | Subscribed):
             return reply
         got = f"Done({type(reply.result).__name__})" if isinstance(reply, Done) else type(reply).__name__
-        raise TypeError(f"the middleware {name_of(around)} returned {got} and not the reply of a call")
+        raise TypeError(f"the middleware {name_of(around)} must return the reply of a call, got {got}")
 
     return surrounded
 
 
 def _layer_both(hook: Hook | None, around: Handler) -> Handler:
-    """A switched middleware with hooks and an around; it is asked once whether it takes part, with both or with none."""
+    """A middleware with hooks, an around and a dynamic `enabled`, which is read once per call for both."""
     if hook is None:
         return around
     return wrap_hooks([Hook(hook.owner, hook.before, hook.after, hook.error, dynamic=False)], around)

@@ -319,7 +319,7 @@ async def test_a_plain_call_of_a_tool_that_reads_says_what_to_do() -> None:
         await client.say(jsonrpc="2.0", id=1, method="tools/call", params={"name": "upload"})
         result = (await client.answer(1))["result"]
         assert result["isError"]
-        assert "begin it with a stream over /ws" in result["content"][0]["text"]
+        assert "start the call with a stream over /ws" in result["content"][0]["text"]
 
 
 async def test_hooks_run_around_streams() -> None:
