@@ -632,7 +632,7 @@ async def test_a_result_that_there_is_no_room_for_fails_its_task() -> None:
         user = User(client)
         assert len(await user.result(await user.start("say", size=2000))) == 2000
         found = await user.reaches(await user.start("say", size=20_000), "failed")
-        assert "room" in found["error"]["message"]
+        assert "more than the remaining space" in found["error"]["message"]
         task = await user.start("say", size=10)
         assert len(await user.result(task)) == 10
 

@@ -28,7 +28,7 @@ _ONLY: Final = "value"
 
 
 class Form:
-    """What is asked for: `schema` is what the client shows, `read` makes a value of what comes back."""
+    """A form: `schema` is what the client shows, `read` converts its answer to a value."""
 
     def __init__(
         self,
@@ -36,7 +36,8 @@ class Form:
         read: Callable[[Json], tuple[Any, Sequence[ParseError]]],
         whole: Mapping[str, Json] | None = None,
     ) -> None:
-        """`whole` is the schema that this one is the flat form of; what must be there and may be null need not be filled in."""
+        """`whole` is the schema that this form is a flat version of; fields that are required and nullable may stay
+        empty."""
         self.schema = schema
         self._read = read
         shown, required = schema["properties"], schema.get("required", ())
@@ -46,7 +47,7 @@ class Form:
         self._null = [name for name in (whole or schema).get("required", ()) if name in shown and name not in required]
 
     def read(self, content: Json) -> tuple[Any, Sequence[ParseError]]:
-        """The value, or what is wrong; a field that may stay empty and did was not filled in, whatever is sent for it."""
+        """The value, or the problems; an optional field left empty counts as missing, whatever is sent for it."""
         filled = {name: value for name, value in content.items() if not (value == "" and name in self._blank)}
         for name in self._null:
             filled.setdefault(name, None)
@@ -54,7 +55,7 @@ class Form:
 
 
 def form_of(wanted: Any) -> Form:
-    """The form of a dataclass or its like, of one plain value, of a JSON Schema, or of nothing but a yes or no."""
+    """The form of a dataclass or similar, of one plain value, of a JSON Schema, or without fields (a yes or no)."""
     if wanted is None:
         return _CONSENT
     if isinstance(wanted, Mapping):
@@ -63,9 +64,9 @@ def form_of(wanted: Any) -> Form:
         return _form_of_type(wanted)
     if get_origin(wanted) is None:
         raise DeclarationError(
-            f"A form is made of a type, not of {wanted!r:.80}: bool, Literal['yes', 'no'], or a dataclass, say"
+            f"A form needs a type such as bool, Literal['yes', 'no'] or a dataclass, got {wanted!r:.80}"
         )
-    # An Annotated with a list in it, say.
+    # For example, an Annotated that contains a list.
     return _form_of_type.__wrapped__(wanted)
 
 
@@ -83,7 +84,7 @@ def _form_of_type(wanted: Any) -> Form:
     tool = _reader_tool(wanted)
     if schema.get("type") == "object":
         return Form(_flat(schema, wanted), lambda content: _read_whole(tool, content), schema)
-    # One value has to have a name in a form.
+    # In a form, a single value needs a name.
     one: dict[str, Json] = {"type": "object", "properties": {_ONLY: schema}}
     if _without_null(schema.get("type")) == schema.get("type"):
         one["required"] = [_ONLY]
@@ -92,7 +93,7 @@ def _form_of_type(wanted: Any) -> Form:
 
 def _form_of_schema(schema: Mapping[str, Json]) -> Form:
     flat = _flat(schema, schema)
-    # What the client is not told it must not send is not held against it.
+    # The client does not see additionalProperties, so extra fields are accepted.
     told = {key: value for key, value in schema.items() if key != "additionalProperties"}
     tool = tool_from_function(_take_message, input_schema=told)
 
@@ -104,7 +105,7 @@ def _form_of_schema(schema: Mapping[str, Json]) -> Form:
 
 
 def _take_message(answer: JsonRpcMessage) -> None:
-    """Stand for the answer to a form that is given as a schema."""
+    """Reads the answer to a form that is given as a schema."""
 
 
 def _reader_tool(wanted: Any) -> Tool:
@@ -117,7 +118,7 @@ def _reader_tool(wanted: Any) -> Tool:
 
 def _read_whole(tool: Tool, content: Json) -> tuple[Any, Sequence[ParseError]]:
     value, errors = _read(tool, {_ONLY: content})
-    # Whoever filled the form in knows its fields, and not that they are one argument here.
+    # The user sees fields, and does not know that they are one argument here.
     prefix = _ONLY + "."
     return value, tuple(
         structs.replace(error, path=error.path.removeprefix(prefix), message=error.message.removeprefix(prefix))
@@ -126,7 +127,7 @@ def _read_whole(tool: Tool, content: Json) -> tuple[Any, Sequence[ParseError]]:
 
 
 def _read_one(tool: Tool, content: Json) -> tuple[Any, Sequence[ParseError]]:
-    # The form forbids no other fields, so they are no mistake.
+    # The form does not forbid other fields, so they are not errors.
     return _read(tool, {_ONLY: content[_ONLY]} if _ONLY in content else content)
 
 
@@ -143,10 +144,10 @@ _CONSENT: Final = Form({"type": "object", "properties": {}}, _read_consent)
 
 
 def _flat(schema: Mapping[str, Json], wanted: Any) -> Mapping[str, Json]:
-    """The schema as forms have it; "limited to flat objects with primitive properties only" (Requested Schema)."""
+    """The schema as a form: "limited to flat objects with primitive properties only" (Requested Schema)."""
     properties = schema.get("properties")
     if schema.get("type") != "object" or not isinstance(properties, Mapping):
-        raise DeclarationError(f"A form is an object with properties; {_name(wanted)} is not")
+        raise DeclarationError(f"A form must be an object with properties, got {_name(wanted)}")
     flat: dict[str, Json] = {
         "type": "object",
         "properties": {name: _flat_property(name, part, wanted) for name, part in properties.items()},
@@ -177,12 +178,12 @@ def _flat_property(name: str, part: Json, wanted: Any) -> Mapping[str, Json]:
                     flat["default"] = [_word(choice) for choice in flat["default"]]
             return {**flat, "type": kind}
     raise DeclarationError(
-        f"{name!r} of {_name(wanted)} cannot be asked for in a form: use text, numbers, booleans, and choices of text"
+        f"{name!r} of {_name(wanted)} cannot be a form field; use text, numbers, booleans, or choices of text"
     )
 
 
 def _in_words(part: Mapping[str, Json]) -> dict[str, Json]:
-    """A choice of numbers as one of texts, since forms have no other: "Array of enum values to choose from" are strings."""
+    """A choice of numbers as a choice of texts, the only kind that forms have: "Array of enum values" are strings."""
     words = {name: part[name] for name in ("title", "description") if name in part}
     if "default" in part:
         words["default"] = _word(part["default"])
@@ -194,7 +195,7 @@ def _word(number: Json) -> str:
 
 
 def _may_be_empty(part: Mapping[str, Json]) -> bool:
-    """Whether an empty text is something to fill in."""
+    """Whether empty text is a valid value of the field."""
     choices = part.get("enum")
     if choices is None and "oneOf" in part:
         choices = [one.get("const") for one in part["oneOf"] if isinstance(one, Mapping)]
@@ -209,7 +210,7 @@ def _may_be_null(part: Json) -> bool:
 
 
 def _without_null(kind: Json) -> Json:
-    """The one type besides null, since a field that may stay empty is left out; None where there are several."""
+    """The one type besides null, since an optional field is simply omitted; None if there are several."""
     if not isinstance(kind, list):
         return kind
     others = [one for one in kind if one != "null"]

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class InvalidAnswer(Exception):
-    """An answer that is no answer to its question; the text says why, `malformed` that it is not even one in form."""
+    """An answer that does not fit its question; the text says why, `malformed` that it violates the protocol."""
 
     def __init__(self, why: str, *, malformed: bool = False) -> None:
         super().__init__(why)
@@ -30,12 +30,10 @@ class InvalidAnswer(Exception):
 
 
 class _UserAnswer(Struct, frozen=True):
-    """What a user said; neither a refusal nor a form with False in it may pass for a yes because it is an object."""
+    """The user's answer. It has no truth value, so that `if answer:` never takes a declined form for consent."""
 
     def __bool__(self) -> NoReturn:
-        raise TypeError(
-            "The answer of a user is neither true nor false: ask isinstance(answer, Accepted), then look at answer.content"
-        )
+        raise TypeError("An answer has no truth value; check isinstance(answer, Accepted), then use answer.content")
 
 
 class Accepted(_UserAnswer, Generic[T_co], frozen=True):
@@ -107,7 +105,7 @@ class _Elicited(Struct):
 
 
 class Elicit(Ask, frozen=True):
-    """Ask the user: to fill in a form (a dataclass or its like, one plain value, or a schema), or to open a `url`."""
+    """Ask the user to fill in a form (a dataclass or similar, one plain value, or a schema), or to open a `url`."""
 
     kind: ClassVar[str] = "elicit"
     message: str
@@ -117,12 +115,12 @@ class Elicit(Ask, frozen=True):
     def __post_init__(self) -> None:
         if not isinstance(self.message, str):
             raise DeclarationError(
-                f"Elicit takes the text of the question first, then what is asked for; the text is {self.message!r:.80}"
+                f"Elicit takes the text of the question first, then the schema; the text is {self.message!r:.80}"
             )
         if self.url is not None and self.schema is not None:
             raise DeclarationError("Elicit takes a schema for a form or a url to open, not both")
         if self.url is not None and not _is_url(self.url):
-            raise DeclarationError(f"Elicit: {self.url[:200]!r} is not a URL to open; write it whole, as in https://…")
+            raise DeclarationError(f"Elicit: {self.url[:200]!r} is not an absolute URL, such as https://…")
 
     def _form(self) -> Form:
         return form_of(self.schema)
@@ -163,7 +161,7 @@ class _SampledMessage(Struct):
 
 
 class Sample(Ask, frozen=True):
-    """Ask the client's model: for one text, or to go on with a list of messages."""
+    """Ask the client's model: for one text, or to continue a list of messages."""
 
     kind: ClassVar[str] = "sample"
     messages: SampleInput
@@ -223,7 +221,7 @@ class Roots(Ask, frozen=True):
 
 
 def check_capabilities(what: str, needed: Mapping[str, Mapping[str, Json]], declared: Mapping[str, Json]) -> None:
-    """Refuse a client that has not declared the capabilities that are needed, with those parts of them."""
+    """Reject a client that has not declared the required capabilities."""
     lacking: dict[str, Mapping[str, Json]] = {}
     for name, parts in needed.items():
         missing = {
@@ -241,7 +239,7 @@ def check_capabilities(what: str, needed: Mapping[str, Mapping[str, Json]], decl
 
 
 def _has_part(name: str, part: str, declared: Json) -> bool:
-    # Elicitation without a word about modes means forms.
+    # Elicitation without modes means forms.
     if name == "elicitation" and part == "form":
         return isinstance(declared, Mapping) and (part in declared or "url" not in declared)
     return isinstance(declared, Mapping) and part in declared

@@ -32,7 +32,7 @@ _log = logging.getLogger("pegboard.tools")
 
 TICKET_TTL_SECONDS: Final = 600.0
 TICKET_BYTES: Final = 256 * 1024
-# The official clients give up after the tenth: with the eleventh their people learn why.
+# The official clients give up after the tenth round; the error at the eleventh tells their users why.
 MAX_ROUNDS: Final = 10
 MAX_QUESTIONS: Final = 16
 _MAX_TRIES: Final = 3
@@ -42,10 +42,10 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Ticket(Struct, array_like=True):
-    """What a call takes from round to round: what it is, and what has been asked, answered and kept.
+    """The state of a call between rounds: its identity, and what was asked, answered and kept.
 
-    `id` names this ticket among all others, whatever text it is sealed as. `misses` counts for each question the
-    answers that could not be used.
+    `id` identifies the ticket, whatever text it is sealed as. `misses` counts, for each question, the answers that
+    could not be used.
     """
 
     request: str
@@ -61,11 +61,11 @@ _decode_ticket = msgspec.json.Decoder(Ticket).decode
 
 
 class _UnansweredYet(Exception):
-    """There is no answer; the text is what was wrong with the one that came."""
+    """No usable answer; the text says what was wrong with the last one."""
 
 
 class _Unanswered(Struct):
-    """A question on its way, under the digest that it keeps however often it has to be put."""
+    """A question and its digest, which stays the same however often it is asked."""
 
     name: str
     ask: Ask
@@ -74,7 +74,7 @@ class _Unanswered(Struct):
     problem: str = ""
 
     def question_again(self) -> Question:
-        """As it is put, with what was wrong with the last answer."""
+        """The question as sent, with the problem of the last answer."""
         message = self.question.params.get("message")
         if not self.problem or not isinstance(message, str):
             return self.question
@@ -82,7 +82,7 @@ class _Unanswered(Struct):
 
 
 class Rounds:
-    """What one call has asked and been answered so far."""
+    """The questions and answers of one call so far."""
 
     __slots__ = ("_answers", "_call", "_digests", "_seal", "_ticket", "_uses", "open")
 
@@ -90,14 +90,14 @@ class Rounds:
         self._call = call
         self._seal = seal
         self._uses: dict[str, int] = {}
-        # What was asked and ends the round.
+        # Questions that end the round.
         self.open: dict[str, Question] = {}
         self._digests: dict[str, str] = {}
         self._ticket = read_ticket(call, seal)
         self._answers = _read_answers(call)
 
     def restart_rounds(self) -> None:
-        """The tool runs anew within this round: what it asks again is the same question, and has its answer."""
+        """The tool runs again within this round: the same questions get the same answers."""
         self._uses.clear()
         self.open.clear()
 
@@ -105,7 +105,7 @@ class Rounds:
         """The answer to each question, from an earlier round or from the caller now; NeedInput ends this round."""
         call = self._call
         if len(questions) > MAX_QUESTIONS:
-            raise ToolError(f"{len(questions)} questions at once are too many; the most is {MAX_QUESTIONS}")
+            raise ToolError(f"{len(questions)} questions in one round; the limit is {MAX_QUESTIONS}")
         values: dict[str, Any] = {}
         unanswered: dict[str, _Unanswered] = {}
         for name, ask in questions.items():
@@ -128,7 +128,7 @@ class Rounds:
         return {name: values[name] for name in questions}
 
     async def _gather(self, unanswered: dict[str, _Unanswered], values: dict[str, Any]) -> None:
-        """Ask what is not answered yet, once; what the answers say goes to the values."""
+        """Ask the unanswered questions once; the answers are added to the values."""
         try:
             told = await self._call.ask({key: one.question_again() for key, one in unanswered.items()})
         except NeedInput as need:
@@ -146,7 +146,7 @@ class Rounds:
 
     @property
     def kept(self) -> Mapping[str, Json]:
-        """What has been kept, in this round or before."""
+        """The values kept in this round or an earlier one."""
         return self._ticket.kept
 
     async def keep(self, name: str, make: Callable[[], Any | Awaitable[Any]]) -> Json:
@@ -156,21 +156,21 @@ class Rounds:
             made = make()
             value = await made if inspect.isawaitable(made) else made
             try:
-                # What the next round will find, so that both see the same.
+                # Decoded from its own encoding, so that this round sees the same value as the next one.
                 plain = _decode(_encode(as_plain(value)))
             except ResultProblem as problem:
-                raise TypeError(f"ctx.keep({name!r}) has to make JSON, but {problem}") from None
-            # Another task may have made it meanwhile.
+                raise TypeError(f"ctx.keep({name!r}) must return a JSON value: {problem}") from None
+            # Another task may have made it in the meantime.
             return kept.setdefault(name, plain)
         return kept[name]
 
     def required(self) -> InputRequired:
-        """The end of this round: what has to be answered, and the ticket to the next."""
+        """End this round: the questions, and the ticket to the next round."""
         ticket, questions = self._ticket, self.open
         if ticket.round >= MAX_ROUNDS:
             raise ToolError(
-                f"{self._call.name} asked its caller {MAX_ROUNDS} times without an end; if its question differs from "
-                f"round to round, its author has to give it a key"
+                f"{self._call.name} asked its caller {MAX_ROUNDS} times without finishing; if its question differs in "
+                "each round, pass a key"
             )
         ticket.id = secrets.token_hex(16)
         ticket.round += 1
@@ -180,7 +180,7 @@ class Rounds:
         )
         if len(sealed) > TICKET_BYTES:
             raise ToolError(
-                f"{self._call.name} gathered more than a request can carry; it has to ask for less, or run as a task"
+                f"{self._call.name} collected more state than a request can carry; ask for less, or run it as a task"
             )
         return InputRequired(questions, sealed)
 
@@ -189,7 +189,7 @@ class Rounds:
         use = self._uses.get(base, 0) + 1
         key = base if use == 1 else f"{base}-{use}"
         while use > 1 and key in self._uses:
-            # An author may have given that name to another question.
+            # The author may have used that key for another question.
             use += 1
             key = f"{base}-{use}"
         self._uses[base] = use
@@ -197,7 +197,7 @@ class Rounds:
         return key
 
     def _find(self, key: str, ask: Ask, digest: str) -> Any:
-        """The answer that has come already; _NotYet where there is none, or none that can be used."""
+        """The answer that has arrived; _NotYet if there is none that can be used."""
         ticket = self._ticket
         asked, answer = ticket.done.get(key, ("", None))
         if asked == digest:
@@ -220,7 +220,7 @@ class Rounds:
 
 
 def asking(inner: Handler) -> Handler:
-    """A Handler whose questions, where they cannot be answered while it runs, become its reply."""
+    """A Handler whose questions become its reply if they cannot be answered while it runs."""
 
     async def ask_or_answer(call: Call) -> Reply:
         try:
@@ -230,7 +230,7 @@ def asking(inner: Handler) -> Handler:
         except BaseExceptionGroup as group:
             _, failures = group.split(NeedInput)
             if failures is not None:
-                # Where another task of the group failed, that is what counts.
+                # If another task of the group failed, that error counts.
                 raise failures from None
             return _rounds(call).required()
         except Refusal:
@@ -242,8 +242,8 @@ def asking(inner: Handler) -> Handler:
             if not _ask_again(call):
                 return reply
         _log.warning(
-            "%s caught the question that ends its round, by `except BaseException` or return_exceptions=True; what it "
-            "made of that is dropped, and its caller is asked",
+            "%s caught the question that ends its round, by `except BaseException` or return_exceptions=True; its "
+            "result is discarded and the question is sent",
             call.name,
         )
         return _rounds(call).required()
@@ -270,19 +270,19 @@ def _digest(question: Question) -> str:
 
 
 def request_digest(call: Call) -> str:
-    """What makes a request the same one when it is sent again: what it is about and its arguments as sent."""
+    """The identity of a request that is repeated: its name and its arguments as sent."""
     return hashlib.sha256(_encode([call.method, call.name, _decode(call.raw)])).hexdigest()[:32]
 
 
 def read_ticket(call: Call, seal: Seal) -> Ticket:
-    """What a call brings from its last round; refuses a ticket that is not its principal's, or another request's."""
+    """The state of a call from its last round; rejects a ticket of another principal or another request."""
     request = request_digest(call)
     if call.ticket is None:
         return Ticket(request)
     opened = seal.open(call.ticket, now=time.time(), bearer=call.caller.principal)
     ticket = _decode_ticket(opened if isinstance(opened, bytes) else b"")
     if ticket.request != request:
-        raise InvalidParams("Invalid requestState: it was given to another request; send the same arguments again")
+        raise InvalidParams("Invalid requestState: it belongs to another request; send the same arguments again")
     return ticket
 
 
@@ -291,5 +291,5 @@ def _read_answers(call: Call) -> Mapping[str, Json]:
         return {}
     answers = _decode(call.answers)
     if not isinstance(answers, dict):
-        raise InvalidParams("inputResponses must be an object: the answer to each question under its key")
+        raise InvalidParams("inputResponses must be an object with the answer to each question under its key")
     return answers

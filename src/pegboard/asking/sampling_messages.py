@@ -7,22 +7,22 @@ from collections.abc import Mapping, Sequence
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
 
-_BALANCE = "each use of a tool is answered by one result with its id, in the very next message"
+_BALANCE = "each tool use needs one result with its id, in the next message"
 
 
 def check_sampling_messages(messages: Sequence[Json]) -> None:
-    """Refuse messages without a role or content, and tools whose use and results do not answer to each other."""
+    """Reject messages without a role or content, and tool uses and results that do not match."""
     used: set[Json] = set()
     for number, message in enumerate(messages):
         role, blocks = _parts(message, number)
         results = [block.get("toolUseId") for block in blocks if block.get("type") == "tool_result"]
         if results and (role != "user" or len(results) != len(blocks)):
-            raise _problem(number, "tool results stand alone, in a message of the user")
+            raise _problem(number, "tool results must be alone, in a user message")
         if len(set(results)) != len(results) or set(results) != used:
             raise _problem(number, _BALANCE)
         used = {block.get("id") for block in blocks if block.get("type") == "tool_use"}
         if used and role != "assistant":
-            raise _problem(number, "tools are used by the assistant")
+            raise _problem(number, "only the assistant uses tools")
     if used:
         raise _problem(len(messages) - 1, _BALANCE)
 
@@ -31,9 +31,9 @@ def _parts(message: Json, number: int) -> tuple[str, Sequence[Mapping[str, Json]
     role, content = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else (None, None)
     blocks: Sequence[Json] = content if isinstance(content, list | tuple) else [content]
     if role not in ("user", "assistant") or not all(isinstance(one, Mapping) and "type" in one for one in blocks):
-        raise _problem(number, 'it takes text, content, or {"role": "user" or "assistant", "content": …}')
+        raise _problem(number, 'expected text, content, or {"role": "user" or "assistant", "content": …}')
     return role, blocks
 
 
 def _problem(number: int, rule: str) -> DeclarationError:
-    return DeclarationError(f"message {number + 1} of a sampling: {rule}")
+    return DeclarationError(f"sampling message {number + 1}: {rule}")

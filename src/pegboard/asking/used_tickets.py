@@ -12,9 +12,9 @@ from pegboard.stores.store import Records
 
 
 class UsedTickets:
-    """Remembers used tickets for as long as they would open.
+    """Remembers used tickets until they expire.
 
-    At most `limit` of them in this process, and `each` of one principal, so that none uses up the room of all others.
+    Holds at most `limit` of them in this process, and `each` per principal, so that one cannot use all the space.
     """
 
     def __init__(self, records: Records, limit: int, each: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -23,22 +23,22 @@ class UsedTickets:
         self._each = each
         self._clock = clock
         self._until: deque[tuple[float, str]] = deque()
-        # With those that are being written, which have no end yet.
+        # Includes those that are being written, which have no expiry yet.
         self._held: dict[str, int] = {}
         self._all = 0
 
     def use_store(self, records: Records) -> None:
-        """Remember them there from now on, where other processes see them too."""
+        """Keep them in this store, which other processes share."""
         self._records = records
 
     async def mark_used(self, ticket_id: str, principal: str) -> None:
-        """Use the ticket with this id; InvalidParams if it has been used before."""
+        """Use the ticket with this id; InvalidParams if it was used before."""
         now = self._clock()
         while self._until and self._until[0][0] <= now:
             self._release(self._until.popleft()[1])
         held = self._held.get(principal, 0)
         if self._all >= self._limit or held >= self._each:
-            raise Busy("Too many questions have been answered lately; try again in a while", retry_after=60)
+            raise Busy("Too many answered questions; try again later", retry_after=60)
         self._held[principal] = held + 1
         self._all += 1
         is_new = False
@@ -48,10 +48,10 @@ class UsedTickets:
             if is_new:
                 self._until.append((now + TICKET_TTL_SECONDS, principal))
             else:
-                # It takes no more room than it has: whoever repeats one ticket must not use up that of others.
+                # Repeating a ticket takes no more space, so that it cannot push out the tickets of others.
                 self._release(principal)
         if not is_new:
-            raise InvalidParams("Invalid requestState: it has been used already; begin the call anew")
+            raise InvalidParams("Invalid requestState: it was already used; start the call again")
 
     def _release(self, principal: str) -> None:
         self._all -= 1

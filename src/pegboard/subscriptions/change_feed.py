@@ -31,7 +31,7 @@ _decode = msgspec.msgpack.Decoder(Change).decode
 
 
 class ChangeFeed:
-    """Between the log of this process and that of all; `keep` is how many changes may wait."""
+    """Connects the change log of this process with the shared one; `keep` is how many changes may wait."""
 
     def __init__(self, here: ChangeLog, everywhere: store.ChangeStore, keep: int) -> None:
         self._local = here
@@ -44,14 +44,14 @@ class ChangeFeed:
         self._tasks: tuple[asyncio.Task[None], ...] = ()
 
     async def start(self) -> None:
-        """Make the log here the copy of that of all."""
+        """Make the local log a copy of the shared one."""
         loop = asyncio.get_running_loop()
         end_watch = self._shared.watch(self._came.set)
         try:
-            # Whatever was published before nobody can have followed.
+            # There were no subscribers to earlier changes.
             self._local.restart(-1)
             if await self._shared.last() == 0:
-                # Else the first change would look like the first after a loss.
+                # Otherwise the first change would look like the first one after a loss.
                 await self._shared.publish(_BEGINNING)
             await self._catch_up()
         except BaseException:
@@ -62,7 +62,7 @@ class ChangeFeed:
         self._tasks[1].add_done_callback(lambda _: end_watch())
 
     async def stop(self) -> None:
-        """Publish what waits, and feed no more."""
+        """Publish the waiting changes, and stop."""
         if not self._tasks:
             return
         self._local.redirect_to(None)
@@ -70,7 +70,7 @@ class ChangeFeed:
             while self._waiting:
                 await self._publish_next()
         except StoreDown as problem:
-            _log.warning("other processes were not told of %d changes: %s", len(self._waiting), problem)
+            _log.warning("%d changes were not published to other processes: %s", len(self._waiting), problem)
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
@@ -79,7 +79,7 @@ class ChangeFeed:
     def _put(self, change: Change) -> None:
         self._waiting.pop(change, None)
         if len(self._waiting) >= self._keep:
-            # Of no one URI, so of each.
+            # Without a URI, so for every URI.
             self._waiting = {one: None for one in self._waiting if one.kind != "updated"}
             change = Change("updated")
         self._waiting[change] = None
@@ -91,12 +91,12 @@ class ChangeFeed:
             try:
                 await self._publish_next()
             except StoreDown as problem:
-                _log.warning("other processes cannot be told of changes: %s", problem)
+                _log.warning("changes cannot be published to other processes: %s", problem)
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _publish_next(self) -> None:
         change = next(iter(self._waiting))
-        # Before it is published: should it come about again meanwhile, it waits again.
+        # Removed before it is published: if it occurs again in the meantime, it is queued again.
         del self._waiting[change]
         try:
             await self._shared.publish(_encode(change))
@@ -112,7 +112,7 @@ class ChangeFeed:
                 async with asyncio.timeout(_POLL_SECONDS):
                     await self._came.wait()
             except TimeoutError:
-                # A hint may be lost.
+                # A hint may get lost.
                 pass
             self._came.clear()
             await self._poll()

@@ -25,11 +25,11 @@ from pegboard.protocol.extensions import TASKS, has_extension, missing_extension
 from pegboard.protocol.jsonrpc import decode_json
 
 ANYTHING: Final = (Change("tools"), Change("prompts"), Change("resources"), Change("updated"))
-"""What a follower that may have missed anything is told; the last is of no one URI, so of each that it follows."""
+"""The changes for a subscriber that may have missed some; the last one has no URI and stands for all URIs."""
 
 
 class ChangeLog:
-    """The changes of one board; they may come from any thread, watchers are called by the event loop they began on."""
+    """The changes of one board; published from any thread, watchers are called on the event loop they started on."""
 
     def __init__(self, keep: int = 10_000) -> None:
         self._keep = keep
@@ -40,7 +40,7 @@ class ChangeLog:
         self._redirected_to: Callable[[Change], object] | None = None
         self._catch_up: Callable[[], Awaitable[object]] | None = None
         self._lock = threading.Lock()
-        # Who brings changes of resources from elsewhere is told here that others are wanted.
+        # Called when the set of watched resources changes.
         self.on_uris_changed: Callable[[], object] | None = None
 
     @property
@@ -49,7 +49,7 @@ class ChangeLog:
         return self._last
 
     def publish(self, change: Change) -> int:
-        """Number a change and tell whoever follows; the newest number, where another log gives them."""
+        """Number a change and notify watchers; returns the newest number, if another log assigns them."""
         if self._redirected_to is not None:
             self._redirected_to(change)
             return self._last
@@ -58,19 +58,19 @@ class ChangeLog:
     def redirect_to(
         self, diverted: Callable[[Change], object] | None, catch_up: Callable[[], Awaitable[object]] | None = None
     ) -> None:
-        """Have what is published brought there from now on, from any thread; it comes back by `take`.
+        """Send published changes to another log from now on, from any thread; they come back through `take`.
 
-        `catch_up` has all taken that others have published by now.
+        `catch_up` takes all changes that others have published so far.
         """
         self._redirected_to, self._catch_up = diverted, catch_up
 
     async def catch_up_to(self, number: int) -> None:
-        """Come up to that number, if there are so many: another process may have told of a change before we know it."""
+        """Catch up to that number, if it exists: another process may have published one that we do not have yet."""
         if self._catch_up is not None and number > self._last:
             await self._catch_up()
 
     def restart(self, forgotten: int) -> None:
-        """Forget all changes, and go on after that number: who has not come so far may have missed anything."""
+        """Drop all changes and continue after that number: a subscriber with a lower one may have missed some."""
         with self._lock:
             self._newest.clear()
             self._last = forgotten
@@ -79,11 +79,11 @@ class ChangeLog:
         self._wake_watchers(watches)
 
     def skip_number(self, number: int) -> None:
-        """What has that number is no change."""
+        """Mark this number as used without a change."""
         self._last = number
 
     def take(self, number: int, change: Change) -> None:
-        """Add a change that has its number, which is greater than all before."""
+        """Add a change with its number, which is greater than all before."""
         self._add(number, change)
 
     def _add(self, given: int | None, change: Change) -> int:
@@ -104,11 +104,11 @@ class ChangeLog:
                 self._end(watch)
 
     def read(self, after: int) -> Sequence[tuple[int, Change]]:
-        """The changes after that number, each kind and URI once, under the newest number it had.
+        """The changes after that number, each kind and URI once, with its newest number.
 
-        Where what followed that number is not kept any more: one change of each list and one of no URI, and none is
-        missed. The same for a number that was not reached: it is another log's. But for the last of them these have the
-        number that was asked with, so that a reader who stops between them is told of all again.
+        If changes after that number are no longer kept: one change of each list and one without a URI. The same for a
+        number that was not reached yet, which belongs to another log. All of these but the last have the given number,
+        so that a reader that stops in between gets all of them again.
         """
         found: list[tuple[int, Change]] = []
         asked = after
@@ -129,20 +129,20 @@ class ChangeLog:
         return [*((asked, change) for change in anything[:-1]), *last, *found]
 
     def followed(self) -> frozenset[str]:
-        """The resources that anybody follows now."""
+        """The resources that have subscribers now."""
         return frozenset(uri for watch in self._watches if watch.uris is not None for uri in watch.uris())
 
     def uris_changed(self) -> None:
-        """Somebody who watches follows other resources than before."""
+        """A watcher has changed the resources it is subscribed to."""
         if self.on_uris_changed is not None:
             self.on_uris_changed()
 
     def watch(
         self, watcher: Callable[[], object], uris: Callable[[], Iterable[str]] | None = None
     ) -> Callable[[], None]:
-        """Be called soon after each change, from the event loop; returns what ends the watch.
+        """Call back soon after each change, from the event loop; returns the function that ends the watch.
 
-        `uris` tells, whenever it is asked, which resources are followed there.
+        `uris` returns the resources that the watcher is subscribed to at that moment.
         """
         watch = _Watch(watcher, asyncio.get_running_loop(), uris)
         with self._lock:
@@ -160,7 +160,7 @@ class ChangeLog:
 
 
 class _Watch:
-    """One who watches, on its own loop; changes that come before it has looked are one call."""
+    """A watcher on its own loop; changes that come before it has looked result in one call."""
 
     __slots__ = ("_called", "_loop", "_thread", "_watcher", "ended", "uris")
 
@@ -178,7 +178,7 @@ class _Watch:
         self.ended = False
 
     def wake(self) -> bool:
-        """Have the watcher called; False where its loop is no more."""
+        """Schedule the callback; False if its loop is closed."""
         if self._called:
             return True
         self._called = True
@@ -192,7 +192,7 @@ class _Watch:
         return True
 
     def _look(self) -> None:
-        # Before it looks: a change that it may not see any more then calls it again.
+        # Cleared before the callback, so that a change that it misses schedules it again.
         self._called = False
         if not self.ended:
             self._watcher()
@@ -203,7 +203,7 @@ class _Wanted(Struct, rename="camel"):
     prompts_list_changed: bool = False
     resources_list_changed: bool = False
     resource_subscriptions: list[str] = []
-    # Of the extension for tasks, whose changes we do not tell: they are asked after.
+    # Of the tasks extension: we do not send status notifications, clients poll.
     task_ids: Json = None
 
 
@@ -212,7 +212,7 @@ class _Listen(Struct):
 
 
 class ListenMethod:
-    """The Handler of `subscriptions/listen`: who sends it follows what it asks for and the board has."""
+    """The Handler of `subscriptions/listen`: subscribes the caller to what it asks for and the board offers."""
 
     def __init__(
         self, changes: ChangeSource, offers: Callable[[], Mapping[str, Json]], uris: int, uri_bytes: int
@@ -240,7 +240,7 @@ class ListenMethod:
         )
 
     def _bound(self, uris: Sequence[str]) -> frozenset[str]:
-        """As many as fit; the acknowledgement tells which."""
+        """As many as fit; the acknowledgement lists them."""
         room, taken = self._uri_bytes, set[str]()
         for uri in dict.fromkeys(uris):
             room -= len(uri)

@@ -25,7 +25,7 @@ _TASK: Final = "task"
 
 
 class _TaskCommand(Struct, array_like=True):
-    """What is to be done to a task in the process that works on it: answers to bring, or without any to cancel it."""
+    """An instruction to the process that runs a task: answers to deliver, or without any, to cancel it."""
 
     key: str
     answers: Json
@@ -36,13 +36,13 @@ _decode = msgspec.msgpack.Decoder(_TaskCommand).decode
 
 
 class TaskMethods:
-    """The jobs and tasks of one board."""
+    """The tasks of one board."""
 
     def __init__(self, catalog: ToolCatalog, store: TaskStore, limits: Limits) -> None:
         self._catalog = catalog
         self._store = store
         self._limits = limits
-        # Until their work has ended; a record may say so before.
+        # Until their work has ended; the record may end earlier.
         self._runs: dict[str, TaskRun] = {}
         self._cluster: Cluster | None = None
         self.methods: Mapping[str, Handler] = {
@@ -52,17 +52,17 @@ class TaskMethods:
         }
 
     def share(self, shared: SharedStore) -> None:
-        """Keep tasks where other processes can be asked after them."""
+        """Keep tasks in this store, which other processes share."""
         self._cluster = shared.cluster
         self._store.use_store(shared.store.records, shared.cluster.me)
         shared.cluster.on_message(_TASK, self._receive_command)
 
     def capabilities(self) -> Mapping[str, Json]:
-        """What there is to declare: nothing for a board whose tools all answer at once."""
+        """The capability to declare; none for a board without tasks."""
         return {"extensions": {TASKS: {}}} if self._offered() else {}
 
     def handler(self, tool: Tool, chain: Handler) -> Handler:
-        """The chain of a tool, as a job where its author and its caller are ready for a task."""
+        """The chain of a tool, as a task if both its author and its caller allow one."""
         if tool.task is None:
             return chain
         required = tool.task == "required"
@@ -72,13 +72,13 @@ class TaskMethods:
                 return await self._start(call, chain).answer()
             if required:
                 # A server that can only answer with a task "MUST return an error with the code -32021" (Negotiation).
-                raise missing_extension(f"{call.name} runs as a task only", TASKS)
+                raise missing_extension(f"{call.name} runs only as a task", TASKS)
             return await chain(call)
 
         return start
 
     async def close(self) -> None:
-        """End all work: tasks that have not ended are told to be interrupted."""
+        """End all work: unfinished tasks are marked as interrupted."""
         loop, current = asyncio.get_running_loop(), asyncio.current_task()
         jobs = [job for job in self._runs.values() if job.task.get_loop() is loop and job.task is not current]
         for job in jobs:
@@ -102,7 +102,9 @@ class TaskMethods:
         record, job = await self._find(call)
         answers = None if call.answers is None else msgspec.json.decode(call.answers)
         if not isinstance(answers, dict):
-            raise InvalidParams("params.inputResponses must be an object: the answer to each question under its key")
+            raise InvalidParams(
+                "params.inputResponses must be an object with the answer to each question under its key"
+            )
         if record.status not in ENDED:
             await (job.receive_answers(answers) if job is not None else self._send_command(call.name, record, answers))
         return Done({})
@@ -114,7 +116,7 @@ class TaskMethods:
         return Done({})
 
     async def _find(self, call: Call) -> tuple[TaskRecord, TaskRun | None]:
-        """The task that a request is about, if it is its caller's; nobody learns of anybody else's."""
+        """The task of a request, if it belongs to its caller; other callers' tasks look unknown."""
         if not self._offered():
             raise MethodNotFound(f"Method not found: {call.method!r}")
         if not has_extension(TASKS, call.caller.capabilities, call.caller.version):
@@ -122,12 +124,10 @@ class TaskMethods:
         job = self._runs.get(call.name)
         record = None if job is None else job.record
         if record is None or record.status in ENDED:
-            # An end is one when it is written: another process may have written another.
+            # A task has ended once that is written: another process may have written another end.
             record = await self._read(call.name)
         if record is None or record.principal != call.caller.principal:
-            raise InvalidParams(
-                "Unknown task: there is none with this taskId, or it was forgotten when its time was over"
-            )
+            raise InvalidParams("Unknown task: the taskId is wrong, or the task has expired")
         return record, job
 
     def _offered(self) -> bool:
@@ -136,26 +136,26 @@ class TaskMethods:
     # -- tasks of other processes ------------------------------------------------------------------------------------
 
     async def _read(self, task_id: str) -> TaskRecord | None:
-        """The record of a task as it is written; one that runs nowhere has failed."""
+        """The record of a task as stored; one whose process is gone has failed."""
         record = await self._store.read(task_id)
         if record is None or record.status in ENDED or self._cluster is None:
             return record
         if task_id in self._runs or (record.owner != self._cluster.me and await self._cluster.is_alive(record.owner)):
             return record
-        lost = InternalFailure("The server process that ran this task has ended before the task had")
+        lost = InternalFailure("The server process that ran this task ended before the task did")
         return await self._store.fail_orphan(task_id, {"code": lost.code, "message": lost.message})
 
     async def _send_command(self, task_id: str, record: TaskRecord, answers: Json) -> None:
         if self._cluster is None:
-            raise InternalFailure("The server that ran this task is gone, or cannot be reached from here")
+            raise InternalFailure("The server that ran this task has stopped, or cannot be reached from here")
         order = _encode(_TaskCommand(task_key(task_id), answers))
         if await self._cluster.ask(record.owner, _TASK, order, _REPLY_SECONDS) is None:
-            raise Busy("The server process that runs this task does not answer; try again", retry_after=1)
+            raise Busy("The server process that runs this task does not respond; try again", retry_after=1)
 
     def _receive_command(self, said: bytes) -> Awaitable[bytes] | None:
         order = _decode(said)
         job = next((job for task_id, job in self._runs.items() if task_key(task_id) == order.key), None)
-        # One that is not here any more has just ended.
+        # A task that is missing here has just ended.
         return None if job is None else self._apply_command(job, order)
 
     async def _apply_command(self, job: TaskRun, order: _TaskCommand) -> bytes:

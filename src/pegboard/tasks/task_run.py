@@ -40,7 +40,7 @@ _MAX_MESSAGE: Final = 500
 
 
 class TaskRun:
-    """One call of a tool that may run as a task; `ready` is done once there is something to answer its caller."""
+    """One call of a tool that may run as a task; `ready` is done once the caller can be answered."""
 
     def __init__(self, call: Call, chain: Handler, store: TaskStore, questions: int) -> None:
         loop = asyncio.get_running_loop()
@@ -62,14 +62,14 @@ class TaskRun:
         self._expiry: asyncio.TimerHandle | None = None
         call.channel = self
         if call.token is None:
-            # Progress is the status of a task, whether its caller wants to be told of it before or not.
+            # Progress is the status of a task, even if its caller did not ask for progress.
             call.token = self.id
         self.task = loop.create_task(self._work(chain, call))
-        # Cancelled before its first step, it says nothing itself.
+        # If it is cancelled before its first step, it cannot report that itself.
         self.task.add_done_callback(lambda _: self._signal_ready())
 
     async def answer(self) -> Reply:
-        """What the caller is told: the end of the call, or that it goes on as a task; whoever leaves before ends it."""
+        """The reply: the result of the call, or a task. If the caller leaves before, the call is cancelled."""
         try:
             await self.ready
         except asyncio.CancelledError:
@@ -84,13 +84,13 @@ class TaskRun:
         return self._answer
 
     async def detach(self) -> None:
-        """Go on as a task; the record first, the answer after."""
+        """Continue as a task; the record is written before the reply."""
         async with self._saving:
             if self.record is not None:
                 return
             self.record = await self._store.create(self.id, self._principal, self._request_size)
         self._answer = TaskStarted(self.record.initial_task(self.id))
-        # Nobody keeps a connection that has been answered.
+        # The connection ends with the reply.
         self._caller = NULL_CHANNEL
         self._saved = self.record.created
         self._expiry = asyncio.get_running_loop().call_later(self.record.seconds, self._expire)
@@ -104,7 +104,7 @@ class TaskRun:
             if self._wants_progress or not is_progress:
                 await self._caller.emit(notice)
         elif is_progress and self.record.status not in ENDED:
-            # "notifications/message … are not supported on tasks in general": only progress has a place.
+            # "notifications/message … are not supported on tasks in general": only progress can be reported.
             self.record.message = _status_message(notice.params)
             self._touch()
             if self.record.updated - self._saved >= POLL_MS / 1000:
@@ -135,7 +135,7 @@ class TaskRun:
             await self._caller.close_stream(retry_ms)
 
     def _new_key(self, key: str) -> str:
-        # "Each request key … MUST be unique over the lifetime of a single task": asked again, it is another question.
+        # "Each request key … MUST be unique over the lifetime of a single task": asked again, it gets another key.
         unique, number = key, 1
         while unique in self._keys:
             number += 1
@@ -143,10 +143,10 @@ class TaskRun:
         self._keys.add(unique)
         return unique
 
-    # -- what is done to a task --------------------------------------------------------------------------------------
+    # -- operations on a task ----------------------------------------------------------------------------------------
 
     async def receive_answers(self, answers: Mapping[str, Json]) -> None:
-        """Hand answers to the questions that wait for them; "a server SHOULD ignore" all others."""
+        """Deliver answers to the questions that wait for them; "a server SHOULD ignore" all others."""
         for key in answers.keys() & self._open.keys():
             _, waiting = self._open.pop(key)
             if not waiting.done():
@@ -155,19 +155,19 @@ class TaskRun:
         await self._save()
 
     async def cancel(self) -> None:
-        """End the task at its caller's wish; its work ends as soon as it can."""
+        """End the task on its caller's request; its work ends as soon as it can."""
         if self._mark("cancelled", "Cancelled at the client's request"):
             self.task.cancel()
             await self._save()
 
     async def interrupt(self) -> None:
-        """End the task because the server ends."""
-        self._fail(InternalFailure("The server was stopped before this task had ended"))
+        """End the task because the server shuts down."""
+        self._fail(InternalFailure("The server was stopped before this task ended"))
         self.task.cancel()
         await self._save()
 
     def _expire(self) -> None:
-        self._fail(InternalFailure("The task took longer than the time that tasks are kept for"))
+        self._fail(InternalFailure("The task took longer than the retention time of tasks"))
         self.task.cancel()
 
     # -- the work ----------------------------------------------------------------------------------------------------
@@ -196,14 +196,14 @@ class TaskRun:
         if self.record is None:
             self._answer = reply
         elif not isinstance(reply, Done):
-            self._fail(InternalFailure(f"{self._name} asked before it was a task, and went on without the answer"))
+            self._fail(InternalFailure(f"{self._name} asked before it was a task, and continued without the answer"))
         else:
             result = reply.result.value if isinstance(reply.result, EncodedResult) else reply.result
             size = len(msgspec.json.encode(result))
             if self._store.has_capacity(self._principal, size):
                 self._mark("completed", None, {"resultType": "complete", **result})
             else:
-                self._fail(InternalFailure(f"The result has {size} bytes, more than there is room for"))
+                self._fail(InternalFailure(f"The result has {size} bytes, more than the remaining space"))
 
     def _fail(self, refusal: Refusal) -> None:
         if self.record is None:
@@ -215,7 +215,7 @@ class TaskRun:
         self._mark("failed", refusal.message[:_MAX_MESSAGE], error)
 
     def _mark(self, status: Status, message: str | None, outcome: Json = None) -> bool:
-        """Bring the task to its end, unless it has come to one."""
+        """Write the end of the task, unless it has already ended."""
         record = self.record
         if record is None or record.status in ENDED:
             return False
@@ -233,13 +233,14 @@ class TaskRun:
         record.outcome = {key: {"method": ask.method, "params": ask.params} for key, (ask, _) in self._open.items()}
 
     async def _save(self) -> None:
-        # One after the other, each as the record is then: a later state is never overwritten by an earlier one.
+        # One after the other, each with the current record, so that a later state is never overwritten by an earlier
+        # one.
         async with self._saving:
             if self.record is None:
                 return
             self._saved = self.record.updated
             if not await self._store.save(self.id, self.record):
-                _log.warning("a task of %s was ended by another process, which took this one for dead", self._name)
+                _log.warning("a task of %s was ended by another process, which considered this one dead", self._name)
                 self._fail(InternalFailure("The task was ended by another process of the server"))
                 self.task.cancel()
 
@@ -249,7 +250,7 @@ class TaskRun:
 
 
 async def detach(call: Call) -> None:
-    """Let the call go on as a task, if it can be one."""
+    """Run the call as a task, if it can be one."""
     if isinstance(call.channel, TaskRun):
         await call.channel.detach()
 

@@ -26,20 +26,20 @@ _OUTCOMES: Final[Mapping[str, str]] = {"input_required": "inputRequests", "compl
 
 
 class TaskRecord(Struct, kw_only=True):
-    """What is known of one task; `outcome` is what goes with its status: open questions, a result or an error."""
+    """The record of one task; `outcome` goes with its status: open questions, a result or an error."""
 
     principal: str
     created: float
     updated: float
     seconds: float
-    # The process that works on it, where there are several.
+    # The process that runs it, if there are several.
     owner: str = ""
     status: Status = "working"
     message: str | None = None
     outcome: Json = None
 
     def initial_task(self, task_id: str) -> dict[str, Json]:
-        """The task as it is told of when it begins."""
+        """The task as reported when it is created."""
         told: dict[str, Json] = {"taskId": task_id, "status": self.status}
         if self.message is not None:
             told["statusMessage"] = self.message
@@ -52,7 +52,7 @@ class TaskRecord(Struct, kw_only=True):
         }
 
     def full_task(self, task_id: str) -> dict[str, Json]:
-        """The task as it is told of to whoever asks after it."""
+        """The task as reported by tasks/get."""
         told = self.initial_task(task_id)
         if self.status in _OUTCOMES:
             told[_OUTCOMES[self.status]] = self.outcome
@@ -74,9 +74,9 @@ _decode = msgspec.json.Decoder(TaskRecord).decode
 
 
 class TaskStore:
-    """Keeps the records of tasks, each for `limits.task_seconds` from its creation, within bounds for each principal.
+    """Keeps the records of tasks, each for `limits.task_seconds` from its creation, within limits per principal.
 
-    The bounds are those of this process: it answers for the tasks that were created here.
+    The limits are those of this process, for the tasks created here.
     """
 
     def __init__(self, records: Records, limits: Limits, clock: Callable[[], float] = time.time) -> None:
@@ -84,7 +84,7 @@ class TaskStore:
         self._limits = limits
         self._owner = ""
         self.clock = clock
-        # All are kept equally long, so the order of creation is the order of leaving.
+        # All are kept equally long, so they expire in the order of creation.
         self._places: dict[str, _TaskSlot] = {}
         self._counts: Counter[str] = Counter()
         self._sizes: Counter[str] = Counter()
@@ -93,7 +93,7 @@ class TaskStore:
         return len(self._places)
 
     def use_store(self, records: Records, owner: str) -> None:
-        """Keep them there from now on, where other processes see them too; `owner` is this one."""
+        """Keep them in this store, which other processes share; `owner` is this process."""
         self._records = records
         self._owner = owner
 
@@ -133,11 +133,11 @@ class TaskStore:
             place.request_size = 0
 
     def has_capacity(self, principal: str, size: int) -> bool:
-        """Whether so many bytes more can be kept for a principal."""
+        """Whether this many more bytes can be kept for a principal."""
         return size <= self._capacity(principal)
 
     async def save(self, task_id: str, record: TaskRecord) -> bool:
-        """Write the record as it is now; False where somebody else has, who took this process for dead."""
+        """Write the current record; False if another process wrote it because it considered this one dead."""
         place = self._places.get(task_id)
         left = record.created + record.seconds - self.clock()
         if place is None or left <= 0:
@@ -152,13 +152,13 @@ class TaskStore:
         return True
 
     async def read(self, task_id: str) -> TaskRecord | None:
-        """What is known of a task; None where it is unknown or forgotten."""
+        """The record of a task; None if it is unknown or expired."""
         self._sweep(self.clock())
         found = await self._records.get(task_key(task_id))
         return None if found is None else _decode(found.value)
 
     async def fail_orphan(self, task_id: str, error: Json) -> TaskRecord | None:
-        """End a task that nobody works on any more, unless it has come to an end; what is known of it then."""
+        """End a task whose process is gone, unless it has ended; returns its record."""
         found = await self._records.get(task_key(task_id))
         if found is None:
             return None
@@ -193,8 +193,8 @@ class TaskStore:
 
 
 def task_key(task_id: str) -> str:
-    """What stands for a task wherever it is kept or told of."""
-    # Whoever reads the store must not be able to take a task over.
+    """The digest that identifies a task in stores and logs."""
+    # A reader of the store must not be able to take over a task.
     return "task:" + hashlib.sha256(task_id.encode("utf-8", "replace")).hexdigest()[:32]
 
 
