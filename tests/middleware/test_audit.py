@@ -324,7 +324,9 @@ def test_a_torn_last_line_is_dropped_with_a_note_at_the_next_start(
     assert path.read_bytes() == kept + b'{"b":1}\n'
     notes = [record.getMessage() for record in caplog.records]
     lost = len(left) - len(kept)
-    assert notes == ([f"{path}: dropped the last record, which a crash had torn after {lost} bytes"] if lost else [])
+    assert notes == (
+        [f"{path}: dropped the last record, which was incomplete after a crash ({lost} bytes)"] if lost else []
+    )
 
 
 def test_a_line_that_another_process_left_torn_does_not_spoil_the_next(tmp_path: Path) -> None:

@@ -11,5 +11,5 @@ _RESULT_WRITER = ResultWriter(name="a middleware")
 
 
 def answer(value: Any) -> Reply:
-    """The reply of a call whose tool returned this: text, any JSON value, content, or a ToolResult."""
+    """The reply to a call as if its tool had returned this: text, any JSON value, content, or a ToolResult."""
     return _RESULT_WRITER.write(value)

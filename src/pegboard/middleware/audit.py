@@ -48,17 +48,17 @@ _CLEANUP_SECONDS = 1.0
 
 
 class Audit(Middleware):
-    """Writes who called what, with which arguments, what came of it and how long it took.
+    """Records each call: who called which tool with which arguments, the outcome and the duration.
 
     `path` is a file of JSON lines, or an SQLite database if it ends in `.db`, `.sqlite` or `.sqlite3` (`form` says it
     otherwise). It must belong to this user and must not be a link. `arguments`: `"hash"` (SHA-256 of the arguments with
     their names sorted), `"full"` (secrets masked) or `"none"`. `outcome` is `ok`, `failed`, `refused` or `cancelled`, or `asked` where the caller has to answer something
     first and send the call again; `error` names the kind of failure, never its text.
 
-    The answer waits until its record is on the disk, so a crash loses no record of a call that was answered. When the
-    disk cannot be written: `fail="closed"` refuses calls before they run, and says of the one that had run already
-    that it is not recorded; `fail="open"` answers all the same. Either is logged once and counted in `unwritten`. The
-    first call for which the disk can be written again leaves a record more, with the outcome `resumed`.
+    A response waits until its record is on disk, so a crash loses no record of an answered call. If the disk cannot be
+    written, `fail="closed"` rejects calls before they run, and withholds the result of one that has run already;
+    `fail="open"` answers anyway. Both are logged once and counted in `unwritten`. The first call after the disk works
+    again adds a record with the outcome `resumed`.
     """
 
     order = 3
@@ -109,11 +109,11 @@ class Audit(Middleware):
         return reply
 
     async def stop(self) -> None:
-        """Write what is pending and let go of the file; the next call opens it again."""
+        """Write pending records and close the file; the next call opens it again."""
         await asyncio.to_thread(self._journal.rest)
 
     def close(self) -> None:
-        """Write what is pending and let go of the file, for good."""
+        """Write pending records and close the file for good."""
         self._journal.close()
 
     async def _write(self, call: Call, record: dict[str, Json]) -> None:
@@ -130,7 +130,7 @@ class Audit(Middleware):
             self._is_down = False
 
     async def _write_cancelled(self, record: dict[str, Json]) -> None:
-        """Waits too: a call that cancelled itself, or was stopped by a hook, is answered all the same."""
+        """Waits too: a call that cancelled itself, or was stopped by a hook, still gets a response."""
         try:
             async with asyncio.timeout(_CLEANUP_SECONDS):
                 await self._journal.put(record)
@@ -138,7 +138,7 @@ class Audit(Middleware):
             self._report_unwritten(problem)
 
     async def _probe(self, call: Call) -> None:
-        """Try the disk before anything runs; the record says that."""
+        """Try the disk before the tool runs; the record says so."""
         try:
             await self._journal.put(self._record(call, "resumed", None, perf_counter()))
         except _UNWRITTEN as problem:
@@ -164,7 +164,7 @@ class Audit(Middleware):
             "tool": call.name[:128],
             "principal": call.caller.principal,
             "client": client_of(call),
-            # Whoever reads the file must not be able to take a session over.
+            # A digest, so that a reader of the file cannot take over a session.
             "session": hashlib.sha256(call.caller.session.encode()).hexdigest()[:16] if call.caller.session else "",
             "transport": call.caller.transport,
             "request": "" if call.id is None else str(call.id)[:128],

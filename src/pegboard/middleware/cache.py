@@ -20,7 +20,7 @@ Key: TypeAlias = tuple[Any, ...]
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
-# What an entry costs besides its bytes: the key's and the entry's objects.
+# The memory of an entry besides its bytes: the objects of the key and the entry.
 _OVERHEAD = 512
 
 
@@ -32,12 +32,12 @@ class _CachedResult(Struct):
 
 
 class Cache(Middleware):
-    """Keeps results for `ttl` seconds: of the tools named, or of those whose author says `readOnlyHint`.
+    """Caches results for `ttl` seconds: of the named tools, or of those with `readOnlyHint`.
 
-    The key is the tool, its arguments (in any order of their names) and the principal; `shared=True` leaves out the
-    principal, for answers that are the same for everybody. At most `entries` results and `size` bytes are kept, the
-    ones used longest ago go first. Errors are never kept, nor is what took a question to the caller. `hits` and
-    `misses` count, `call.state["cache"]` tells.
+    The key is the tool, its arguments (in any order) and the principal; `shared=True` leaves out the principal, for
+    results that are the same for all callers. At most `entries` results and `size` bytes are kept; the least recently
+    used are dropped first. Errors are never cached, nor are results that needed an answer from the caller. `hits` and
+    `misses` count; `call.state["cache"]` has the outcome for a call.
     """
 
     order = 112
@@ -53,7 +53,7 @@ class Cache(Middleware):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not ttl > 0 or entries < 1 or size < 1:
-            raise DeclarationError(f"ttl={ttl!r}, entries={entries!r}, size={size!r}: each has to be above 0")
+            raise DeclarationError(f"ttl={ttl!r}, entries={entries!r}, size={size!r}: each must be greater than 0")
         self.ttl, self.shared, self.entries, self.size = ttl, shared, entries, size
         self.hits = self.misses = 0
         self._covers = promised_tools(tools, "readOnlyHint")
@@ -72,23 +72,23 @@ class Cache(Middleware):
             self.hits += 1
             self._kept.move_to_end(key)
             call.state["cache"] = "hit"
-            # Decoded anew: whoever gets it may change it.
+            # Decoded again for each caller, which may modify it.
             return Done(_decode(entry.written), entry.wrapped)
         self.misses += 1
         call.state["cache"] = "miss"
         reply = await proceed(call)
         if isinstance(reply, Done) and not call.asked:
-            # What a user was asked for is no part of the key either, and a question is not the answer to the next call.
+            # The user's answer is not part of the key, and a question is not a result.
             self._keep(key, reply)
         return reply
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all entries."""
         self._kept.clear()
         self._bytes = 0
 
     def _key(self, call: Call) -> Key:
-        # A float may be written in ways that only a Decimal tells apart: how it was written is part of the key.
+        # A float can be written in ways that only a Decimal distinguishes, so its spelling is part of the key.
         written: list[str] = []
 
         def note(text: str) -> float:
@@ -97,7 +97,7 @@ class Cache(Middleware):
 
         arguments = msgspec.json.Decoder(float_hook=note).decode(call.raw)
         principal = None if self.shared else call.caller.principal
-        # The tool itself, not its name: one that is hung anew has nothing in the cache.
+        # The tool itself, not its name: a tool that is replaced has no entries.
         return call.tool, _encode_sorted(arguments), tuple(written), principal
 
     def _keep(self, key: Key, reply: Done) -> None:

@@ -18,7 +18,7 @@ OTHERS = "(others)"
 
 
 def tool_of(call: Call) -> str:
-    """The tool's name; all names that nobody knows are one, so that a caller cannot invent accounts."""
+    """The tool's name; all unknown names share one, so that a caller cannot create accounts."""
     return UNKNOWN if call.tool is None else call.name
 
 
@@ -27,7 +27,7 @@ def category_of(call: Call) -> str:
 
 
 def client_of(call: Call) -> str:
-    """What the client says its name is: for accounts, never for trust."""
+    """The client's name, as the client states it: for accounting, not for security."""
     name = call.caller.client.get("name")
     return name[:128] if isinstance(name, str) else ""
 
@@ -42,7 +42,7 @@ _PARTS: dict[str, Callable[[Call], str]] = {
 
 
 def key_function(by: Key) -> Callable[[Call], str]:
-    """Compile `by` into the function that names the account of a call."""
+    """Compile `by` into the function that returns the account of a call."""
     if callable(by):
         return by
     parts = (by,) if isinstance(by, str) else tuple(by)
@@ -52,19 +52,19 @@ def key_function(by: Key) -> Callable[[Call], str]:
     readers = [_PARTS[part] for part in parts]
     if len(readers) == 1:
         return readers[0]
-    # The separator cannot be part of a tool's name, so that two accounts never fall together by how they are cut.
+    # The separator cannot occur in a tool's name, so two accounts never have the same key.
     return lambda call: "\x1f".join([read(call) for read in readers])
 
 
 def describe_key(by: Key) -> str:
-    """`by` as a word or two, the same in every process."""
+    """`by` as a short text, the same in every process."""
     if callable(by):
         return str(getattr(by, "__qualname__", type(by).__name__))
     return by if isinstance(by, str) else "+".join(by)
 
 
 def resolve(call: Call, tools: Mapping[str, T], categories: Mapping[str, T], default: T) -> T:
-    """What holds for a call: said for its tool, else for its category, else for all."""
+    """The setting for a call: its tool's, else its category's, else the default."""
     tool = call.tool
     if tool is None:
         return default

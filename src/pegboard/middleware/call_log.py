@@ -24,18 +24,18 @@ _MAX_ARGUMENTS = 4000
 _MAX_ITEMS = 50
 _MAX_DEPTH = 8
 _MODELS = 64
-# What other middleware has noted in `call.state` and a line should tell.
+# What other middleware notes in `call.state` and a log line should show.
 _NOTED = ("slow_ms", "tokens_in", "tokens_out")
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class Logging(Middleware):
-    """Logs how each call ended, at `level`; failures at WARNING; the start and the arguments at DEBUG, masked.
+    """Logs how each call ended, at `level`; failures at WARNING; the start and the masked arguments at DEBUG.
 
-    `style="line"` writes a sentence, `"json"` one JSON object. Either way the record carries the fields as attributes,
-    as `extra` gives them: tool, outcome, elapsed_ms, transport, and where there is one client, principal, session (its
-    first eight digits), slow_ms, tokens_in, tokens_out and problem.
+    `style="line"` writes a sentence, `"json"` one JSON object. The record also has the fields as attributes (`extra`):
+    tool, outcome, elapsed_ms, transport, and if available client, principal, session (its first eight digits), slow_ms,
+    tokens_in, tokens_out and problem.
     """
 
     order = 10
@@ -63,7 +63,7 @@ class Logging(Middleware):
     async def after(self, call: Call, result: Mapping[str, Json], elapsed_ms: float) -> None:
         level = logging.WARNING if call.failed else self.level
         if self.logger.isEnabledFor(level):
-            # A call that has to be sent again with answers is not done yet.
+            # A call that its caller has to repeat with answers is not done yet.
             outcome = "error" if call.failed else "asked" if "inputRequests" in result else "ok"
             fields = _fields(call, outcome, elapsed_ms)
             self._write(level, f"{fields['tool']} {outcome} in {elapsed_ms:.1f} ms{_who(fields)}", fields)
@@ -90,17 +90,17 @@ class Logging(Middleware):
             logger.handle(logger.makeRecord(logger.name, level, __file__, 0, message, (), None, extra=fields))
 
     def _record(self, level: int, message: str, fields: dict[str, Json]) -> logging.LogRecord:
-        """A record as `LogRecord(…)` makes it, from the last one of this level, process and thread.
+        """A record as `LogRecord(…)` makes it, copied from the last one of this level, process and thread.
 
-        Most of what a record finds out about itself does not change from call to call, and finding it out costs more
-        than all the rest of this middleware.
+        Most fields of a record do not change from call to call, and computing them costs more than the rest of this
+        middleware.
         """
         key = level, os.getpid(), threading.get_ident()
         model = self._models.get(key)
         if model is None:
             if len(self._models) >= _MODELS:
                 self._models.clear()
-            # No arguments, so a % in a message stays one.
+            # No arguments, so that a % in the message is kept.
             model = self._models[key] = logging.LogRecord(self.logger.name, level, __file__, 0, "", (), None).__dict__
         attributes = model.copy()
         now = time.time()
@@ -115,7 +115,7 @@ class Logging(Middleware):
 
 
 def _fields(call: Call, outcome: str, elapsed_ms: float | None = None) -> dict[str, Json]:
-    # The name of a tool we know has been checked; any other is the caller's.
+    # The name of a known tool has been checked; any other comes from the caller.
     name = call.name if call.tool is not None else printable(call.name[:128])
     fields: dict[str, Json] = {"tool": name, "outcome": outcome}
     if elapsed_ms is not None:
@@ -139,7 +139,7 @@ def _who(fields: Mapping[str, Json]) -> str:
 
 
 def _shorten(value: Json, depth: int = 0) -> Json:
-    """At most as much of a value as a line may hold, before any work is done on it."""
+    """The value cut to what a line may hold, before any other work."""
     if isinstance(value, str):
         return value if len(value) <= _MAX_TEXT else f"{value[:_MAX_TEXT]}… ({len(value)} characters)"
     if isinstance(value, dict | list) and depth == _MAX_DEPTH:

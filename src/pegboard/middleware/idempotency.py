@@ -14,9 +14,9 @@ from pegboard.errors import DeclarationError
 
 
 def promised_tools(tools: Collection[str] | None, *hints: str) -> Callable[[Call], bool]:
-    """Whether a call's tool is one of those named; if None are, whether its author gave it one of these hints."""
+    """Whether the tool of a call is one of those named; without names, whether it has one of these hints."""
     if isinstance(tools, str):
-        raise DeclarationError(f"tools={tools!r}: give a list of names")
+        raise DeclarationError(f"tools={tools!r}: pass a list of names")
     if tools is not None:
         names = frozenset(tools)
         return lambda call: call.tool is not None and call.name in names

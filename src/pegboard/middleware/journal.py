@@ -39,19 +39,19 @@ _CHUNK_BYTES = 65536
 
 
 class JournalSink(Protocol):
-    """Where a journal's thread writes."""
+    """Where the thread of a journal writes."""
 
     def open(self) -> None:
         """Make ready to append, in the thread, before the first write; SetupError if another user controls the file."""
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Write the rows and return when they are on the disk; raises OSError or sqlite3.Error."""
+        """Write the rows and return when they are on disk; raises OSError or sqlite3.Error."""
 
     def close(self) -> None: ...
 
 
 class LinesFile:
-    """A file with one JSON object a line; several processes may append to it."""
+    """A file with one JSON object per line; several processes may append to it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -62,7 +62,7 @@ class LinesFile:
         create_own_file(self._path)
         self._file = os.open(self._path, os.O_RDWR | os.O_APPEND)
         if is_new and sys.platform != "win32":
-            # The file's name has to survive, too.
+            # The directory entry has to be on disk, too.
             folder = os.open(self._path.parent, os.O_RDONLY)
             os.fsync(folder)
             os.close(folder)
@@ -76,7 +76,7 @@ class LinesFile:
         lines = b"".join([_encode(row) + b"\n" for row in rows])
         self._lock(True)
         try:
-            # What another process left torn when it was killed shall not spoil our first line.
+            # A partial line of another process that was killed must not corrupt our first one.
             if self._last_byte() != b"\n":
                 lines = b"\n" + lines
             rest = memoryview(lines)
@@ -111,7 +111,9 @@ class LinesFile:
             end = begin
         os.ftruncate(self._file, kept)
         _sync(self._file)
-        _log.warning("%s: dropped the last record, which a crash had torn after %d bytes", self._path, size - kept)
+        _log.warning(
+            "%s: dropped the last record, which was incomplete after a crash (%d bytes)", self._path, size - kept
+        )
 
     def _lock(self, taken: bool) -> None:
         if sys.platform != "win32":
@@ -119,7 +121,7 @@ class LinesFile:
 
 
 class SqliteFile:
-    """A table of an SQLite database that refuses to be changed; several processes may append to it."""
+    """A table of an SQLite database that rejects changes; several processes may append to it."""
 
     def __init__(self, path: Path, table: str, columns: Mapping[str, str]) -> None:
         self._path = path
@@ -127,7 +129,7 @@ class SqliteFile:
         self._columns = columns
         self._database: sqlite3.Connection | None = None
         marks = ", ".join(f":{name}" for name in columns)
-        # The names come from our own code and from nowhere else.
+        # The names come from our own code only.
         self._insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
 
     def open(self) -> None:
@@ -172,11 +174,11 @@ class SqliteFile:
 
 
 class Journal:
-    """Records on their way to a sink, at most `pending` of them."""
+    """Records that wait to be written, at most `pending` of them."""
 
     def __init__(self, sink: JournalSink, pending: int = 4096) -> None:
         if pending < 1:
-            raise DeclarationError(f"pending={pending}: at least one record has to fit")
+            raise DeclarationError(f"pending={pending}: must be at least 1")
         self._sink = sink
         self._limit = pending
         self._changed = threading.Condition()
@@ -203,13 +205,13 @@ class Journal:
                 return
 
     def close(self) -> None:
-        """Write what is pending and end the thread, for good."""
+        """Write pending records and end the thread for good."""
         with self._changed:
             self._closing = True
         self.rest()
 
     def rest(self) -> None:
-        """Write what is pending and end the thread; the next record begins a new one."""
+        """Write pending records and end the thread; the next record starts a new one."""
         thread = self.release()
         if thread is not None:
             thread.join()
@@ -238,7 +240,7 @@ class Journal:
                 while not self._rows and not self._resting:
                     self._changed.wait()
                 if not self._rows:
-                    # Within the lock: whoever puts a record now finds that nobody has the file.
+                    # Under the lock, so that a record added now finds that the file has been released.
                     self._thread, self._resting = None, False
                     self._sink.close()
                     return
@@ -265,7 +267,7 @@ def _wake(waiters: Sequence[Waiter], problem: BaseException | None) -> None:
         try:
             loop.call_soon_threadsafe(_resolve_waiters, group, problem)
         except RuntimeError:
-            continue  # the loop is closed: nobody waits any more
+            continue  # the loop is closed, so no caller waits for it
 
 
 def _resolve_waiters(waiters: Sequence[Waiter], problem: BaseException | None) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 MASK = "***"
 
-# A key is secret by one of its words: `apiKey`, `api_key` and `X-API-Key` are the words "api key"; `max_tokens` is not
-# a token.
+# A key is secret if one of its words is: `apiKey`, `api_key` and `X-API-Key` contain "api key"; `max_tokens` does not
+# contain a token.
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRET_WORDS = frozenset(
     {"password", "passwd", "passphrase", "passcode", "pwd", "secret", "secrets", "token", "authorization", "auth"}
@@ -19,8 +19,8 @@ _SECRET_WORDS = frozenset(
 )
 _SECRET_PAIRS = frozenset({("api", "key"), ("private", "key"), ("access", "key"), ("signing", "key")})
 
-# Secrets inside texts: a header's value, an address with a password, a token of a known form, `key=value`. Every
-# repetition that can fail late is bounded: a text of megabytes takes time in proportion to its length.
+# Secrets in text: the value of a header, a URL with a password, a token of a known form, `key=value`. Every repetition
+# that can fail late is bounded, so that the time is linear in the length of the text.
 _INSIDE = re.compile(
     r"""(?ix)
     \b(?P<scheme>bearer)\s{1,4}(?!\*)[\w.~+/=-]{6,}
@@ -30,19 +30,19 @@ _INSIDE = re.compile(
         ["'\\]{0,4}\s{0,4}[:=]\s{0,4}["'\\]{0,4}(?:(?:basic|bearer)\s{1,4})?)(?!\*|(?:basic|bearer)\s)[^\s"',;&}\\]+
     """
 )
-# Looked for first: most texts hold none of these, and the long expression is not run over them.
+# Checked first: most texts contain none of these, and skip the long expression.
 _HINT = re.compile(r"(?i)bearer|://|eyJ|sk-|gh[pousr]_|hub_pat|xox|AKIA|glpat-|pass|secret|token|api[_-]?key|authori")
 
 
 @lru_cache(maxsize=1024)
 def is_secret(key: str) -> bool:
-    """Whether the value of this key is nobody's business."""
+    """Whether the value of this key has to be masked."""
     words = [word.lower() for word in _WORDS.findall(key[:200])]
     return not _SECRET_WORDS.isdisjoint(words) or not _SECRET_PAIRS.isdisjoint(pairwise(words))
 
 
 def mask(value: Any) -> Any:
-    """The same JSON value with secrets hidden, at any depth; what holds none may come back as it is."""
+    """The same JSON value with secrets masked, at any depth; a value without secrets may be returned as it is."""
     if isinstance(value, str):
         return mask_text(value)
     if isinstance(value, Mapping):
@@ -58,7 +58,7 @@ def mask(value: Any) -> Any:
 
 
 def mask_text(text: str) -> str:
-    """The same text with the secrets in it hidden."""
+    """The text with its secrets masked."""
     return _INSIDE.sub(_hide, text) if _HINT.search(text) else text
 
 

@@ -15,7 +15,7 @@ from pegboard.watchdog import TALLY
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-# As the conventions advise for `mcp.server.operation.duration`, in seconds.
+# The buckets that the conventions recommend for `mcp.server.operation.duration`, in seconds.
 BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
 TOOL_ERROR = "tool_error"
@@ -26,9 +26,9 @@ Labels: TypeAlias = tuple[str, ...]
 
 
 def error_type(exception: BaseException) -> str:
-    """What the conventions call `error.type`: the JSON-RPC code, or that the model was told of an error."""
+    """`error.type` of the conventions: the JSON-RPC code, or that the result is an error for the model."""
     if isinstance(exception, Refusal):
-        # Authors may invent codes; labels may not grow with them.
+        # Authors may invent codes; labels must stay bounded.
         return str(exception.code) if exception.code in _CODES else "_OTHER"
     return CANCELLED if isinstance(exception, asyncio.CancelledError) else TOOL_ERROR
 
@@ -42,13 +42,13 @@ class _Durations:
 
 
 class Metrics(Middleware):
-    """Measures every call; `render()` is what a scrape of `/metrics` answers.
+    """Measures every call; `render()` returns the body of `/metrics`.
 
     `mcp_server_operation_duration_seconds` by method, tool and kind of error; `pegboard_calls_in_progress`;
-    `pegboard_args_repaired_total` by tool and kind of repair; `pegboard_tool_tokens_total` by direction, where
-    TokenCount is in use; `pegboard_loop_stalls_total` and `pegboard_loop_stall_seconds_total`, where the loop is watched,
-    for the whole process. After `tools` different tools, and for `kinds` of repairs likewise, further ones are counted
-    under one name: no caller can make the number of series grow.
+    `pegboard_args_repaired_total` by tool and kind of repair; `pegboard_tool_tokens_total` by direction, if TokenCount
+    is in use; `pegboard_loop_stalls_total` and `pegboard_loop_stall_seconds_total` for the whole process, if the loop
+    is watched. After `tools` different tools, and `kinds` of repairs, further ones share one name, so that callers
+    cannot increase the number of series.
     """
 
     order = 2
@@ -94,7 +94,7 @@ class Metrics(Middleware):
         """All series as text; serve it as CONTENT_TYPE."""
         lines: list[str] = []
         name = "mcp_server_operation_duration_seconds"
-        _head(lines, name, "histogram", "How long requests took, as received here.")
+        _head(lines, name, "histogram", "Duration of requests, as received here.")
         for (method, tool, error), durations in self._durations.items():
             labels = {"mcp_method_name": method, "gen_ai_tool_name": tool} | ({"error_type": error} if error else {})
             seen = 0
@@ -103,16 +103,16 @@ class Metrics(Middleware):
                 lines.append(f"{name}_bucket{_labels({**labels, 'le': bound})} {seen}")
             lines.append(f"{name}_sum{_labels(labels)} {_number(durations.total)}")
             lines.append(f"{name}_count{_labels(labels)} {seen}")
-        _head(lines, "pegboard_calls_in_progress", "gauge", "Calls that have begun and not ended.")
+        _head(lines, "pegboard_calls_in_progress", "gauge", "Calls that have started and not ended.")
         lines.append(f"pegboard_calls_in_progress {self._in_progress}")
         _counters(
             lines, "pegboard_args_repaired_total", "Arguments that were repaired.", ("tool", "kind"), self._repaired
         )
         _counters(lines, "pegboard_tool_tokens_total", "Tokens of arguments and results.", ("direction",), self._tokens)
         if TALLY.watchers:
-            _head(lines, "pegboard_loop_stalls_total", "counter", "Times when something held the event loop.")
+            _head(lines, "pegboard_loop_stalls_total", "counter", "Number of times the event loop was blocked.")
             lines.append(f"pegboard_loop_stalls_total {TALLY.count}")
-            _head(lines, "pegboard_loop_stall_seconds_total", "counter", "For how long the event loop was held.")
+            _head(lines, "pegboard_loop_stall_seconds_total", "counter", "Time for which the event loop was blocked.")
             lines.append(f"pegboard_loop_stall_seconds_total {_number(TALLY.seconds)}")
         return "\n".join(lines) + "\n"
 

@@ -17,11 +17,12 @@ _log = logging.getLogger("pegboard.retry")
 
 
 class Retry(Middleware):
-    """Up to `attempts` runs of the tools named, or of those whose author says `idempotentHint` or `readOnlyHint`.
+    """Retries the named tools, or those with `idempotentHint` or `readOnlyHint`, up to `attempts` runs.
 
-    Between two runs it waits a random part of `wait` seconds, which doubles each time up to `longest`. Tried again is
-    what raises one of `on`, as does a server behind a gateway that lets a call down; a ToolError or a Refusal is an answer
-    in its author's words and is not, unless `on` names it. Timeouts inside it (order 120) bound each run; `retried` counts and `call.state["attempts"]` tells.
+    Before each retry it waits a random part of `wait` seconds, which doubles each time up to `longest`. A run is
+    retried if it raises one of `on`, for example because a server behind a gateway failed; a ToolError or a Refusal is
+    a result of the author's and is not retried unless `on` names it. A timeout inside it (order 120) applies to each
+    run; `retried` counts, and `call.state["attempts"]` has the number for a call.
     """
 
     order = 115
@@ -39,7 +40,8 @@ class Retry(Middleware):
     ) -> None:
         if not 1 <= attempts <= 100 or not 0 <= wait <= longest:
             raise DeclarationError(
-                f"attempts={attempts!r}, wait={wait!r}, longest={longest!r}: 1 to 100 attempts, and 0 <= wait <= longest"
+                f"attempts={attempts!r}, wait={wait!r}, longest={longest!r}: use 1 to 100 attempts, and 0 <= wait <= "
+                "longest"
             )
         self.attempts, self.wait, self.longest = attempts, wait, longest
         self.retried = 0
@@ -68,5 +70,5 @@ class Retry(Middleware):
 
 
 def _names(on: type[Exception] | tuple[type[Exception], ...], kind: type[Exception]) -> bool:
-    """Whether `on` names this kind of answer, or one of it, and not merely all exceptions."""
+    """Whether `on` names this kind of error or a base of it, other than Exception."""
     return any(issubclass(one, kind) for one in (on if isinstance(on, tuple) else (on,)))

@@ -14,15 +14,15 @@ from pegboard.hooks.middleware import Middleware
 from pegboard.middleware.call_keys import OTHERS, tool_of
 
 SLOW = "slow_ms"
-"""Where `call.state` says by how many milliseconds' work a call was slow."""
+"""The key of `call.state` for the duration of a slow call, in milliseconds."""
 
 _log = logging.getLogger("pegboard.timing")
 _TOOLS_KEPT = 10_000
 
-# Buckets of an eighth of a doubling from 1 µs on: a percentile is right within 4.5 %, whatever the tool's pace, and
-# a tool costs one small list however often it is called.
+# Buckets of an eighth of a doubling, from 1 µs: a percentile is right within 4.5 %, and a tool needs one small list
+# however often it is called.
 _STEPS = 8
-_BUCKETS = 30 * _STEPS  # the last one begins at 17 minutes
+_BUCKETS = 30 * _STEPS  # the last one starts at 17 minutes
 
 
 class ToolTiming(Struct, frozen=True, kw_only=True):
@@ -69,9 +69,9 @@ class _Tally:
 
 
 class Timing(Middleware):
-    """Keeps how long the calls of each tool took; one of `slow_ms` or more is logged and marked in `call.state`.
+    """Measures the calls of each tool; a call of `slow_ms` or more is logged and marked in `call.state`.
 
-    The time is that of the tool and of all middleware inside this one.
+    The time includes the tool and all middleware inside this one.
     """
 
     order = 20
@@ -88,7 +88,7 @@ class Timing(Middleware):
         return {name: tally.read() for name, tally in self._tallies.items()}
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Reset all figures."""
         self._tallies.clear()
 
     async def after(self, call: Call, result: Mapping[str, Json], elapsed_ms: float) -> None:
@@ -114,6 +114,6 @@ class Timing(Middleware):
             _log.warning("%s was slow: %.0f ms, the threshold is %g ms", tool_of(call), elapsed_ms, self.slow_ms)
 
     def _begin(self, call: Call) -> _Tally:
-        # Names that nobody knows are the caller's invention: they share one tally, or memory would be theirs to fill.
+        # Unknown names come from callers: they share one tally, or callers could fill the memory.
         name = tool_of(call) if len(self._tallies) < _TOOLS_KEPT else OTHERS
         return self._tallies.setdefault(name, _Tally())

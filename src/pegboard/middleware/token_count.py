@@ -23,18 +23,18 @@ By: TypeAlias = Literal["tool", "category", "client", "principal"]
 _log = logging.getLogger("pegboard.tokens")
 _BY: tuple[By, ...] = get_args(By)
 _ACCOUNTS = 10_000
-# Counting holds the loop for about a millisecond in 50 KB; more than this is counted in a thread.
+# Counting blocks the loop for about a millisecond per 50 KB; larger texts are counted in a thread.
 LONG = 256 * 1024
 
-# What an estimate takes for one token, found by comparing with the vocabulary o200k: a word of up to ten letters, three
-# digits, four marks, a line's end with its indentation. Without a property of letters for ASCII: that is three times
+# An estimate counts as one token: a word of up to ten letters, three digits, four marks, a line end with its
+# indentation (found by comparing with the vocabulary o200k). ASCII classes instead of letter properties: three times
 # faster.
 _ASCII = re.compile(r"[a-z]{1,10}|[0-9]{1,3}|[!-/:-@\[-`{-~]{1,4}|[A-Z](?:[a-z]{1,10}|[A-Z]{0,2})|\s\s+|[\0-\x1f\x7f]")
 _UNICODE = re.compile(
     r"[\u3040-\u9fff\uac00-\ud7af]{1,2}|_?[A-Za-z\u00c0-\u024f]{1,8}|[^\W\d_]{1,6}|[!-/:-@\[-`{-~]{1,4}|[^\w\s]"
     r"|\d{1,3}|\s{2,}|\n"
 )
-# A long text is judged by this many samples of that many characters.
+# A long text is estimated from this many samples of that many characters.
 _SAMPLES, _SAMPLE = 16, 512
 
 _encode = msgspec.json.Encoder().encode
@@ -43,7 +43,7 @@ _encode = msgspec.json.Encoder().encode
 def estimate_tokens(text: str) -> int:
     """About how many tokens a text has, in bounded time.
 
-    Within 15 % for tool lists, code and English prose; other scripts than Latin and Cyrillic may be far off.
+    Within 15 % for tool lists, code and English prose; scripts other than Latin and Cyrillic may be far off.
     """
     pieces = (_ASCII if text.isascii() else _UNICODE).findall
     length = len(text)
@@ -70,13 +70,13 @@ def _counter() -> Counter:
         from splintr import Tokenizer  # noqa: PLC0415 — an extra, and 0.1 s to load: at the first text that is counted
     except ImportError:
         return estimate_tokens
-    # Ordinary: a text that spells a control token is still only text.
+    # Ordinary encoding: text that spells a control token is still text.
     encode = Tokenizer.from_pretrained("o200k_base").encode_ordinary
     return lambda text: len(encode(text)) if text else 0
 
 
 def texts_of(result: Mapping[str, Json]) -> Iterator[str]:
-    """The texts of a result that a model reads; pictures and sounds have a price of their own and are left out."""
+    """The texts of a result that a model reads; images and audio are priced differently and are left out."""
     blocks = result.get("content")
     if not blocks and result.get("structuredContent") is not None:
         yield _encode(result["structuredContent"]).decode("utf-8")
@@ -91,12 +91,12 @@ def texts_of(result: Mapping[str, Json]) -> Iterator[str]:
 
 
 async def measure(text: str, count: Counter) -> int:
-    """Count on the loop what is short, and in a thread what would hold everybody else up."""
+    """Count short text on the loop, and long text in a thread, where it does not delay other calls."""
     return count(text) if len(text) < LONG else await asyncio.to_thread(count, text)
 
 
 class TokenTally(Struct):
-    """The calls of one account, with the tokens of their arguments and of their results."""
+    """The calls of one account, with the tokens of their arguments and results."""
 
     calls: int = 0
     input: int = 0
@@ -109,29 +109,30 @@ class TokenTally(Struct):
 
 
 class TokenCount(Middleware):
-    """Counts the tokens of arguments and results: per call in `call.state`, in sum by tool, category, client, principal.
+    """Counts the tokens of arguments and results: per call in `call.state`, and in total by tool, category, client,
+    principal.
 
-    `call.state["tokens_in"]` and `["tokens_out"]` are there for the after-hooks outside of this one. A call that raised
-    has its arguments counted, and the words of a ToolError.
+    `call.state["tokens_in"]` and `["tokens_out"]` are available to after-hooks outside of this one. For a call that
+    raised, its arguments and the text of a ToolError are counted.
     """
 
     order = 100
 
     def __init__(self, counter: Counter | None = None) -> None:
         self._count: Counter = counter or count_tokens
-        # One account for each combination that occurs, so that a call adds up once; sums are made when asked for.
+        # One account for each combination that occurs, so that a call is added once; totals are computed on request.
         self._accounts: dict[tuple[str, str, str, str], TokenTally] = {}
 
     @property
     def total(self) -> TokenTally:
-        """All calls so far."""
+        """The totals of all calls."""
         total = TokenTally()
         for tally in self._accounts.values():
             total.add(tally)
         return total
 
     def stats(self, by: By = "tool") -> Mapping[str, TokenTally]:
-        """The sums so far of each tool, category, client or principal."""
+        """The totals of each tool, category, client or principal."""
         if by not in _BY:
             raise DeclarationError(f"by={by!r}: use one of {', '.join(_BY)}")
         place, sums = _BY.index(by), dict[str, TokenTally]()
@@ -152,7 +153,7 @@ class TokenCount(Middleware):
 
     async def _record(self, call: Call, told: str) -> None:
         asked = bytes(call.raw).decode("utf-8", "replace")
-        # Only what is long is worth another coroutine.
+        # Only long text is worth another coroutine.
         spent = self._count(asked) if len(asked) < LONG else await measure(asked, self._count)
         got = self._count(told) if len(told) < LONG else await measure(told, self._count)
         state = call.state

@@ -22,7 +22,7 @@ _NETWORK: Mapping[str, Mapping[str, str]] = {
 
 
 class _Carried(Struct, gc=False):
-    """The trace of a request's sender, as W3C writes it, without a prefix in `_meta` (SEP-414)."""
+    """The trace context of a request, in W3C format, without a prefix in `_meta` (SEP-414)."""
 
     traceparent: str | None = None
     tracestate: str | None = None
@@ -38,10 +38,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Tracing(Middleware):
-    """Opens a span of kind SERVER around each call: needs the `otel` extra, and a provider unless one is set globally.
+    """Opens a SERVER span around each call: needs the `otel` extra, and a provider unless one is set globally.
 
-    The parent is the `traceparent` in the request's `_meta`; a span that is current here, such as the web server's,
-    is linked. A server behind a gateway gets this span for its parent. `arguments=True` and `results=True` add both to the span, secrets masked.
+    The parent is the `traceparent` in the request's `_meta`; a span that is current here, such as the web server's, is
+    linked. A server behind a gateway gets this span as its parent. `arguments=True` and `results=True` add both to the
+    span, with secrets masked.
     """
 
     order = 1
@@ -66,7 +67,7 @@ class Tracing(Middleware):
         parent = self._parent(call)
         ambient = trace.get_current_span().get_span_context()
         links = [trace.Link(ambient)] if parent is not None and ambient.is_valid else None
-        # Names that nobody knows stay out of the span's own.
+        # Unknown names are not added to span names.
         name = call.method if call.tool is None else f"{call.method} {call.name}"
         span = self._tracer.start_span(
             name, context=parent, kind=trace.SpanKind.SERVER, attributes=self._attributes(call), links=links
@@ -95,7 +96,7 @@ class Tracing(Middleware):
             span.end()
 
     def _parent(self, call: Call) -> Any:
-        """The sender's trace; None where the request carries none that can be read."""
+        """The trace context of the sender; None if it is missing or invalid."""
         if b"traceparent" not in bytes(call.params):
             return None
         try:
@@ -111,7 +112,7 @@ class Tracing(Middleware):
         return context if self._trace.get_current_span(context).get_span_context().is_valid else None
 
     def _carried(self, context: Any) -> Mapping[str, Json]:
-        """The trace as another server gets it, for its spans to be children of ours."""
+        """The trace context for another server, whose spans become children of ours."""
         carried: dict[str, Json] = {}
         for writer in self._readers:
             writer.inject(carried, context)

@@ -89,7 +89,7 @@ async def test_a_refused_result_says_that_the_tool_was_run() -> None:
     result = await call(TokenBudget(100, action="refuse"))
     assert result.is_error
     assert result.text == (
-        f"report was run, but its answer of {total:,} tokens is over the budget of 100 and was not sent. Ask for less."
+        f"report ran, but its result of {total:,} tokens exceeds the budget of 100 and was not sent. Ask for less."
     )
     assert result.meta[REFUSED] == {"reason": "token_budget", "limit": 100, "tokens": total}
 
@@ -98,7 +98,7 @@ async def test_a_warning_is_logged_and_the_result_stands(caplog: pytest.LogCaptu
     budget = TokenBudget(100, action="warn")
     result = await call(budget)
     assert result.text == LONG
-    assert f"report answered with {count_tokens(LONG)} tokens, its budget is 100" in caplog.text
+    assert f"report returned {count_tokens(LONG)} tokens, its budget is 100" in caplog.text
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert budget.exceeded == 1
 

@@ -15,7 +15,7 @@ from pegboard.middleware.call_keys import Key, key_function, resolve, tool_of
 
 
 class _Seats:
-    """The seats of one account, and those who wait for one, first come first served."""
+    """The slots of one account, and the calls that wait for one, first come first served."""
 
     __slots__ = ("free", "waiting")
 
@@ -24,7 +24,7 @@ class _Seats:
         self.waiting: deque[asyncio.Future[None]] = deque()
 
     def leave(self) -> None:
-        """Hand the seat to the next who still waits."""
+        """Pass the slot to the next waiting call."""
         while self.waiting:
             waiter = self.waiting.popleft()
             if not waiter.done():
@@ -34,9 +34,9 @@ class _Seats:
 
 
 class ConcurrencyLimit(Middleware):
-    """At most `limit` calls at once for each account that `by` names.
+    """At most `limit` concurrent calls for each account that `by` names.
 
-    One more waits up to `wait` seconds for a seat, behind at most `queue` others, and is refused otherwise. A seat is
+    Further calls wait up to `wait` seconds for a slot, at most `queue` of them, and are rejected otherwise. A slot is
     free when the call has ended; a sync tool whose call was cancelled may still be busy in its thread.
     """
 
@@ -44,7 +44,7 @@ class ConcurrencyLimit(Middleware):
 
     def __init__(self, limit: int, *, by: Key = "tool", wait: float = 0.0, queue: int = 1000) -> None:
         if limit < 1 or not wait >= 0 or queue < 0:
-            raise DeclarationError(f"limit={limit}, wait={wait}, queue={queue}: at least 1, 0 and 0 are possible")
+            raise DeclarationError(f"limit={limit}, wait={wait}, queue={queue}: use at least 1, 0 and 0")
         self.limit, self.wait, self.queue = limit, wait, queue
         self.refused = 0
         self._key = key_function(by)
@@ -76,7 +76,7 @@ class ConcurrencyLimit(Middleware):
                 await waiter
         except BaseException as problem:
             if waiter.done() and not waiter.cancelled():
-                # The seat was handed over in the same moment: it is the next one's.
+                # The slot was passed on at the same moment: it goes to the next call.
                 self._leave(key, room)
             else:
                 room.waiting.remove(waiter)
@@ -87,7 +87,7 @@ class ConcurrencyLimit(Middleware):
     def _leave(self, key: str, room: _Seats) -> None:
         room.leave()
         if room.free == self.limit:
-            # A room that nobody uses is not kept: there are never more of them than calls in progress.
+            # An unused account is dropped: there are never more of them than running calls.
             del self._rooms[key]
 
     def _refuse(self, call: Call) -> LimitReached:
@@ -103,11 +103,10 @@ class ConcurrencyLimit(Middleware):
 
 
 class Timeout(Middleware):
-    """Stops a call after so many seconds: those said for its tool, else for its category, else `seconds`.
+    """Stops a call after a time: its tool's, else its category's, else `seconds`.
 
-    None is no limit, and the time that the caller takes to answer what the tool asks is not counted. It is the innermost
-    middleware by default: what it bounds is the tool, once for each attempt of a retry, and every other middleware hears
-    that the time was over.
+    None means no limit; the time that the caller takes to answer questions is not counted. By default it is the
+    innermost middleware: it limits the tool, once per attempt of a retry, and every other middleware sees the timeout.
     """
 
     order = 120
@@ -124,7 +123,7 @@ class Timeout(Middleware):
         self.expired = 0
         for limit in (seconds, *self.tools.values(), *self.categories.values()):
             if limit is not None and not limit > 0:
-                raise DeclarationError(f"A timeout is seconds above 0, or None for no limit, got {limit!r}")
+                raise DeclarationError(f"A timeout must be seconds greater than 0, or None for no limit, got {limit!r}")
 
     async def around(self, call: Call, proceed: Handler) -> Reply:
         """Run the call, and stop it after its timeout."""
@@ -136,7 +135,7 @@ class Timeout(Middleware):
             with call.timed(clock):
                 return await proceed(call)
         except TimeoutError:
-            # A TimeoutError of the tool's own is its failure, not ours.
+            # A TimeoutError of the tool itself is its failure, not ours.
             if not clock.expired:
                 raise
             self.expired += 1

@@ -21,7 +21,7 @@ class _KeptResult(Struct, frozen=True):
 
 
 class KeptResults:
-    """At most `max_bytes` of results, each for `seconds`; the oldest leave first."""
+    """At most `max_bytes` of results, each for `seconds`; the oldest are dropped first."""
 
     def __init__(
         self, *, seconds: float = 600.0, max_bytes: int = 32 * 1024 * 1024, clock: Callable[[], float] = time.monotonic
@@ -33,20 +33,20 @@ class KeptResults:
         self._bytes = 0
 
     def keep(self, result: Mapping[str, Json], principal: str = "") -> str | None:
-        """Keep a result for its principal alone; its id, or None where it is larger than all room there is."""
+        """Keep a result for its principal alone; returns its id, or None if it is larger than the whole space."""
         data = msgspec.json.encode(result)
         if len(data) > self.max_bytes:
             return None
         now = self._clock()
         self._forget(now, len(data))
-        # Whoever knows the id may read it, so it cannot be guessed.
+        # The id is enough to read the result, so it cannot be guessed.
         name = secrets.token_urlsafe(16)
         self._kept[name] = _KeptResult(data, principal, now + self.seconds)
         self._bytes += len(data)
         return name
 
     def read(self, name: str, principal: str = "") -> Mapping[str, Json] | None:
-        """The whole result, if it is still here and was this principal's."""
+        """The whole result, if it is still kept and belongs to this principal."""
         kept = self._kept.get(name.removeprefix(SCHEME))
         if kept is None or kept.principal != principal or kept.until <= self._clock():
             return None
@@ -54,7 +54,7 @@ class KeptResults:
         return result
 
     def _forget(self, now: float, needed: int) -> None:
-        # All are kept equally long, so the order of keeping is the order of leaving.
+        # All are kept equally long, so they expire in the order in which they were kept.
         while self._kept:
             name, oldest = next(iter(self._kept.items()))
             if oldest.until > now and self._bytes + needed <= self.max_bytes:

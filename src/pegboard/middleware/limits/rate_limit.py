@@ -28,21 +28,21 @@ _PERIODS: dict[str, float] = {"second": 1, "minute": 60, "hour": 3600, "day": 86
 
 
 class StoreUnavailable(PegboardError):
-    """A store of accounts cannot be asked now; the text says why, for the log."""
+    """The store of accounts is unavailable; the text says why, for the log."""
 
 
 class RateStore(Protocol):
-    """Where the accounts are: in this process, or in one place for several."""
+    """Holds the accounts: of this process, or shared by several."""
 
     async def take(self, key: str, price: Microseconds, burst: int) -> Microseconds:
-        """Charge one call to an account. 0: it may go on; else the time until it may, and nothing was charged.
+        """Charge one call to an account. Returns 0 if it may run, else the time until it may; then nothing was charged.
 
-        Raises StoreUnavailable where that cannot be found out.
+        Raises StoreUnavailable if the account cannot be read.
         """
 
 
 class MemoryRates:
-    """The accounts of one process, at most `accounts` of them: what comes when that many are in debt shares one."""
+    """The accounts of one process, at most `accounts` of them; beyond that, new ones share one account."""
 
     def __init__(self, accounts: int = 100_000, *, clock: Callable[[], Microseconds] | None = None) -> None:
         self._paid_at: dict[str, Microseconds] = {}
@@ -66,7 +66,7 @@ class MemoryRates:
         return 0
 
     def _sweep(self, now: Microseconds) -> bool:
-        """Forget accounts that owe nothing, at most once a second; whether there is room now."""
+        """Drop accounts that owe nothing, at most once per second; returns whether there is space now."""
         if now - self._swept_at >= 1_000_000:
             self._swept_at = now
             self._paid_at = {key: paid_at for key, paid_at in self._paid_at.items() if paid_at > now}
@@ -76,9 +76,9 @@ class MemoryRates:
 class RateLimit(Middleware):
     """At most `limit` calls `per` period for each account that `by` names, `burst` of them at once.
 
-    `store` is where the accounts are: this process by default, `RedisRates(…)` for several. When it cannot be asked,
-    calls are let through (`fail="open"`) or refused (`"closed"`), which is logged once and counted in `unavailable`.
-    Limits that share a store share an account when they have the same `name`.
+    `store` holds the accounts: this process by default, `RedisRates(…)` for several. If it is unavailable, calls are
+    allowed (`fail="open"`) or rejected (`"closed"`), which is logged once and counted in `unavailable`. Limits with the
+    same store and the same `name` share an account.
     """
 
     order = 5
@@ -96,13 +96,13 @@ class RateLimit(Middleware):
     ) -> None:
         seconds = _PERIODS.get(per, math.nan) if isinstance(per, str) else float(per)
         if not 0 < seconds < math.inf:
-            raise DeclarationError(f"per={per!r}: a period is seconds above 0 or one of {', '.join(_PERIODS)}")
+            raise DeclarationError(f"per={per!r}: use seconds greater than 0, or one of {', '.join(_PERIODS)}")
         if not 1 <= limit <= seconds * 1_000_000 or (burst is not None and burst < 1):
             raise DeclarationError(
-                f"limit={limit}, burst={burst}: both are at least 1, a limit at most 1,000,000 a second"
+                f"limit={limit}, burst={burst}: both must be at least 1, and the limit at most 1,000,000 per second"
             )
         if fail not in ("open", "closed"):
-            raise DeclarationError(f'fail={fail!r}: use "open" (let calls through) or "closed" (refuse them)')
+            raise DeclarationError(f'fail={fail!r}: use "open" (allow calls) or "closed" (reject them)')
         by = by if callable(by) or isinstance(by, str) else tuple(by)
         self.limit, self.seconds, self.burst, self.fail = limit, seconds, burst or limit, fail
         self.refused = self.unavailable = 0
@@ -122,10 +122,10 @@ class RateLimit(Middleware):
             return
         if self._is_down:
             self._is_down = False
-            _log.info("the store of the rate limit (%s) answers again", self._named)
+            _log.info("the store of the rate limit (%s) is available again", self._named)
         if wait:
             self.refused += 1
-            # Rounded up: whoever comes back at the time that was told must not be refused again.
+            # Rounded up, so that a call at that time is not rejected again.
             seconds = math.ceil(wait / 100_000) / 10
             raise LimitReached(
                 f"{tool_of(call)} was not run: the limit of {self._named} is reached. Try again in {seconds:g} s.",
@@ -136,7 +136,7 @@ class RateLimit(Middleware):
             )
 
     async def stop(self) -> None:
-        """Let a store go that holds connections; the next call opens them again."""
+        """Close a store that holds connections; the next call opens them again."""
         close = getattr(self._store, "close", None)
         if close is not None:
             await close()

@@ -10,7 +10,7 @@ from typing import Any
 from pegboard.errors import SetupError
 from pegboard.middleware.limits.rate_limit import Microseconds, StoreUnavailable
 
-# Read, compare and write as one step, by the server's own clock: workers need not agree on the time.
+# Read, compare and write in one step, with the server's own clock, so that workers need not agree on the time.
 _TAKE = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -26,10 +26,10 @@ _LONGEST_KEY = 160
 
 
 class RedisRates:
-    """Accounts in the Redis or Valkey at a `redis://` address, or behind a `redis.asyncio` client of yours.
+    """Accounts in the Redis or Valkey at a `redis://` URL, or behind your `redis.asyncio` client.
 
-    A server that does not answer within `timeout` seconds is not asked again for `pause` seconds, so that an outage
-    does not slow down every call. An account expires when nothing is owed any more.
+    A server that does not respond within `timeout` seconds is not contacted for `pause` seconds, so that an outage does
+    not slow down every call. An account expires when nothing is owed any more.
     """
 
     def __init__(
@@ -54,12 +54,14 @@ class RedisRates:
             async with asyncio.timeout(self._timeout):
                 return int(await self._take(keys=[self._prefix + key], args=[price, burst]))
         except _failures() as problem:
-            self._why = f"{type(problem).__name__}: {problem}" if str(problem) else f"no answer in {self._timeout:g} s"
+            self._why = (
+                f"{type(problem).__name__}: {problem}" if str(problem) else f"no response in {self._timeout:g} s"
+            )
             self._asked_again_at = time.monotonic() + self._pause
             raise StoreUnavailable(self._why) from problem
 
     async def close(self) -> None:
-        """Close the connections, if they are not a client of yours."""
+        """Close the connections, unless the client is yours."""
         if self._is_ours:
             await self._client.aclose()
 

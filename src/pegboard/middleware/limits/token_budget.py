@@ -25,20 +25,20 @@ _log = logging.getLogger("pegboard.tokens")
 
 
 class Budget(Struct, frozen=True):
-    """How many tokens the texts of a result may have, and what happens to one that has more."""
+    """How many tokens the texts of a result may have, and what happens to a larger one."""
 
     tokens: int
     action: Action = "truncate"
 
 
 class TokenBudget(Middleware):
-    """Bounds the tokens of results: by what is said for the tool, else for its category, else `default`.
+    """Limits the tokens of results: by the budget of the tool, else of its category, else `default`.
 
-    A number is a Budget with the `action` given here; None is no budget. `kept` keeps the whole of a result that was
-    cut, `link` adds a link to it, for servers that answer `resources/read` of it with `kept.read`.
+    A number is a Budget with the `action` given here; None means no budget. `kept` keeps the whole result when it is
+    cut; `link` adds a link to it, for servers that answer `resources/read` with `kept.read`.
     """
 
-    # Inside the counter: what is counted is what is sent.
+    # Inside the counter, which then counts what is sent.
     order = 110
 
     def __init__(
@@ -53,12 +53,12 @@ class TokenBudget(Middleware):
         link: bool = False,
     ) -> None:
         if link and kept is None:
-            raise DeclarationError("link=True needs kept=KeptResults(): a link must lead somewhere")
+            raise DeclarationError("link=True needs kept=KeptResults(), which the link points to")
         self._default = _budget(default, action)
         self._tools = {name: _budget(budget, action) for name, budget in (tools or {}).items()}
         self._categories = {name: _budget(budget, action) for name, budget in (categories or {}).items()}
         self._count = counter or count_tokens
-        # No token is shorter than a byte, so most results need no counting; of a counter of yours we cannot know.
+        # No token is shorter than a byte, so most results need no counting; this does not hold for a custom counter.
         self._bytes_suffice = counter is None
         self.kept = kept
         self.link = link
@@ -83,14 +83,14 @@ class TokenBudget(Middleware):
         match budget.action:
             case "refuse":
                 raise LimitReached(
-                    f"{tool_of(call)} was run, but its answer of {total:,} tokens is over the budget of "
-                    f"{budget.tokens:,} and was not sent. Ask for less.",
+                    f"{tool_of(call)} ran, but its result of {total:,} tokens exceeds the budget of {budget.tokens:,} "
+                    "and was not sent. Ask for less.",
                     "token_budget",
                     limit=budget.tokens,
                     tokens=total,
                 )
             case "warn":
-                _log.warning("%s answered with %d tokens, its budget is %d", tool_of(call), total, budget.tokens)
+                _log.warning("%s returned %d tokens, its budget is %d", tool_of(call), total, budget.tokens)
                 return reply
             case _:
                 cut = dict(zip(map(id, blocks), truncate(texts, sizes, budget.tokens, self._count), strict=True))
@@ -108,7 +108,7 @@ class TokenBudget(Middleware):
                 content.append(_with_text(block, text))
         shortened = {**result, "content": content}
         if call.tool is not None and call.tool.output_schema is None:
-            # Only a tool that declares its output has to send it; what nobody asked for would undo the cut.
+            # Structured content is required only with an output schema; otherwise it would undo the cut.
             shortened.pop("structuredContent", None)
         note: dict[str, Json] = {"tokens": total, "limit": limit}
         name = None if self.kept is None else self.kept.keep(result, call.principal)
@@ -116,7 +116,7 @@ class TokenBudget(Middleware):
             call.state["kept_result"] = name
             if self.link:
                 note["uri"] = SCHEME + name
-                about = f"The whole answer, {total:,} tokens, for {self.kept.seconds:g} s"
+                about = f"The whole result, {total:,} tokens, for {self.kept.seconds:g} s"
                 content.append(link_block(SCHEME + name, f"{call.name}-result", description=about))
         shortened["_meta"] = {**(result.get("_meta") or {}), TRUNCATED: note}
         return shortened
@@ -127,7 +127,9 @@ def _budget(given: int | Budget | None, action: Action) -> Budget | None:
     if budget is not None and budget.action not in ("warn", "refuse", "truncate"):
         raise DeclarationError(f'action={budget.action!r}: use "warn", "refuse" or "truncate"')
     if budget is not None and budget.tokens < (SMALLEST if budget.action == "truncate" else 1):
-        raise DeclarationError(f"A budget to cut to has at least {SMALLEST} tokens, any other at least 1: {given!r}")
+        raise DeclarationError(
+            f"A budget with truncation needs at least {SMALLEST} tokens, any other at least 1, got {given!r}"
+        )
     return budget
 
 

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from pegboard.middleware.token_count import Counter
 
 SMALLEST = 64
-"""The fewest tokens worth cutting down to; a note alone has about 25."""
+"""The smallest budget to cut to; the note alone takes about 25 tokens."""
 _NOTE = 32
 _ATTEMPTS = 12
 
 
 def truncate(texts: Sequence[str], sizes: Sequence[int], limit: int, count: Counter) -> list[str | None]:
-    """The texts within `limit` tokens in all; None is one that is left out. `sizes` are their tokens."""
+    """The texts within `limit` tokens in total; None for one that is left out. `sizes` are their tokens."""
     if sum(sizes) <= limit:
         return list(texts)
     fair = _fair_share(sizes, limit)
@@ -27,7 +27,7 @@ def truncate(texts: Sequence[str], sizes: Sequence[int], limit: int, count: Coun
 
 
 def _fair_share(sizes: Sequence[int], limit: int) -> int:
-    """The size that those which are larger are cut to."""
+    """The size to which larger texts are cut."""
     left, ordered = limit, sorted(sizes)
     for index, size in enumerate(ordered):
         share = left // (len(ordered) - index)
@@ -45,7 +45,7 @@ def _cut(text: str, size: int, share: int, count: Counter) -> str:
         used = count(head) + count(tail)
         if used <= room:
             break
-        # The ends are denser than the whole: take less of them, and a little less than the proportion says.
+        # Both ends have more tokens per character than the whole, so take a little less than their share.
         kept = int(kept * room / used * 0.98)
     else:
         head = tail = ""
@@ -57,7 +57,7 @@ def _cut(text: str, size: int, share: int, count: Counter) -> str:
 def _drop_middle(texts: Sequence[str], sizes: Sequence[int], limit: int) -> list[str | None]:
     room, first, last = limit - _NOTE, 0, len(texts)
     while first < last:
-        # From both ends in turn, as long as the next one fits.
+        # From both ends in turn, while the next one fits.
         index = first if first <= len(texts) - last else last - 1
         if sizes[index] > room:
             break
