@@ -54,7 +54,7 @@ def union(kinds: int, **more: Any) -> dict[str, Any]:
 def test_a_schema_whose_references_multiply_is_refused_with_the_number(keyword: str) -> None:
     assert measure(doubling(8, keyword)).steps == 2 ** (8 + 2) - 1
     check_schema(doubling(8, keyword), "tool")
-    with pytest.raises(DeclarationError, match=r"takes up to 1,073,741,823 steps, and 20,000 are allowed"):
+    with pytest.raises(DeclarationError, match=r"takes up to 1,073,741,823 steps, the limit is 20,000"):
         check_schema(doubling(28, keyword), "tool")
 
 
@@ -95,7 +95,7 @@ def test_a_tool_of_another_server_loses_such_an_output_schema_and_says_why() -> 
     tool = RelayedTool(definition, relay, source="box/server")
     assert tool.output_schema is None
     assert "outputSchema" not in tool.definition()
-    assert tool.flaw.startswith("box/server: the outputSchema of 't' cannot be used and is not passed on: ")
+    assert tool.flaw.startswith("box/server: the outputSchema of 't' is invalid and was removed: ")
     assert "1,073,741,823 steps" in tool.flaw
 
 

@@ -52,9 +52,9 @@ def test_every_dialect_we_name_is_read(dialect: str) -> None:
         (with_property({"$ref": "https://example.com/a.json"}), "/properties/a/$ref", '"$defs"'),
         (with_property({"$ref": "file:///etc/passwd"}), "/properties/a/$ref", '"$defs"'),
         (with_property({"$ref": "other.json"}), "/properties/a/$ref", '"$defs"'),
-        (with_property({"$ref": "#/$defs/Missing"}), "/properties/a/$ref", "mend the pointer"),
-        (with_property({"anyOf": [{}, {"$ref": "#/$defs/Missing"}]}), "/properties/a/anyOf/1/$ref", "mend the pointer"),
-        (with_property({"$id": "urn:x", "$ref": "http://example.com/b"}), "its root", "never fetched"),
+        (with_property({"$ref": "#/$defs/Missing"}), "/properties/a/$ref", "fix the pointer"),
+        (with_property({"anyOf": [{}, {"$ref": "#/$defs/Missing"}]}), "/properties/a/anyOf/1/$ref", "fix the pointer"),
+        (with_property({"$id": "urn:x", "$ref": "http://example.com/b"}), "its root", "not fetched"),
         # It says nothing, and a few of them that refer to each other keep the library busy for hours.
         (with_property({"$ref": "#/$defs/x"}, **{"$defs": {"x": {"$ref": "#/$defs/x"}}}), "/$defs/x", "part of the value"),
         (with_property({"allOf": [{"$ref": "#/properties/a"}, {}]}), "/properties/a", "part of the value"),

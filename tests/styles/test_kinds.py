@@ -135,7 +135,7 @@ def test_what_is_required_may_not_be_left_out(door: Door, style: str, kind: str)
     result = door.call(f"{style}.{kind}", {})
     if KINDS[kind].required:
         assert codes_of(result, ERRORS) == ["missing_required"]
-        assert "value: required, but not given" in text_of(result)
+        assert "value: required, but missing" in text_of(result)
     else:
         # An explicit tool reads its arguments itself; a default of its schema is for callers to see.
         expected = ABSENT if KINDS[kind].default is None or style == "explicit" else KINDS[kind].default
@@ -183,7 +183,7 @@ def test_arguments_sent_as_text_are_read(door: Door, style: str, sent: str) -> N
 @pytest.mark.parametrize("style", STYLES)
 def test_a_refusal_names_the_value_what_is_allowed_and_the_closest_match(door: Door, style: str) -> None:
     text = text_of(door.call(f"{style}.enum", {"value": "rde"}))
-    assert text.splitlines()[0] == f"{style}.enum: 1 problem with the arguments; nothing was run. Mend and call again:"
+    assert text.splitlines()[0] == f"{style}.enum: 1 problem with the arguments; nothing was run. Fix and call again:"
     assert 'value: got "rde", did you mean "red"? One of "red", "dark-blue"' in text
 
 

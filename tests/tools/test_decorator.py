@@ -62,5 +62,5 @@ def test_the_marked_methods_of_an_object_are_found_bound() -> None:
 
 
 def test_what_takes_no_mark_says_so() -> None:
-    with pytest.raises(DeclarationError, match=r"takes no mark; hand it to board\.tool"):
+    with pytest.raises(DeclarationError, match=r"cannot be marked with @tool; pass it to board\.tool"):
         tool(Kit().first)

@@ -57,11 +57,11 @@ def test_names_the_protocol_takes_are_taken(name: str) -> None:
     [
         ("", "the tool name is empty"),
         ("x" * 129, "has 129 characters; at most 128"),
-        ("two words", r"has ' ' in it; use only A-Z a-z 0-9 _ \. -; 'two_words' would do"),
-        ("a/b", "'a_b' would do"),
-        ("größe", "'gr_e' would do"),
-        ("name\n", "'name' would do"),
-        ("<lambda>", "a lambda has no name of its own; pass one"),
+        ("two words", r"contains ' '; use only A-Z a-z 0-9 _ \. -; try 'two_words'"),
+        ("a/b", "; try 'a_b'"),
+        ("größe", "; try 'gr_e'"),
+        ("name\n", "; try 'name'"),
+        ("<lambda>", "a lambda has no name; pass one"),
     ],
 )
 def test_other_names_are_refused_with_the_fix(name: str, says: str) -> None:

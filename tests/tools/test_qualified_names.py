@@ -89,13 +89,13 @@ def test_a_legal_part_is_taken(name: str) -> None:
     ("name", "said"),
     [
         ("", "the name of the server is empty"),
-        ("a__b", "has '__' in it, which separates toolbox, server and tool; 'a_b' would do"),
-        ("_a", "begins or ends with '_', which would run into the '__' beside it; 'a' would do"),
-        ("a_", "begins or ends with '_'"),
-        ("my server", "may have only A-Z a-z 0-9 _ -; 'my-server' would do"),
-        ("näme", "may have only A-Z a-z 0-9 _ -; 'n-me' would do"),
-        ("a\n", "may have only"),
-        ("世界", "may have only A-Z a-z 0-9 _ -"),
+        ("a__b", "contains '__', which separates toolbox, server and tool; try 'a_b'"),
+        ("_a", "starts or ends with '_', which would merge with the '__' beside it; try 'a'"),
+        ("a_", "starts or ends with '_'"),
+        ("my server", "may contain only A-Z a-z 0-9 _ -; try 'my-server'"),
+        ("näme", "may contain only A-Z a-z 0-9 _ -; try 'n-me'"),
+        ("a\n", "may contain only"),
+        ("世界", "may contain only A-Z a-z 0-9 _ -"),
     ],
 )
 def test_an_illegal_part_is_refused_with_the_place_and_a_fix(name: str, said: str) -> None:
@@ -110,8 +110,8 @@ def test_what_is_offered_instead_of_an_illegal_part_is_legal(name: str) -> None:
     try:
         check_part(name, "server", "here")
     except SetupError as error:
-        if "would do" in str(error):
-            check_part(str(error).split("; '")[1].split("'")[0], "server", "here")
+        if "; try " in str(error):
+            check_part(str(error).split("; try '")[1].split("'")[0], "server", "here")
 
 
 # which tools are dropped

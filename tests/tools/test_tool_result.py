@@ -248,7 +248,7 @@ def test_a_declared_value_is_structured_as_it_is_and_said_to_be_boxed(schema: An
         ({"type": "string"}, None, "", "expected"),
         ({"type": "integer", "minimum": 5}, 3, "", "of t: got 3, expected an integer at least 5"),
         (POINT_SCHEMA, {"x": "notint"}, "x", "expected"),
-        (POINT_SCHEMA, {"y": 1}, "x", "required, but not given"),
+        (POINT_SCHEMA, {"y": 1}, "x", "required, but missing"),
         (POINT_SCHEMA, [1], "", "expected"),
         ({"type": "array", "items": {"type": "integer"}}, [1, "b"], "[1]", "expected"),
     ],
@@ -335,7 +335,7 @@ def test_a_result_over_the_limit_is_refused() -> None:
     writer = ResultWriter(limit=100)
     assert text_of(writer.write("x" * 100)) == "x" * 100
     for large in ("x" * 101, "é" * 51, ["x" * 100], Image(PNG * 10), ToolResult("x" * 101)):
-        with pytest.raises(ResultProblem, match="limit of 100"):
+        with pytest.raises(ResultProblem, match="the limit is 100"):
             writer.write(large)
 
 
@@ -392,7 +392,7 @@ def test_a_tool_result_has_to_fit_the_declared_schema() -> None:
         writer.write(ToolResult("here", structured={"x": "?"}))
     assert caught.value.path == "x"
     for without in (ToolResult("here"), Image(PNG), ["here", Image(PNG)]):
-        with pytest.raises(ResultProblem, match="must carry structured content"):
+        with pytest.raises(ResultProblem, match="must have structured content"):
             writer.write(without)
 
 

@@ -12,7 +12,7 @@ UNRESOLVED = object()
 
 
 def hints_of(owner: Any) -> dict[str, Any]:
-    """The annotations of a class or function; one that names nothing known is `UNRESOLVED`."""
+    """The annotations of a class or function; a name that cannot be resolved is `UNRESOLVED`."""
     try:
         return typing.get_type_hints(owner, include_extras=True)
     except (NameError, AttributeError, TypeError, SyntaxError):
@@ -43,7 +43,7 @@ def _annotations_of(carrier: Any) -> Mapping[str, Any]:
 
 
 def resolve(annotation: Any, names: Mapping[str, Any], namespace: Mapping[str, Any]) -> Any:
-    """One annotation, text or not, as the type it names among global and local names."""
+    """Resolve one annotation, text or not, among global and local names."""
 
     def carrier() -> None: ...
 
@@ -65,7 +65,7 @@ def _locals_around(owner: Any) -> dict[str, Any]:
     parts = getattr(owner, "__qualname__", "").split(".<locals>.")[:-1]
     around = {".<locals>.".join(parts[: count + 1]) for count in range(len(parts))}
     found: list[Mapping[str, Any]] = []
-    frame = sys._getframe() if around else None  # the only road to local classes named in text
+    frame = sys._getframe() if around else None  # the only way to reach local classes named in text
     while frame is not None:
         if frame.f_code.co_qualname in around:
             found.append(frame.f_locals)

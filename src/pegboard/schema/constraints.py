@@ -17,14 +17,14 @@ from pegboard.call import Json
 
 
 class Range(Struct, frozen=True):
-    """The smallest and the largest number allowed, both included; None leaves a side open."""
+    """The smallest and the largest allowed number, inclusive; None for no bound."""
 
     minimum: float | None = None
     maximum: float | None = None
 
 
 class MinLength(Struct, frozen=True):
-    """The least number of characters, or of items."""
+    """The smallest number of characters, or of items."""
 
     value: int
 
@@ -42,7 +42,7 @@ class Pattern(Struct, frozen=True):
 
 
 class Description(Struct, frozen=True):
-    """What the parameter is for, in words for the model."""
+    """The purpose of the parameter, in words for the model."""
 
     text: str
 
@@ -54,18 +54,18 @@ class Header(Struct, frozen=True):
 
 
 class EnumConstraint(Struct, frozen=True):
-    """The only values allowed; another case is forgiven unless `case_sensitive`."""
+    """The only allowed values; another case is accepted unless `case_sensitive`."""
 
     allowed_values: Sequence[Json]
     case_sensitive: bool = False
 
     def __post_init__(self) -> None:
         if not self.allowed_values:
-            raise ValueError("EnumConstraint: at least one allowed value must be given")
+            raise ValueError("EnumConstraint: pass at least one allowed value")
 
 
 class ValueNotes(Struct, frozen=True, kw_only=True):
-    """All that annotations say about one value, whoever's words they used."""
+    """All constraints of one value, from any library."""
 
     description: str = ""
     examples: tuple[Json, ...] = ()
@@ -87,14 +87,14 @@ class ValueNotes(Struct, frozen=True, kw_only=True):
 
 NO_NOTES = ValueNotes()
 
-# Keywords that say something about a schema without narrowing it.
+# Keywords that describe a schema without restricting it.
 REMARKS = frozenset(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$schema", "$id", "$comment"}
 )
 
 _BOUNDS = ("minimum", "above", "maximum", "below", "multiple_of", "min_length", "max_length", "pattern", "allowed")
 
-# Attribute → field, for annotated-types, msgspec.Meta and pydantic alike.
+# Attribute → field, for annotated-types, msgspec.Meta and pydantic.
 _SHARED_WORDS = {
     "ge": "minimum",
     "gt": "above",
@@ -111,17 +111,17 @@ _SHARED_WORDS = {
 
 
 def has_bounds(notes: ValueNotes) -> bool:
-    """Whether these notes forbid any value of the type."""
+    """Whether these notes reject any value of the type."""
     return notes is not NO_NOTES and (narrows(notes) or any(getattr(notes, name) not in {None, ()} for name in _BOUNDS))
 
 
 def narrows(notes: ValueNotes) -> bool:
-    """Whether the author's own keywords may forbid a value: all but those that only tell something."""
+    """Whether the author's own keywords may reject a value: all but those that only describe."""
     return any(key not in REMARKS and not key.startswith("x-") for key in notes.extra)
 
 
 def read_notes(metadata: Iterable[Any], under: ValueNotes = NO_NOTES) -> ValueNotes:
-    """Gather the metadata of an `Annotated`, the later word counting; `under` is what is said already."""
+    """Collect the metadata of an `Annotated`, where the last one wins; `under` is what is known already."""
     said: dict[str, Any] = {}
     for word in metadata:
         _read_word(word, said)

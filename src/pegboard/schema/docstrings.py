@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-# Without one of these a docstring is prose alone, and the parser is not even imported.
+# Without one of these, a docstring is plain text, and the parser is not imported.
 _SPHINX = re.compile(r"^[ \t]*:[a-z][^:\n]*+:", re.MULTILINE)
 _NUMPY = re.compile(r"^[ \t]*[A-Z][A-Za-z ]+\n[ \t]*-{3,}[ \t]*$", re.MULTILINE)
 _GOOGLE = re.compile(
@@ -18,7 +18,7 @@ _GOOGLE = re.compile(
 
 
 class Docs(Struct, frozen=True):
-    """The prose of a docstring, and what it says of each parameter."""
+    """The text of a docstring, and its description of each parameter."""
 
     summary: str = ""
     parameters: Mapping[str, str] = {}
@@ -28,7 +28,7 @@ NOTHING = Docs()
 
 
 def read_docs(text: str | None) -> Docs:
-    """Read a docstring; what no style explains stays part of the prose."""
+    """Parse a docstring; what matches no style stays part of the text."""
     if not text or not text.strip():
         return NOTHING
     clean = inspect.cleandoc(text)

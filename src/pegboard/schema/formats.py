@@ -20,7 +20,7 @@ from typing import Final
 
 STRICT: Final = frozenset({"date-time", "date", "time", "duration", "uuid", "uri"})
 LENIENT: Final = STRICT - {"uri"}
-# Formats that a value can miss and still be taken.
+# Formats that are not enforced: a value is accepted without matching.
 SOFT: Final = frozenset({"date-time", "uri"})
 
 _TIMESTAMP = re.compile(
@@ -37,7 +37,7 @@ def is_timestamp(text: str) -> bool:
     if _TIMESTAMP.fullmatch(text) is None:
         return False
     try:
-        # A leap second is a valid timestamp that the clock of the standard library does not have.
+        # A leap second is a valid timestamp that the standard library does not support.
         datetime.fromisoformat(text.replace(":60", ":59", 1).upper())
     except ValueError:
         return False
@@ -50,5 +50,5 @@ def is_time(text: str) -> bool:
 
 
 def is_duration(text: str) -> bool:
-    """ISO 8601. RFC 3339 knows neither sign nor fraction, but a timedelta has both and msgspec writes them."""
+    """ISO 8601. RFC 3339 has neither sign nor fraction, but a timedelta has both and msgspec writes them."""
     return _DURATION.fullmatch(text) is not None

@@ -19,10 +19,10 @@ BACKTRACKS = 10_000
 
 
 class SchemaProblem(ValueError):
-    """A schema that cannot be used; `path` leads to the keyword, `fix` says what to do."""
+    """An invalid schema; `path` leads to the keyword, `fix` says what to do."""
 
     def __init__(
-        self, path: Sequence[str | int], message: str, fix: str = "see the JSON Schema keyword named there"
+        self, path: Sequence[str | int], message: str, fix: str = "see the JSON Schema keyword at that path"
     ) -> None:
         super().__init__(message)
         self.path = path
@@ -35,7 +35,7 @@ def compile_schema(
     registry: jsonschema_rs.Registry | None = None,
     keywords: dict[str, type] | None = None,
 ) -> jsonschema_rs.Validator:
-    """The judge of a schema, which fetches nothing: patterns run in linear time, or with bounded backtracking."""
+    """The validator of a schema, which fetches nothing: patterns run in linear time, or with bounded backtracking."""
     import jsonschema_rs  # noqa: PLC0415 (a heavy third party at its one door)
 
     checks: dict[str, Callable[[str], bool]] = {"time": is_time, "duration": is_duration}
@@ -61,7 +61,7 @@ def compile_schema(
 
 
 def register(name: str, schema: Json) -> jsonschema_rs.Registry:
-    """What lets other schemas refer to this one by a name."""
+    """The registry that lets other schemas refer to this one by name."""
     import jsonschema_rs  # noqa: PLC0415 (a heavy third party at its one door)
 
     return jsonschema_rs.Registry([(name, schema)], retriever=_refuse)

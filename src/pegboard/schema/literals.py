@@ -18,12 +18,12 @@ import msgspec
 
 from pegboard.call import Json
 
-# Faster to ask for than a union of the two.
+# Faster to check than a union of the two.
 CONTAINERS: Final = (dict, list)
-# Longer digits than any number a tool takes; conversion cost grows with the square of the length.
+# More digits than any number a tool takes; the cost of conversion grows with the square of the length.
 NUMBER_LENGTH = 400
 TEXT_DEPTH = 64
-# Longer text is no name that somebody misspelt.
+# Longer text is not a misspelt name.
 NAME_LENGTH = 1_000
 
 _BOOLEANS: Final = {
@@ -32,7 +32,7 @@ _BOOLEANS: Final = {
 _NULLS: Final = frozenset({"null", "none"})
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]+)?")
-# A string is always matched whole, so that nothing inside one is taken for a comment or a stray comma.
+# A string is always matched whole, so that nothing inside one is taken for a comment or a trailing comma.
 _COMMENT = re.compile(r'("(?:[^"\\]|\\.)*+"?)|//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)')
 _COMMA = re.compile(r'("(?:[^"\\]|\\.)*+"?)|,(?=\s*+[}\]])')
 _CLOCK = re.compile(r"([0-9]{1,3}):([0-5][0-9]):([0-5][0-9])")
@@ -49,7 +49,7 @@ _UNITS: Final = {
     for name in names.split()
 }
 
-# What a value may have meant, and the code of the repair that makes it so.
+# A possible reading of a value, and the code of the repair.
 Reading: TypeAlias = tuple[Json, str]
 
 _SEPARATORS = str.maketrans("", "", "-_ .")
@@ -80,7 +80,7 @@ def fold_name(name: str) -> str:
 
 
 def encode(value: Json) -> str | None:
-    """JSON text; None for what JSON cannot carry."""
+    """JSON text; None if it is not valid JSON."""
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, RecursionError):
@@ -131,7 +131,7 @@ def to_number(text: str) -> int | float | None:
 
 
 def to_json(text: str) -> tuple[Json] | None:
-    """The value of JSON text; a code fence around it, comments and trailing commas are forgiven."""
+    """The value of JSON text; a code fence around it, comments and trailing commas are accepted."""
     text = text.strip()
     if text.startswith("```") and text.endswith("```"):
         text = text[3:-3].removeprefix("json").removeprefix("JSON").strip()
@@ -249,11 +249,11 @@ _FORMATS: Final[Mapping[str, tuple[Callable[[str], str | None], str]]] = {
 
 
 def readings(value: Json, wanted: frozenset[str], formats: frozenset[str]) -> list[Reading]:
-    """Everything a value may be read as where these types are wanted; the caller keeps what then validates."""
+    """All possible readings of a value as one of these types; the caller keeps those that are valid."""
     if isinstance(value, str):
         return _text_readings(value, wanted, formats)
     found: list[Reading] = []
-    # Any text may stand for a URI that is not absolute, but what is no text is none.
+    # Any text may be a relative URI; other types may not.
     as_text = "string" in wanted and "uri" not in formats
     match value:
         case bool():
@@ -302,7 +302,7 @@ def _container_readings(text: str, wanted: frozenset[str]) -> list[Reading]:
         return [reading for kind, reading in empty if kind in wanted]
     found = to_json(text)
     if found is not None and isinstance(found[0], str):
-        # JSON text inside JSON text: unwrapped once, no further.
+        # JSON text inside JSON text: unwrapped once only.
         found = to_json(found[0])
     if found is not None and isinstance(found[0], dict) and "object" in wanted:
         return [(found[0], "string_literal_converted_to_object")]
@@ -312,10 +312,10 @@ def _container_readings(text: str, wanted: frozenset[str]) -> list[Reading]:
 
 
 class Names:
-    """The values of an enumeration by their names, as a caller may spell them.
+    """The values of an enumeration by name, as a caller may spell them.
 
-    A name matches by case and stray space first, then without separators; `exact` forgives stray space alone. Two names
-    of one value are one hit.
+    A name matches first without case and surrounding space, then without separators; `exact` ignores surrounding space
+    only. Two names of one value are one match.
     """
 
     __slots__ = ("_spelt",)

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from heapq import nsmallest
 
-# The names whose edits are counted: those that share the most pairs of letters.
+# The names whose edits are counted: those with the most letter pairs in common.
 MEASURED = 32
 
 
 def likeliest(name: str, names: Iterable[str], most: int) -> list[str]:
-    """The names that have the most pairs of letters in common with another, in no order of likeness that would do alone."""
+    """The names that have the most letter pairs in common with another; a filter, not a ranking."""
     wanted = _pairs(name)
     return nsmallest(most, names, key=lambda other: len(wanted ^ _pairs(other)))
 
 
 def find_near(folded: str, known: Mapping[str, str], reach: int) -> list[tuple[int, int, str]]:
-    """The names at most so many edits away, with their distance and place; only the likeliest are measured."""
+    """The names within this number of edits, with their distance and index; only the likeliest are measured."""
     wanted = _pairs(folded)
     likely = []
     for place, (other, candidate) in enumerate(known.items()):
         if folded and abs(len(folded) - len(candidate)) <= reach:
-            # One edit takes at most three pairs away: two letters that change places.
+            # One edit removes at most three pairs: when two letters are swapped.
             lost = len(wanted - _pairs(candidate))
             if lost <= 3 * reach:
                 likely.append((lost, place, other))
@@ -32,12 +32,12 @@ def find_near(folded: str, known: Mapping[str, str], reach: int) -> list[tuple[i
 
 
 def _pairs(word: str) -> set[tuple[str, str]]:
-    """The neighbouring letters of a word, its ends counting as letters."""
+    """The pairs of neighbouring letters of a word, including its ends."""
     return set(zip(f" {word}", f"{word} ", strict=True))
 
 
 def _distance(one: str, other: str, reach: int) -> int:
-    """Edits (swapped neighbours count once) between two words, or more than `reach` when there are more."""
+    """Edits (a swap counts once) between two words, or more than `reach` if there are more."""
     beyond = reach + 1
     if one == other:
         return 0
@@ -46,7 +46,7 @@ def _distance(one: str, other: str, reach: int) -> int:
     for row, letter in enumerate(one, 1):
         current = [beyond] * (len(other) + 1)
         current[0] = min(row, beyond)
-        # Further from the diagonal than `reach` nothing is nearer than that.
+        # Further than `reach` from the diagonal, every distance is greater.
         for column in range(max(1, row - reach), min(len(other), row + reach) + 1):
             opposite = other[column - 1]
             cost = min(last[column] + 1, current[column - 1] + 1, last[column - 1] + (letter != opposite))

@@ -31,7 +31,7 @@ _ADDRESSES = (IPv4Address, IPv4Network, IPv6Address, IPv6Network)
 
 
 class ResultProblem(PegboardError):
-    """What a tool returned cannot be sent; `path` says where in the value, the text is for the author's log."""
+    """A tool's return value cannot be sent; `path` says where in the value, the text is for the author's log."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path or 'the result'}: {message}")
@@ -44,21 +44,21 @@ class UnawaitedResult(ResultProblem):
 
 
 class ContentInside(PegboardError):
-    """A value holds content objects, which are blocks of a result and not JSON."""
+    """A value contains content objects, which are blocks of a result and not JSON."""
 
 
 def simplify(value: Any) -> Any:
-    """The next simpler form of a value that msgspec does not write by itself; raises TypeError where none is known."""
+    """The next simpler form of a value that msgspec cannot encode; raises TypeError if there is none."""
     if isinstance(value, Content):
         raise ContentInside
-    # The named methods take the value itself, whatever the subclass makes of str() or int().
+    # Named methods of the base type, whatever the subclass makes of str() or int().
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
         return int.__index__(value)
     if isinstance(value, float):
         return float.__float__(value)
-    # pydantic's door: a model is known by its method, so pydantic is never imported here.
+    # A pydantic model is recognized by its method, so that pydantic is not imported here.
     dump = getattr(value, "model_dump", None)
     if dump is not None and not isinstance(value, type):
         return dump(mode="json", by_alias=True)
@@ -76,12 +76,12 @@ def simplify(value: Any) -> Any:
 encode = msgspec.json.Encoder(enc_hook=simplify).encode
 decode = msgspec.json.Decoder().decode
 
-# What msgspec, an author's model_dump and our own hook raise when a value has no JSON form.
+# What msgspec, an author's model_dump and our own hook raise if a value has no JSON form.
 UNWRITABLE = (TypeError, ValueError, RecursionError, OverflowError)
 
 
 def check_numbers(value: Any, text: str, plain: Json = UNSET) -> None:
-    """Refuse a value holding a number that is not finite; `text` is what msgspec made of it, `plain` that text decoded.
+    """Reject a value with a number that is not finite; `text` is its encoding by msgspec, `plain` that text decoded.
 
     msgspec writes NaN and the infinities as null, and those of a Decimal as strings.
     """
@@ -92,15 +92,15 @@ def check_numbers(value: Any, text: str, plain: Json = UNSET) -> None:
 
 
 def _is_same(value: Any, text: str, plain: Json) -> bool:
-    # Equality at the speed of C: a NaN never equals the null it was written as. Tuples and the like differ from the
-    # list they become, which only means that the slow search has to look.
+    # A fast comparison in C: NaN never equals the null it was written as. Tuples differ from the list they become,
+    # which only leads to the slow search.
     if type(value) is not dict and type(value) is not list:
         value = msgspec.to_builtins(value, str_keys=True, enc_hook=simplify)
     return bool(value == (decode(text) if plain is UNSET else plain))
 
 
 def find_problem(value: Any) -> ResultProblem | None:
-    """The first place in a value that cannot be sent as JSON. Slow: for values that were refused, or are suspected."""
+    """The first part of a value that cannot be sent as JSON. Slow: only for values that failed or are suspect."""
     found = next(_search(value, (), ()), None)
     return None if found is None else ResultProblem(format_keys(found[0]), found[1])
 
@@ -154,17 +154,17 @@ def _leaf_problem(value: Any) -> str | None:
     if isinstance(value, Decimal) and not value.is_finite():
         return f"{value} is not a JSON number; return None or a finite number"
     if isinstance(value, Content):
-        return f"{type(value).__name__} is content: return it alone, in a list, or in a ToolResult, not inside a value"
+        return f"{type(value).__name__} is content; return it alone, in a list, or in a ToolResult, not inside a value"
     try:
         encode(value)
     except UnicodeEncodeError:
-        return "the text holds half of a surrogate pair, which no encoding carries; mend it before it is returned"
+        return "the text contains half of a surrogate pair, which cannot be encoded; fix it before returning it"
     except TypeError:
         hint = "did you forget `await`?" if isinstance(value, Awaitable) else _RETURNABLE
         return f"a {type(value).__name__} has no JSON form; {hint}"
     except UNWRITABLE as problem:
-        # A container that failed for one of its parts is searched further; what is a leaf says why itself.
-        return None if _simpler(value) is not None else f"cannot be written as JSON ({problem})"
+        # A container that failed because of a part is searched further; a leaf gives the reason itself.
+        return None if _simpler(value) is not None else f"cannot be encoded as JSON ({problem})"
     return None
 
 
@@ -172,7 +172,7 @@ def _key_problem(key: Any) -> str | None:
     try:
         encode({key: None})
     except UnicodeEncodeError:
-        return "a key holds half of a surrogate pair, which no encoding carries"
+        return "a key contains half of a surrogate pair, which cannot be encoded"
     except UNWRITABLE:
         return f"a key of type {type(key).__name__} has no JSON form; use text or numbers as keys"
     return None
@@ -194,11 +194,11 @@ def _readable(key: Any) -> str:
 
 
 def as_plain(value: Any) -> Json:
-    """A value as the JSON it is sent as; raises ResultProblem where it has no JSON form."""
+    """A value as the JSON it is sent as; raises ResultProblem if it has no JSON form."""
     try:
         data = encode(value)
     except (ContentInside, *UNWRITABLE) as problem:
-        raise (find_problem(value) or ResultProblem("", f"cannot be written as JSON ({problem})")) from problem
+        raise (find_problem(value) or ResultProblem("", f"cannot be encoded as JSON ({problem})")) from problem
     text = data.decode("utf-8")
     plain = decode(text)
     check_numbers(value, text, plain)

@@ -19,7 +19,7 @@ MAX_SHOWN = 20
 
 _NAME = re.compile(r"[\w$-]{1,80}")
 
-# A path is a linked pair, so that going down costs no copy; it is spelt out only for a message.
+# A path is a linked pair, so that descending copies nothing; it is formatted only for a message.
 Path: TypeAlias = "tuple[Path, str | int] | None"
 
 
@@ -91,13 +91,13 @@ def format_keys(keys: Iterable[str | int]) -> str:
         elif _NAME.fullmatch(key):
             text += f".{key}" if text else key
         else:
-            # Whatever a caller names a property must not look like anything but a name.
+            # A property name from a caller must look like a name only.
             text += f"[{show_value(key)}]"
     return text
 
 
 def fit_message(path: str, *parts: str) -> str:
-    """A message of at most LENGTH characters: later parts are left out when they do not fit."""
+    """A message of at most LENGTH characters: later parts are omitted if they do not fit."""
     text = f"{path if len(path) <= MAX_PATH_LENGTH else '…' + path[1 - MAX_PATH_LENGTH :]}: " if path else "arguments: "
     for place, part in enumerate(parts):
         if len(text) + len(part) <= MAX_LENGTH:
@@ -108,11 +108,11 @@ def fit_message(path: str, *parts: str) -> str:
 
 
 def describe_problems_of(problems: Iterable[Problem], root: Mapping[str, Json], above: Path = None) -> list[ParseError]:
-    """The errors of a list of problems, each told once."""
+    """The errors for a list of problems, without duplicates."""
     errors: dict[tuple[str, str], ParseError] = {}
     keys = _keys(above)
     for problem in problems:
-        # To find what was meant costs more than all the rest, and the model is shown no more than these.
+        # Finding suggestions costs more than all the rest, and the model sees no more than these.
         for error in _describe_problem(problem, root, keys, hinted=len(errors) < MAX_SHOWN):
             errors.setdefault((error.path, error.code), error)
     return list(errors.values())
@@ -150,7 +150,7 @@ def _describe_problem(
         case "falseSchema":
             return [
                 ParseError(
-                    path, "value_not_allowed", fit_message(path, "nothing is allowed here, leave it out"), problem.got
+                    path, "value_not_allowed", fit_message(path, "no value is allowed here, remove it"), problem.got
                 )
             ]
     code = _code(problem)
@@ -164,7 +164,7 @@ def _describe_problem(
 def missing(path: str, name: str, problem: Problem, root: Mapping[str, Json]) -> ParseError:
     declared = problem.schema.get("properties")
     schema = declared.get(name) if isinstance(declared, Mapping) else None
-    parts = ["required, but not given"]
+    parts = ["required, but missing"]
     if isinstance(schema, Mapping):
         parts.append(f"; expected {describe(schema, root)}")
         if (sample := example(schema, root)) is not None:
@@ -181,30 +181,30 @@ def unknown(
     *,
     at_top: bool,
 ) -> ParseError:
-    """A name the schema has no place for, among what else was given; `guessed` says what was probably meant."""
+    """An unknown name; `guessed` is the suggestion."""
     code, word = ("unknown_parameter", "argument") if at_top else ("unknown_property", "property")
     absent = list(islice((each for each in names if each not in given), 8))
-    hint = guessed or (f", leave it out or use one of: {', '.join(absent)}" if absent else ", leave it out")
+    hint = guessed or (f", remove it or use one of: {', '.join(absent)}" if absent else ", remove it")
     return ParseError(path, code, fit_message(path, f"unknown {word}", hint), given.get(name))
 
 
 def guess(name: str, names: Sequence[str], given: Mapping[str, Json], schema: Mapping[str, Json]) -> str:
-    """The known or the missing name that was probably meant, or nothing."""
+    """The suggestion: a similar known name, or the missing one; empty if there is none."""
     return suggest(name, names, given) or suggest_missing(name, names, given, schema)
 
 
 def suggest(name: str, names: Sequence[str], given: Mapping[str, Json]) -> str:
-    """The known name that was probably meant, or nothing."""
+    """The similar known name, or nothing."""
     near = closest(name, (each for each in names if each not in given))
     if near is not None:
         return f', did you mean "{near}"?'
     sought = fold_name(name[:NAME_LENGTH])
     twin = next((each for each in islice(names, COMPARED) if each in given and fold_name(each) == sought), None)
-    return f', "{twin}" is given already' if twin is not None else ""
+    return f', "{twin}" is also given' if twin is not None else ""
 
 
 def suggest_missing(name: str, names: Sequence[str], given: Mapping[str, Json], schema: Mapping[str, Json]) -> str:
-    """The one name that is missing where one is too many, if the value could be for it; or nothing."""
+    """The only missing name if there is only one extra one, and the value could belong to it; else nothing."""
     required = schema.get("required")
     missing = [each for each in required if each not in given] if isinstance(required, list) else []
     known = set(names)
@@ -239,20 +239,20 @@ def _mismatch(path: str, problem: Problem, root: Mapping[str, Json], *, hinted: 
     match problem.keyword:
         case "encoding":
             return fit_message(
-                path, "the text holds half a character pair (a lone surrogate)", ", send whole characters"
+                path, "the text contains half a character pair (a lone surrogate)", ", send whole characters"
             )
         case "uniqueItems":
-            return fit_message(path, f"got {show_value(got)}", ", expected every item only once")
+            return fit_message(path, f"got {show_value(got)}", ", expected unique items")
         case "minProperties" | "maxProperties":
             allowed = f"an object{describe_size(schema, 'minProperties', 'maxProperties', 'properties')}"
         case "not":
-            allowed = "another value (this one is ruled out)"
+            allowed = "another value (this one is not allowed)"
         case "propertyNames":
             return fit_message(
                 path, f"got the name {show_value(problem.names[0])}", f", expected {describe(schema, root)}"
             )
         case "contains":
-            allowed = "a list with another item in it"
+            allowed = "a list that contains another item"
         case _:
             allowed = describe(schema, root)
     parts = [f"got {show_value(got)}", f", expected {allowed}"]
@@ -272,9 +272,9 @@ def _mismatch(path: str, problem: Problem, root: Mapping[str, Json], *, hinted: 
 
 
 def render(errors: Sequence[ParseError], tool_name: str) -> str:
-    """The text of the `isError` result: every problem on a line of its own."""
+    """The text of the `isError` result: each problem on its own line."""
     count = "1 problem" if len(errors) == 1 else f"{len(errors)} problems"
-    lines = [f"{tool_name}: {count} with the arguments; nothing was run. Mend and call again:"]
+    lines = [f"{tool_name}: {count} with the arguments; nothing was run. Fix and call again:"]
     lines.extend(f"- {error.message}" for error in errors[:MAX_SHOWN])
     if len(errors) > MAX_SHOWN:
         lines.append(f"- and {len(errors) - MAX_SHOWN} more")

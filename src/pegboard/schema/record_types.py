@@ -17,7 +17,7 @@ from pegboard.schema.docstrings import read_docs
 
 
 class RecordField(Struct, frozen=True, kw_only=True):
-    """A field as its class declares it."""
+    """A field as declared by its class."""
 
     name: str
     attribute: str
@@ -29,7 +29,7 @@ class RecordField(Struct, frozen=True, kw_only=True):
 
 
 def maker_of(cls: type) -> str | None:
-    """Whose record class this is; None when it is no record at all."""
+    """The library of this record class; None if it is not a record."""
     if hasattr(cls, "model_fields") and hasattr(cls, "__pydantic_validator__"):
         return None if getattr(cls, "__pydantic_root_model__", False) else "pydantic"
     if hasattr(cls, "__struct_fields__"):
@@ -48,7 +48,7 @@ def maker_of(cls: type) -> str | None:
 
 
 def parts_of(cls: type, maker: str) -> list[RecordField]:
-    """The fields in their order, with the descriptions of the class's docstring where a field has none."""
+    """The fields in order, with descriptions from the class's docstring where a field has none."""
     described = read_docs(_own_docstring(cls)).parameters
     parts = _READERS[maker](cls)
     return [
@@ -65,7 +65,7 @@ def summary_of(cls: type) -> str:
 
 
 def is_closed(cls: Any, maker: str) -> bool:
-    """Whether the class itself refuses names it does not declare."""
+    """Whether the class itself rejects undeclared names."""
     if maker == "msgspec":
         return bool(cls.__struct_config__.forbid_unknown_fields)
     config = getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
@@ -73,12 +73,12 @@ def is_closed(cls: Any, maker: str) -> bool:
 
 
 def is_array(cls: Any, maker: str) -> bool:
-    """Whether a msgspec struct is written as a list."""
+    """Whether a msgspec struct is encoded as a list."""
     return maker == "msgspec" and bool(cls.__struct_config__.array_like)
 
 
 def tag_of(cls: Any, maker: str) -> tuple[str, Json] | None:
-    """The name and value by which a msgspec union tells its members apart."""
+    """The tag field and value by which a msgspec union distinguishes its members."""
     if maker != "msgspec" or cls.__struct_config__.tag is None:
         return None
     return cls.__struct_config__.tag_field, cls.__struct_config__.tag
@@ -86,7 +86,7 @@ def tag_of(cls: Any, maker: str) -> tuple[str, Json] | None:
 
 def _own_docstring(cls: type) -> str | None:
     text = cls.__dict__.get("__doc__")
-    # Dataclasses and named tuples are given their signature for a docstring.
+    # Dataclasses and named tuples have their signature as a docstring.
     if not isinstance(text, str) or text.startswith(f"{cls.__name__}("):
         return None
     return text
@@ -117,7 +117,7 @@ def _read_pydantic_field(name: str, field: Any, maker: str) -> RecordField:
 
 
 def _with_pydantic_words(field: Any) -> Any:
-    """Validators that stand in a field's metadata make its type one that only pydantic understands."""
+    """Validators in a field's metadata make its type one that only pydantic understands."""
     words = [word for word in field.metadata if hasattr(word, "__get_pydantic_core_schema__")]
     annotated: Any = Annotated
     return annotated[(field.annotation, *words)] if words else field.annotation
@@ -200,7 +200,7 @@ def _read_typeddict(cls: Any) -> list[RecordField]:
 
 
 def _is_required(cls: Any, name: str, hint: Any) -> bool:
-    """The qualifier decides: `__required_keys__` does not see one in an annotation that was text."""
+    """The qualifier decides: `__required_keys__` does not see one in an annotation given as text."""
     while (origin := get_origin(hint)) is not None:
         if origin in {Required, NotRequired}:
             return origin is Required

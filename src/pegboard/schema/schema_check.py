@@ -18,12 +18,13 @@ PATTERN_LENGTH = 1_000
 
 
 def check_schema(schema: Mapping[str, Json], where: str) -> None:
-    """Refuse a tool's schema that is invalid, unbounded, or reaches outside itself; the text says where and how to fix it."""
+    """Reject an invalid or unbounded schema of a tool, or one with outside references; the text says where and how to
+    fix it."""
     refuse = partial(_declare, where)
     dialect = schema.get("$schema", next(iter(DIALECTS)))
     if not isinstance(dialect, str) or dialect.rstrip("#") not in DIALECTS:
         refuse(
-            "/$schema", f"names a dialect we do not read: {dialect!r:.80}", f"use one of {', '.join(DIALECTS.values())}"
+            "/$schema", f"uses an unsupported dialect: {dialect!r:.80}", f"use one of {', '.join(DIALECTS.values())}"
         )
     if schema.get("type") != "object":
         refuse("/type", f"is {schema.get('type')!r:.40}", 'arguments are an object: write "type": "object"')
@@ -33,7 +34,7 @@ def check_schema(schema: Mapping[str, Json], where: str) -> None:
     except SchemaProblem as error:
         refuse(join("", *error.path), str(error)[:200], error.fix)
     except (ValueError, RecursionError, TypeError) as error:
-        refuse("", str(error)[:200], "a schema holds JSON values only")
+        refuse("", str(error)[:200], "a schema may contain only JSON values")
 
 
 def _declare(where: str, pointer: str, wrong: str, fix: str) -> None:
@@ -73,9 +74,13 @@ def _check_reference(
     at = join(pointer, "$ref")
     if not reference.startswith("#"):
         if reference.rstrip("#") not in DIALECTS:
-            refuse(at, f"leaves the document: {reference[:80]!r}", 'nothing is fetched: copy it into "$defs"')
+            refuse(
+                at,
+                f"refers outside the document: {reference[:80]!r}",
+                'references are not fetched; copy it into "$defs"',
+            )
     elif reference.startswith("#/"):
         try:
             lookup(root, unquote(reference[1:]))
         except LookupError:
-            refuse(at, f"names nothing: {reference[:80]!r}", "define it or mend the pointer")
+            refuse(at, f"refers to nothing: {reference[:80]!r}", "define it or fix the pointer")

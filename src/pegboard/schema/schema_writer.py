@@ -31,11 +31,11 @@ from pegboard.schema.shape import (
 
 Schema: TypeAlias = dict[str, Json]
 
-# For the repair engine alone: the names under which an author's enum knows its values, and whether case counts.
+# For the repair engine only: the names of an author's enum values, and whether case counts.
 NAMES = "x-pegboard-names"
 EXACT = "x-pegboard-exact"
 
-# A decimal may be told as text to keep every digit. The pattern binds the text alone.
+# A decimal may be sent as text to keep every digit. The pattern applies to text only.
 _DECIMAL: Schema = {"type": ["number", "string"], "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"}
 _LENGTHS = {
     "string": ("minLength", "maxLength"),
@@ -58,9 +58,9 @@ def write_schema(shaped: Shaped) -> Schema:
 def write_parameters(
     fields: Sequence[FieldShape], named: Mapping[Hashable, RecordShape | AliasShape], *, private: bool = False
 ) -> Schema:
-    """The input schema of a function: closed at the top, so that a name nobody reads is noticed.
+    """The input schema of a function: closed at the top, so that unknown names are noticed.
 
-    `private` adds what only the repair engine reads.
+    `private` adds keywords that only the repair engine reads.
     """
     writer = _Writer(named, [field.shape for field in fields], private=private)
     schema: Schema = {"type": "object"}
@@ -74,7 +74,7 @@ def write_parameters(
 
 
 def is_shown_plain(field: FieldShape) -> bool:
-    """Whether null means the same as leaving the parameter out, so that the schema need not mention it.
+    """Whether null means the same as omitting the parameter, so that the schema need not mention it.
 
     `anyOf` with null hides the type from hosts that only look at `type`; several then send JSON in a string.
     """
@@ -83,7 +83,7 @@ def is_shown_plain(field: FieldShape) -> bool:
 
 
 def json_form(value: Any) -> Json:
-    """A default or example as JSON, or UNSET where it has no such form."""
+    """A default or example as JSON, or UNSET if it has no JSON form."""
     try:
         return decode(encode(value))
     except UNWRITABLE:
@@ -116,7 +116,7 @@ class _Writer:
             case RecordShape(type=key) | AliasShape(key=key) | RefShape(key=key) if key in self._names:
                 schema = self._refer(key)
                 named = self._named[key]
-                # What stands in the definition need not be said again where it is used.
+                # What is in the definition need not be repeated where it is used.
                 return schema if shape.notes == named.notes else _annotate(schema, shape.notes, "")
             case AliasShape(inner=inner):
                 return self.write(inner)
@@ -188,7 +188,7 @@ class _Writer:
         kind = key.get("type")
         names = {word: said for word, said in key.items() if word not in {"type", "description", NAMES}}
         if kind in _NUMERIC_NAMES:
-            # Names are always strings: of a number's own words none would ever hold for one.
+            # Names are always strings: constraints of a number would never match one.
             names = {"pattern": _NUMERIC_NAMES[kind]}
         return {
             "type": "object",
@@ -210,7 +210,7 @@ class _Writer:
         }
 
     def _adopt(self, foreign: Mapping[str, Json]) -> Schema:
-        """A schema made elsewhere, its definitions moved in among ours."""
+        """A foreign schema, with its definitions moved into ours."""
         schema = dict(foreign)
         theirs = schema.pop("$defs", {})
         renamed = {}
@@ -254,7 +254,7 @@ def _kind_of(value: Json) -> str:
 
 
 def _or_null(schema: Schema) -> Schema:
-    """The schema, or null; a list of types says it without hiding the type in an `anyOf`."""
+    """The schema, or null; a list of types does not hide the type in an `anyOf`."""
     kind = schema.get("type")
     if not schema:
         return schema
@@ -273,7 +273,7 @@ def _or_null(schema: Schema) -> Schema:
 
 
 def _annotate(schema: Schema, notes: ValueNotes, format_: str, *, private: bool = False) -> Schema:
-    """Add what the notes say. Bounds that JSON Schema cannot say of a format are kept by the binder."""
+    """Add the constraints. Bounds that JSON Schema cannot express for a format are checked by the binder."""
     if not format_ or format_ == "decimal":
         bounds = {
             "minimum": notes.minimum,
@@ -311,7 +311,7 @@ def _annotate(schema: Schema, notes: ValueNotes, format_: str, *, private: bool 
 def _count(shape: Shape, uses: dict[Hashable, int]) -> None:
     match shape:
         case RefShape(key=key):
-            # A knot always needs a definition to refer to.
+            # A recursive type always needs a definition to refer to.
             uses[key] = uses.get(key, 0) + 2
             return
         case RecordShape(type=key) | AliasShape(key=key):

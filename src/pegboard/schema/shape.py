@@ -12,19 +12,19 @@ from pegboard.schema.constraints import NO_NOTES, ValueNotes
 
 
 class ShapeNode(Struct, frozen=True, kw_only=True):
-    """What all shapes have: the notes made at this place."""
+    """What all shapes have: the constraints of this occurrence."""
 
     notes: ValueNotes = NO_NOTES
 
 
 class AnyShape(ShapeNode, frozen=True):
-    """Any JSON value; the author left the type open."""
+    """Any JSON value; the author did not restrict the type."""
 
 
 class ScalarShape(ShapeNode, frozen=True):
     """A JSON string, number, boolean or null, and the Python type it becomes.
 
-    `make` is called with the JSON value where msgspec does not know the type.
+    `make` is called with the JSON value if msgspec does not support the type.
     """
 
     type: Any
@@ -43,7 +43,7 @@ class ChoiceShape(ShapeNode, frozen=True):
 
 
 class ListShape(ShapeNode, frozen=True):
-    """A JSON array of like items: list, set, frozenset or a tuple of any length."""
+    """A JSON array of items of one shape: list, set, frozenset or a tuple of any length."""
 
     type: Any
     item: Shape
@@ -51,7 +51,7 @@ class ListShape(ShapeNode, frozen=True):
 
 
 class TupleShape(ShapeNode, frozen=True):
-    """A JSON array with its own shape at each place: a tuple, or a NamedTuple (then with `names`)."""
+    """A JSON array with a shape for each position: a tuple, or a NamedTuple (then with `names`)."""
 
     type: Any
     items: tuple[Shape, ...]
@@ -60,7 +60,7 @@ class TupleShape(ShapeNode, frozen=True):
 
 
 class MapShape(ShapeNode, frozen=True):
-    """A JSON object with names of the caller's choice."""
+    """A JSON object with names that the caller chooses."""
 
     type: Any
     key: Shape
@@ -68,7 +68,7 @@ class MapShape(ShapeNode, frozen=True):
 
 
 class FieldShape(Struct, frozen=True, kw_only=True):
-    """A named part of a record: `name` in JSON, `attribute` in Python, `keyword` where its class is called."""
+    """A field of a record: `name` in JSON, `attribute` in Python, `keyword` in the call of its class."""
 
     name: str
     attribute: str
@@ -79,7 +79,7 @@ class FieldShape(Struct, frozen=True, kw_only=True):
 
 
 class RecordShape(ShapeNode, frozen=True):
-    """A JSON object with declared names; `maker` says whose class it is and so how it is built."""
+    """A JSON object with declared names; `maker` is the library of its class, which decides how it is built."""
 
     type: Any
     name: str
@@ -90,7 +90,7 @@ class RecordShape(ShapeNode, frozen=True):
 
 
 class UnionShape(ShapeNode, frozen=True):
-    """Several shapes, tried in the order the author wrote them."""
+    """Several shapes, tried in the author's order."""
 
     options: tuple[Shape, ...]
 
@@ -102,7 +102,7 @@ class NullableShape(ShapeNode, frozen=True):
 
 
 class RefShape(ShapeNode, frozen=True):
-    """A named shape that is being read further up: the knot of a recursive type."""
+    """A reference to a named shape that is being read further up: the cycle of a recursive type."""
 
     key: Hashable
 
@@ -116,7 +116,7 @@ class AliasShape(ShapeNode, frozen=True):
 
 
 class ForeignShape(ShapeNode, frozen=True):
-    """A type only pydantic understands; its schema is pydantic's own."""
+    """A type that only pydantic understands; its schema is pydantic's own."""
 
     type: Any
     schema: Mapping[str, Json]
@@ -139,14 +139,14 @@ Shape: TypeAlias = (
 
 
 class Shaped(Struct, frozen=True):
-    """A shape with the named shapes its knots refer to."""
+    """A shape with the named shapes that it refers to."""
 
     shape: Shape
     named: Mapping[Hashable, RecordShape | AliasShape] = {}
 
 
 def children(shape: Shape) -> tuple[Shape, ...]:
-    """The shapes directly inside another one; a knot is not followed."""
+    """The shapes directly inside another one; references are not followed."""
     match shape:
         case RecordShape(fields=fields):
             return tuple(field.shape for field in fields)
@@ -162,7 +162,7 @@ def children(shape: Shape) -> tuple[Shape, ...]:
 
 
 def walk(shape: Shape) -> Iterator[Shape]:
-    """A shape and everything inside it, each place once."""
+    """A shape and everything inside it, each occurrence once."""
     yield shape
     for part in children(shape):
         yield from walk(part)

@@ -35,12 +35,12 @@ from pegboard.schema.shape import (
 
 
 class UnsupportedType(DeclarationError):
-    """A type that has no JSON form we know of."""
+    """A type without a known JSON form."""
 
 
 _PLAIN: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
-# By name: the modules are only worth importing to those who use them. True: msgspec reads the type by itself.
+# By name, so that the modules are imported only by their users. True: msgspec supports the type.
 _FORMATTED: dict[tuple[str, str], tuple[str, bool]] = {
     ("datetime", "datetime"): ("date-time", True),
     ("datetime", "date"): ("date", True),
@@ -67,7 +67,7 @@ def read_shape(annotation: Any, where: str = "", notes: ValueNotes = NO_NOTES) -
 
 
 class ShapeReader:
-    """Reads types that may refer to each other; `named` is complete when the last one is read."""
+    """Reads types that may refer to each other; `named` is complete when the last one has been read."""
 
     def __init__(self, where: str = "") -> None:
         self.where = where
@@ -75,11 +75,11 @@ class ShapeReader:
         self._open: set[Hashable] = set()
         self._cycles: set[Hashable] = set()
         self._variables: dict[Any, Any] = {}
-        # What the text in an alias may name.
+        # The names that the text of an alias may use.
         self._names: Mapping[str, Any] = {}
 
     def read(self, annotation: Any, notes: ValueNotes = NO_NOTES) -> Shape:
-        """The shape of one annotation; `notes` is what its surroundings say about it."""
+        """The shape of one annotation; `notes` are the constraints around it."""
         if isinstance(annotation, str | typing.ForwardRef):
             annotation = resolve(annotation, self._names, {})
         origin, arguments = get_origin(annotation), get_args(annotation)
@@ -108,7 +108,7 @@ class ShapeReader:
         if any(_is_pydantic_word(word) for word in words):
             return _read_foreign(annotation, read_notes(words, notes), self.where)
         inner = read_notes(words)
-        # What stands nearer to the parameter was said about the parameter: it wins over what its type says.
+        # Constraints of the parameter win over those of its type.
         return self.read(annotation.__origin__, read_notes([notes], inner) if notes is not NO_NOTES else inner)
 
     def _read_variable(self, variable: TypeVar, notes: ValueNotes) -> Shape:
@@ -159,7 +159,7 @@ class ShapeReader:
             self._open.discard(key)
 
     def _read_union(self, options: tuple[Any, ...], notes: ValueNotes) -> Shape:
-        # msgspec's own word for "may be left out": it is never a value.
+        # msgspec's marker for "may be omitted": it is never a value.
         options = tuple(option for option in options if option is not msgspec.UnsetType)
         real = [option for option in options if option is not type(None) and option is not None]
         nullable = len(real) < len(options)
@@ -262,7 +262,7 @@ class ShapeReader:
     def _read_field(self, cls: type, part: record_types.RecordField) -> FieldShape:
         where = f"{self.where}: {cls.__name__}.{part.attribute}" if self.where else f"{cls.__name__}.{part.attribute}"
         if part.annotation is UNRESOLVED:
-            raise UnsupportedType(f"{where}: its annotation names nothing that is known here; import it at run time")
+            raise UnsupportedType(f"{where}: its annotation cannot be resolved; import the name at run time")
         outer, self.where = self.where, where
         try:
             shape = self.read(part.annotation, part.notes)
@@ -280,7 +280,7 @@ class ShapeReader:
 
     def _unsupported(self, annotation: Any) -> UnsupportedType:
         if annotation is UNRESOLVED:
-            return UnsupportedType(f"{self.where}: it names nothing that is known at run time")
+            return UnsupportedType(f"{self.where}: the name is not defined at run time")
         shown = annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
         return UnsupportedType(
             f"{self.where}: {shown} cannot be read from JSON; use a dataclass, TypedDict, msgspec Struct or pydantic model, "
@@ -305,7 +305,7 @@ def _read_enum(cls: type[Enum], notes: ValueNotes) -> Shape:
 
 def _read_scalar(cls: type, notes: ValueNotes) -> ScalarShape | None:
     for base in cls.__mro__:
-        # pathlib is a package since 3.13: its classes say `pathlib._local`.
+        # pathlib is a package since 3.13: its classes are in `pathlib._local`.
         form = _FORMATTED.get((base.__module__.partition(".")[0], base.__name__))
         if form is not None:
             format_, native = form
@@ -331,7 +331,7 @@ def _read_foreign(annotation: Any, notes: ValueNotes, where: str) -> ForeignShap
 
 
 def _without_titles(schema: Any) -> Any:
-    """Drop the titles pydantic derives from names; a property that is called `title` stays."""
+    """Drop the titles that pydantic derives from names; a property called `title` is kept."""
     if isinstance(schema, list):
         return [_without_titles(part) for part in schema]
     if not isinstance(schema, dict):

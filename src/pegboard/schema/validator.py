@@ -29,16 +29,17 @@ from pegboard.schema.literals import encode
 if TYPE_CHECKING:
     import jsonschema_rs
 
-# Steps for each part of a value (`schema_cost`): more are rejected; up to FREE_STEPS a value may have any size.
+# Steps for each part of a value (`schema_cost`): schemas with more are rejected; up to FREE_STEPS, a value may have any
+# size.
 SCHEMA_STEPS = 20_000
 FREE_STEPS = 32
 # The steps that one value may take, a fifth of a second in the worst case.
 VALUE_STEPS = 20_000_000
-# An error costs ten microseconds to make: large values are taken apart by the caller.
+# Creating an error takes ten microseconds: the caller splits large values.
 DETAILED_PARTS = 1_000
 DETAILED_ERRORS = 100
 DETAILED_COST = 2_000
-# The library makes all errors before it returns the first one.
+# The library creates all errors before it returns the first one.
 DETAILED_STEPS = 10_000
 JUDGED_STEPS = 500_000
 
@@ -57,7 +58,7 @@ class Problem(Struct, frozen=True):
 
 
 def count(value: Json, most: int) -> int:
-    """How many values a JSON value is made of, counted not much further than `most`."""
+    """How many values a JSON value consists of, counted not much further than `most`."""
     total, queue = 1, [value]
     for part in queue:
         if not isinstance(part, _CONTAINERS):
@@ -71,13 +72,13 @@ def count(value: Json, most: int) -> int:
 
 
 class Validator:
-    """A compiled schema, or the part of one that a pointer names.
+    """A compiled schema, or the part of one at a pointer.
 
-    `is_valid` takes time proportional to the value. Listing problems does not by itself: for a union the library
-    gathers the problems of every branch, of every union in every branch and so on, which a small value can drive to
-    exhaust the memory. So unions are judged by `is_valid` alone, and gone into only where one branch was meant.
+    `is_valid` takes time proportional to the value. Listing problems does not: for a union, the library collects the
+    problems of every branch, of every union in every branch and so on, so that a small value can exhaust the memory. So
+    unions are only checked with `is_valid`, and their problems are listed only if one branch was clearly meant.
 
-    The schema is compiled at the first value, or by `compile`, which tells of a schema that cannot be used.
+    The schema is compiled at the first value, or by `compile`, which raises if the schema is invalid.
     """
 
     __slots__ = (
@@ -120,7 +121,7 @@ class Validator:
 
     @property
     def cost(self) -> Cost:
-        """What the whole schema costs for each part of a value."""
+        """The cost of the whole schema for each part of a value."""
         whole = self._whole
         if whole._cost is None:
             whole._cost = _price(self._written)
@@ -131,25 +132,25 @@ class Validator:
         try:
             return judge(value)
         except (ValueError, RecursionError):
-            # Lone surrogates and nesting beyond reason: nothing JSON can carry.
+            # Lone surrogates and extreme nesting: JSON cannot carry these.
             return False
 
     def is_too_large(self, value: Json) -> bool:
-        """Whether a value has more parts than this schema can be asked about; such a value is not valid."""
+        """Whether a value has more parts than this schema can check; such a value is not valid."""
         steps = self.cost.steps
         if steps <= FREE_STEPS:
             return False
         most = VALUE_STEPS // steps
-        # A part takes two bytes at least, which are counted much faster.
+        # A part takes at least two bytes, which are counted much faster.
         text = encode(value)
         return (text is None or len(text) > 2 * most) and weigh(value, most) > most
 
     def remembering(self) -> AbstractContextManager[None]:
-        """Keep the results for the parts of values while this is entered."""
+        """Keep the results for the parts of values during the block."""
         return self._round if self.cost.cuts else nullcontext()
 
     def compile(self) -> Callable[[Json], bool]:
-        """What judges a value; a ValueError or TypeError says that this schema cannot be used."""
+        """The validator; a ValueError or TypeError says that this schema is invalid."""
         judge: Callable[[Json], bool] = self._build({}).is_valid
         if self.cost.cuts:
             judge = self._remember(judge)
@@ -173,18 +174,18 @@ class Validator:
     def lists(self, value: Json) -> bool:
         """Whether a value is small enough for its problems to be listed."""
         parts, (steps, told, *_) = count(value, DETAILED_PARTS), self.cost
-        # A value without parts is judged by what is said about the place where it stands, and that once.
+        # A value without parts is checked against its own place only, once.
         told = told if parts > 1 else min(told, steps)
         return parts <= DETAILED_PARTS and parts * told <= DETAILED_STEPS and parts * steps <= JUDGED_STEPS
 
     def problems(self, value: Json) -> Iterable[Problem]:
-        """Every problem of a small value; of a large one, only that it has one."""
+        """Every problem of a small value; for a large one, only that it has one."""
         if not self.lists(value):
             return () if self.is_valid(value) else (Problem((), "", self._written, value),)
         return self._list(value, (), _ErrorBudget(DETAILED_COST))
 
     def _list(self, value: Json, above: tuple[str | int, ...], budget: _ErrorBudget) -> list[Problem]:
-        """The problems of what stands at a path; the branches of a union may ask for those of the same part."""
+        """The problems of the value at a path; branches of a union may request those of the same part."""
         key = (self._pointer, above)
         if key not in budget.listed:
             budget.listed[key] = self._list_once(value, above, budget)
@@ -210,7 +211,7 @@ class Validator:
     def _narrow_union(
         self, error: jsonschema_rs.ValidationError, found: Problem, budget: _ErrorBudget
     ) -> list[Problem]:
-        """Instead of a union's problem those of the one branch the value was meant for, if that can be said."""
+        """Replace the problem of a union by those of the one branch that was meant, if that is clear."""
         if found.keyword == RECURSION:
             return self._go_on(error, found, budget)
         branches = found.schema.get(found.keyword) if found.keyword in ("anyOf", "oneOf") else None
@@ -226,7 +227,7 @@ class Validator:
         return near[0] if len(near) == 1 else [found]
 
     def _go_on(self, error: jsonschema_rs.ValidationError, found: Problem, budget: _ErrorBudget) -> list[Problem]:
-        """The problems of a part with a cut subschema, instead of the one that it does not fit."""
+        """The problems of a part with a cut subschema, in place of the one that it does not fit."""
         place = lookup(self._prepared().schema, join("", *error.schema_path))
         if budget.left <= 0:
             return [Problem(found.path, "", lookup(self._written, self._prepared().origin(place)), found.got)]
@@ -278,7 +279,7 @@ class Validator:
 
 
 class _Round(local):
-    """The results of the cut subschemas for the parts of values, kept while anything has entered."""
+    """The results of the cut subschemas for the parts of values, kept while a block is active."""
 
     def __init__(self) -> None:
         self.known: dict[tuple[str, int], tuple[bool, Json]] = {}
@@ -294,7 +295,7 @@ class _Round(local):
 
 
 def _recursion_keyword(whole: Validator) -> type:
-    """The keyword that stands for a cut subschema: each part of a value is judged by it once."""
+    """The keyword that replaces a cut subschema: each part of a value is checked by it once."""
     turn = whole._round
 
     class Recursion:
@@ -306,7 +307,7 @@ def _recursion_keyword(whole: Validator) -> type:
             key = (self._place, id(value))
             found = turn.known.get(key)
             if found is None:
-                # The value is held so that its identity is not used again.
+                # The value is held so that its id is not reused.
                 found = turn.known[key] = (self._part.is_valid(value), value)
             if not found[0]:
                 raise ValueError("does not fit")
@@ -315,7 +316,7 @@ def _recursion_keyword(whole: Validator) -> type:
 
 
 class _ErrorBudget:
-    """How many errors may still be listed, and what was listed for each subschema and place of the value."""
+    """How many more errors may be listed, and those listed for each subschema and part of the value."""
 
     __slots__ = ("left", "listed")
 
@@ -325,7 +326,7 @@ class _ErrorBudget:
 
 
 def _union_keyword(whole: Validator) -> type:
-    """anyOf and oneOf as the library should check them while it lists problems: in one word."""
+    """anyOf and oneOf as the library should check them while it lists problems: only whether they hold."""
 
     class Union:
         def __init__(self, parent: Json, branches: list[Json], path: list[str | int]) -> None:
@@ -342,7 +343,7 @@ def _union_keyword(whole: Validator) -> type:
 
 
 def _is_other_branch(problem: Problem, union: Problem) -> bool:
-    """A branch that wants another type, or another value where branches are told apart, was not meant."""
+    """A branch with another type, or another discriminator value, was not meant."""
     if problem.path == union.path:
         return problem.keyword in ("type", "const", "enum")
     only = problem.keyword == "const" or (problem.keyword == "enum" and len(problem.schema.get("enum", ())) == 1)
@@ -350,23 +351,23 @@ def _is_other_branch(problem: Problem, union: Problem) -> bool:
 
 
 def has_soft_formats(schema: Mapping[str, Json]) -> bool:
-    """Some text may be taken that does not quite have the format it should."""
+    """Some text may be accepted that does not quite match its format."""
     return any(part.get("format") in SOFT for _, part, _ in subschemas(schema) if isinstance(part.get("format"), str))
 
 
 def _price(schema: Mapping[str, Json]) -> Cost:
-    """The cost of a schema that can be used."""
+    """The cost of a valid schema."""
     try:
         cost = measure(schema)
     except LoopingSchema as error:
         path = [token.replace("~1", "/").replace("~0", "~") for token in error.pointer.split("/")[1:]]
-        raise SchemaProblem(path, str(error), "let it refer to itself for a part of the value") from error
+        raise SchemaProblem(path, str(error), "refer to itself only for a part of the value") from error
     except ValueError as error:
         raise SchemaProblem((), str(error), 'define it in "$defs"') from error
     if cost.steps > SCHEMA_STEPS:
         raise SchemaProblem(
             (),
-            f"to check one value takes up to {cost.steps:,} steps, and {SCHEMA_STEPS:,} are allowed",
-            "its references multiply: let fewer of them lead to the same part",
+            f"checking one value takes up to {cost.steps:,} steps, the limit is {SCHEMA_STEPS:,}",
+            "its references multiply: reduce those that lead to the same part",
         )
     return cost

@@ -40,19 +40,19 @@ _FORMATS: Final = {
 }
 
 
-# Of more names than these the first are compared with one that is not known, and none that is longer.
+# If there are more names than this, only the first are compared with an unknown one; longer names never.
 COMPARED = 500
 COMPARED_LENGTH = 48
-# Whole numbers up to this are shown whole, and there are no two ways to write them.
+# Whole numbers up to this are shown in full, and have one spelling.
 _SHORT: Final = 10**12
 
 
 def show_value(value: Json, most: int = 40) -> str:
-    """A value as JSON, cut."""
+    """A value as JSON, cut to a length."""
     kind = type(value)
     if kind is str:
         if len(value) < most - 2 and value.isascii() and value.isprintable() and not ('"' in value or "\\" in value):
-            # It is its own JSON.
+            # Its repr is its JSON.
             return f'"{value}"'
     elif kind is int and -_SHORT < value < _SHORT:
         return repr(value)
@@ -65,7 +65,7 @@ def show_value(value: Json, most: int = 40) -> str:
 
 
 def _head(value: Json, most: int, depth: int = 3) -> Json:
-    """Enough of a value for what is shown of it."""
+    """Enough of a value for the part that is shown."""
     match value:
         case str():
             return value[: most + 8]
@@ -102,7 +102,7 @@ def _room_after(value: Json, room: int) -> int:
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:
-    """The name most like another, if one is."""
+    """The most similar name, if one is similar."""
     known = {each.casefold(): each for each in islice(names, COMPARED) if len(each) <= COMPARED_LENGTH}
     sought = name[:COMPARED_LENGTH].casefold()
     found = get_close_matches(sought, likeliest(sought, known, 8), n=1, cutoff=0.6)
@@ -206,7 +206,7 @@ def _resolve(schema: Mapping[str, Json], root: Mapping[str, Json]) -> Mapping[st
 
 
 def example(schema: Mapping[str, Json], root: Mapping[str, Json], depth: int = 0) -> tuple[Json] | None:
-    """A value the schema would take: the author's own, or one made up from the bounds."""
+    """A value that the schema accepts: the author's example, or one made from the bounds."""
     schema = _resolve(schema, root)
     given = schema.get("examples")
     if isinstance(given, list) and given:

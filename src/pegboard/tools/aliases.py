@@ -13,19 +13,19 @@ TAIL = 8
 
 
 class NameRule(Struct, frozen=True):
-    """What an endpoint or a model's provider takes as the name of a tool; a-z and _ are always among the letters."""
+    """The names that an endpoint or a model provider accepts for tools; a-z and _ are always allowed."""
 
     letters: str = "A-Za-z0-9_-"
     longest: int = 64
     first: str = ""
-    """The letters a name may begin with, where that differs."""
+    """The characters that a name may start with, if these differ."""
 
     def admits(self, name: str) -> bool:
         head = self.first or self.letters
         return re.fullmatch(f"[{head}][{self.letters}]{{0,{self.longest - 1}}}", name) is not None
 
     def replace_invalid(self, name: str) -> str:
-        """The name with every letter replaced that is not taken; its length is left alone."""
+        """The name with every character replaced that is not allowed; its length stays the same."""
         mended = re.sub(f"[^{self.letters}]", "_", name)
         if self.first and not re.match(f"[{self.first}]", mended):
             mended = f"_{mended}"
@@ -38,12 +38,11 @@ GEMINI = NameRule(letters="A-Za-z0-9_.:-", first="A-Za-z_")
 
 
 class NameMap:
-    """Aliases for a set of names, and the way back.
+    """Aliases for a set of names, in both directions.
 
-    A name that the rule takes is its own alias. In any other, `_` stands for each letter that is not taken. A tail
-    made from the whole name's hash follows only where the name had to be cut, or where two names would otherwise
-    share an alias. The order of the names does not matter, and a name's alias changes only when one that would
-    share it comes or goes.
+    An allowed name is its own alias. In other names, `_` replaces each character that is not allowed. A suffix made
+    from the hash of the whole name is added only if the name had to be cut, or if two names would share an alias. The
+    order of the names does not matter, and an alias changes only when a name that would share it is added or removed.
     """
 
     __slots__ = ("_aliases", "_names")
@@ -58,7 +57,7 @@ class NameMap:
             if rule.admits(name) or (shared[alias] == 1 and len(alias) <= rule.longest)
         }
         taken = set(aliases.values())
-        # Sorted, so that the aliases are the same in whatever order the names come.
+        # Sorted, so that the aliases do not depend on the order of the names.
         for name in sorted(mended.keys() - aliases.keys()):
             aliases[name] = _tailed(name, mended[name], rule.longest, taken)
             taken.add(aliases[name])
@@ -66,15 +65,15 @@ class NameMap:
         self._names = {alias: name for name, alias in self._aliases.items()}
 
     def alias(self, name: str) -> str:
-        """What the other side calls this tool; KeyError for a name that is not of the set."""
+        """The alias of this tool; KeyError for a name that is not in the set."""
         return self._aliases[name]
 
     def name(self, alias: str) -> str:
-        """The tool an alias stands for; an alias we did not give is returned as it is."""
+        """The tool behind an alias; an unknown alias is returned unchanged."""
         return self._names.get(alias, alias)
 
     def changed(self) -> dict[str, str]:
-        """The names that go by another, with their aliases."""
+        """The names that differ from their aliases, with these."""
         return {name: alias for name, alias in self._aliases.items() if name != alias}
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
@@ -85,11 +84,11 @@ class NameMap:
 
 
 def _tailed(name: str, alias: str, longest: int, taken: set[str]) -> str:
-    # Small letters alone, which every rule takes.
+    # Lower-case letters only, which every rule allows.
     digest = "".join(chr(ord("a") + byte % 26) for byte in sha256(name.encode("utf-8")).digest())
     for length in range(TAIL, min(longest, len(digest))):
         tail = f"_{digest[:length]}"
         tailed = alias[: longest - len(tail)] + tail
         if tailed not in taken:
             return tailed
-    raise ValueError(f"no alias of {longest} letters is free for {name!r}")
+    raise ValueError(f"no alias of {longest} characters is free for {name!r}")

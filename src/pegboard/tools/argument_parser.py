@@ -37,7 +37,7 @@ UNREADABLE = "json_parse_error"
 
 
 class ParsedArguments(Struct, frozen=True):
-    """The arguments of one call, ready for `Tool.invoke`, and what had to be said about them."""
+    """The arguments of one call, ready for `Tool.invoke`, with warnings and errors."""
 
     value: Any
     warnings: tuple[ParseWarning, ...] = ()
@@ -46,7 +46,7 @@ class ParsedArguments(Struct, frozen=True):
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The arguments by name: JSON for explicit and declared tools, the function's own values for the others."""
+        """The arguments by name: JSON for explicit and declared tools, Python values for the others."""
         if self.view is not None:
             return self.view(self.value)
         return self.value if isinstance(self.value, Mapping) else {}
@@ -60,7 +60,7 @@ class BoundAndJson(Struct, frozen=True):
 
 
 class ArgumentParser:
-    """What reads the arguments of one tool: `bind_raw` what fits as sent, `parse_slowly` the rest."""
+    """Parses the arguments of one tool: `bind_raw` those that fit as sent, `parse_slowly` the rest."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class ArgumentParser:
 
     @cached_property
     def repairer(self) -> Repairer:
-        """Compiled when the first call comes that does not fit as sent."""
+        """Compiled at the first call that does not fit as sent."""
         return repairer_of(self.schema)
 
     def prepare_value(self, value: Json) -> Json:
@@ -87,24 +87,24 @@ class ArgumentParser:
         return value
 
     def repair_and_parse(self, raw: bytes | Raw, mode: Mode, limits: Limits = LIMITS) -> ParsedArguments:
-        """Read arguments that do not fit as sent: bind what is valid all the same, repair or report the rest."""
+        """Parse arguments that do not fit as sent: bind valid ones, repair or report the others."""
         digits = ExactFloats() if self._takes_decimals else None
         try:
             value = decode_json(raw) if digits is None else digits.decode(raw)
-            # None at all are no arguments; who is lenient says so.
+            # Missing arguments mean no arguments; in lenient mode with a warning.
             value = self.prepare_value({} if value is None and mode == "strict" else value)
         except NOT_JSON as problem:
             if mode == "strict":
                 return ParsedArguments(
                     {}, (), (ParseError("", UNREADABLE, f"The arguments are not JSON: {problem}", None),)
                 )
-            # Text that may still hold JSON, in a fence or with a comma too many.
+            # Text that may still contain JSON, in a code fence or with a trailing comma.
             value = bytes(raw).decode("utf-8", "replace")
         if mode == "strict":
             if isinstance(value, dict) and self.repairer.fits(value):
                 return self._finish(value, (), digits)
             errors = self.repairer.report(value, limits)
-            # A value the report has nothing against is no object only in form: there is nothing left to refuse.
+            # Without errors, the value only has the wrong form: there is nothing to reject.
             return ParsedArguments(value, (), errors) if errors else self._finish(value, (), digits)
         repair = self.repairer.repair(value, limits)
         if repair.errors:
@@ -121,7 +121,7 @@ class ArgumentParser:
 
 
 class BoundParser(ArgumentParser):
-    """Magic: schema and binder both come from the function's own signature."""
+    """Magic: schema and binder are both derived from the function's signature."""
 
     def __init__(self, inferred: InferredFunction) -> None:
         self._inferred = inferred
@@ -145,7 +145,7 @@ class BoundParser(ArgumentParser):
 
 
 class SchemaParser(ArgumentParser):
-    """The arguments are JSON that fits a schema, and stay that."""
+    """The arguments are JSON that fits a schema, and stay JSON."""
 
     def __init__(self, schema: Mapping[str, Json]) -> None:
         super().__init__(schema, self._take, self._fill)
@@ -162,7 +162,8 @@ class SchemaParser(ArgumentParser):
 
 
 class OwnSchemaParser(SchemaParser):
-    """Explicit, hybrid and declared: the arguments are JSON that fits the author's schema, bound where a function asks."""
+    """Explicit, hybrid and declared: the arguments are JSON that fits the author's schema, and bound if a function
+    needs it."""
 
     def __init__(
         self, schema: Mapping[str, Json], inferred: InferredFunction, parameters: Sequence[Parameter] = ()
@@ -190,12 +191,12 @@ class OwnSchemaParser(SchemaParser):
 
 
 def parser_of_function(inferred: InferredFunction, input_schema: Mapping[str, Json] | None) -> ArgumentParser:
-    """Read arguments for a function, by its own signature or by the schema its author gave."""
+    """The parser for a function, by its signature or by the author's schema."""
     takes_message = JsonRpcMessage in inferred.injected.values()
     if input_schema is None:
         if inferred.fields or not takes_message:
             return BoundParser(inferred)
-        # A raw message and no schema: the author looks at the arguments alone.
+        # A raw message and no schema: the author checks the arguments.
         return ArgumentParser({"type": "object"}, _take_any, lambda value, _digits: dict(value))
     check_schema(input_schema, inferred.source)
     check_headers(input_schema, inferred.source)
@@ -207,7 +208,7 @@ def parser_of_function(inferred: InferredFunction, input_schema: Mapping[str, Js
 def parser_of_parameters(
     inferred: InferredFunction, parameters: Sequence[Parameter], input_schema: Mapping[str, Json] | None
 ) -> ArgumentParser:
-    """Read arguments for a declared tool, by its parameters or by its own schema."""
+    """The parser for a declared tool, by its parameters or by its own schema."""
     if input_schema is None:
         return DeclaredParser(inferred, parameters)
     check_schema(input_schema, inferred.source)
@@ -228,7 +229,7 @@ class DeclaredParser(OwnSchemaParser):
 
 
 def repairer_of(schema: Mapping[str, Json]) -> Repairer:
-    """Names the schema does not declare are refused where it forbids them, else passed on with a warning."""
+    """Undeclared names are rejected if the schema forbids them, else passed on with a warning."""
     return Repairer(schema, extras="refuse" if schema.get("additionalProperties") is False else "warn")
 
 
@@ -244,13 +245,13 @@ def choose_output(inferred: InferredFunction, given: Mapping[str, Json] | None) 
     try:
         Validator(schema).compile()
     except (ValueError, TypeError) as problem:
-        what = "the schema of what it returns" if given is None else "output_schema"
+        what = "the schema of the return type" if given is None else "output_schema"
         raise DeclarationError(f"{inferred.source}: {what} cannot be used: {str(problem)[:200]}") from problem
     return schema
 
 
 def compile_call(function: Callable[..., Any], inferred: InferredFunction, work: ArgumentParser) -> Invoke:
-    """The shortest way to call the function: by position as far as its signature allows."""
+    """The fastest way to call the function: by position as far as its signature allows."""
     if not inferred.fields:
         return lambda _value, injected: function(**injected)
     call = _compile_bound_call(function, inferred)
@@ -300,17 +301,17 @@ def _json_of(both: BoundAndJson) -> Mapping[str, Json]:
 
 
 def _may_be_wrong(shape: Shape) -> bool:
-    """Our own words make valid schemas; an author's patterns, extra keywords and header names may not be."""
+    """Schemas that we write are valid; an author's patterns, extra keywords and header names may not be."""
     return any(part.notes.pattern is not None or part.notes.extra or part.notes.header for part in walk(shape))
 
 
 def _has_unions(shape: Shape) -> bool:
-    """Only where alternatives are inside alternatives can a check of a value cost more than its parts."""
+    """Only nested alternatives can make checking a value cost more than its parts."""
     return sum(isinstance(part, UnionShape) for part in walk(shape)) > 1
 
 
 def _compare(inferred: InferredFunction, schema: Mapping[str, Json], *, takes_message: bool) -> None:
-    """A schema and a signature that disagree are found here, and not by the first caller."""
+    """Find a schema and a signature that disagree now, and not at the first call."""
     properties = schema.get("properties", {})
     names = [field.name for field in inferred.fields]
     for name in names:
@@ -321,6 +322,6 @@ def _compare(inferred: InferredFunction, schema: Mapping[str, Json], *, takes_me
     lost = [name for name in properties if name not in names]
     if lost and not takes_message:
         raise DeclarationError(
-            f"{inferred.source}: input_schema declares {lost[0]!r}, which no parameter takes; "
-            f"add the parameter, or take the whole request as a JsonRpcMessage"
+            f"{inferred.source}: input_schema declares {lost[0]!r}, which has no parameter; add the parameter, or take "
+            "the whole request as a JsonRpcMessage"
         )

@@ -18,7 +18,7 @@ _ATTRIBUTE = "__pegboard_tool__"
 
 
 class ToolMark(Struct, frozen=True):
-    """What the decorator was told."""
+    """The options of the decorator."""
 
     name: str | None
     options: ToolOptions
@@ -39,7 +39,7 @@ def tool(name: Any = None, /, **options: Any) -> Any:
             setattr(function, _ATTRIBUTE, ToolMark(given, options))  # type: ignore[arg-type]  # checked when the tool is made
         except (AttributeError, TypeError) as problem:
             raise DeclarationError(
-                f"{source_of(function)}: {function!r} takes no mark; hand it to board.tool"
+                f"{source_of(function)}: {function!r} cannot be marked with @tool; pass it to board.tool"
             ) from problem
         return function
 
@@ -56,7 +56,7 @@ def find_marked(owner: Any) -> Iterator[tuple[Callable[..., Any], ToolMark]]:
     """Every marked function of a module, or method of an object, in the order of definition."""
     names = vars(owner) if inspect.ismodule(owner) else _names_of(owner)
     for name in names:
-        # Only classes are looked into for names: reading a property could run an author's code.
+        # Only classes are searched by name: reading a property could run an author's code.
         if not inspect.ismodule(owner) and mark_of(inspect.getattr_static(owner, name, None)) is None:
             continue
         found = getattr(owner, name)

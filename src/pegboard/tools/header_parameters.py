@@ -16,27 +16,29 @@ _VALUES = ("enum", "const", "default", "examples")
 
 
 def mirrored(schema: Mapping[str, Json]) -> dict[str, tuple[str, ...]]:
-    """Header name → the chain of property names that leads to its value."""
+    """Header name → the path of property names to its value."""
     return {name: path for name, path, _ in _reachable(schema, ())}
 
 
 def check_headers(schema: Mapping[str, Json], where: str) -> None:
-    """Refuse what would make clients drop the whole tool from their list."""
+    """Reject definitions that would make clients drop the whole tool from their list."""
     seen: set[str] = set()
     reached = 0
     for name, path, part in _reachable(schema, ()):
         reached += 1
         place = f"{where}: {KEYWORD} at {'.'.join(path)}"
         if not isinstance(name, str) or not _TOKEN.match(name):
-            raise DeclarationError(f"{place}: {name!r} is no HTTP header name; use letters, digits and hyphens")
+            raise DeclarationError(
+                f"{place}: {name!r} is not a valid HTTP header name; use letters, digits and hyphens"
+            )
         if name.lower() in seen:
-            raise DeclarationError(f"{place}: {name!r} is used twice; header names differ in more than case")
+            raise DeclarationError(f"{place}: {name!r} is used twice; header names must differ in more than case")
         seen.add(name.lower())
         if part.get("type") not in _PRIMITIVE:
             raise DeclarationError(f"{place}: only strings, integers and booleans can be headers")
     if _count(schema) != reached:
         # "reachable via a chain consisting solely of `properties` keys"
-        raise DeclarationError(f"{where}: {KEYWORD} stands inside a list, a union or a $ref, where it is not allowed")
+        raise DeclarationError(f"{where}: {KEYWORD} is not allowed inside a list, a union or a $ref")
 
 
 def _reachable(

@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 
 class JsonRpcMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A JSON-RPC message as values: a request has `method`, an answer has `result` or `error`.
+    """A JSON-RPC message: a request has `method`, a response has `result` or `error`.
 
-    The message a tool receives carries the arguments of its call as `params`, checked and repaired.
+    The message that a tool receives has the arguments of its call as `params`, checked and repaired.
     """
 
     id: RequestId | None = None
@@ -40,20 +40,20 @@ class JsonRpcMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise InvalidArguments(f"The arguments do not fit: {told}", errors) from problem
 
     def get(self, name: str, default: Json = None) -> Json:
-        """One of the params by its name."""
+        """One of the params by name."""
         return self.params.get(name, default) if isinstance(self.params, dict) else default
 
 
 class ToolResponse:
-    """Answers to a `JsonRpcMessage`."""
+    """Responses to a `JsonRpcMessage`."""
 
     @staticmethod
     def success(request_id: RequestId | None, value: Any = None) -> JsonRpcMessage:
-        """The call went well; a `value` that is not a tool result by itself is told like a plain return value."""
+        """A successful response; a `value` that is not a tool result is converted like a return value."""
         return JsonRpcMessage(id=request_id, result=value)
 
     @staticmethod
     def error(request_id: RequestId | None, code: int, message: str, data: Json = None) -> JsonRpcMessage:
-        """The call is answered with a JSON-RPC error."""
+        """A JSON-RPC error response."""
         error = {"code": code, "message": message}
         return JsonRpcMessage(id=request_id, error=error if data is None else {**error, "data": data})

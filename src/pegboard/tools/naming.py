@@ -10,7 +10,7 @@ from pegboard.errors import DeclarationError
 from pegboard.schema.name_similarity import find_near
 
 MAX_NAME_LENGTH = 128
-# Of more names than these the first are looked at.
+# If there are more names than this, only the first are compared.
 SCANNED = 4_000
 
 _RULE = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
@@ -31,32 +31,30 @@ def humanise(name: str) -> str:
 
 
 def check_name(name: str, where: str) -> None:
-    """Refuse what the protocol does not take as a tool name: `[A-Za-z0-9_.-]{1,128}`."""
+    """Reject names that the protocol does not allow for tools: `[A-Za-z0-9_.-]{1,128}`."""
     if _RULE.match(name):
         return
     if not name:
-        raise DeclarationError(f"{where}: the tool name is empty; give it 1 to {MAX_NAME_LENGTH} of A-Z a-z 0-9 _ . -")
+        raise DeclarationError(f"{where}: the tool name is empty; use 1 to {MAX_NAME_LENGTH} of A-Z a-z 0-9 _ . -")
     if name == "<lambda>":
-        raise DeclarationError(
-            f'{where}: a lambda has no name of its own; pass one, as in board.tool(f, name="double")'
-        )
+        raise DeclarationError(f'{where}: a lambda has no name; pass one, as in board.tool(f, name="double")')
     if len(name) > MAX_NAME_LENGTH:
         raise DeclarationError(
             f"{where}: tool name {name[:40]!r}… has {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed"
         )
     strange = "".join(sorted({letter for letter in name if not _RULE.match(letter)}))
     mended = re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("_")
-    hint = f"; {mended!r} would do" if mended else ""
-    raise DeclarationError(f"{where}: tool name {name!r} has {strange!r} in it; use only A-Z a-z 0-9 _ . -{hint}")
+    hint = f"; try {mended!r}" if mended else ""
+    raise DeclarationError(f"{where}: tool name {name!r} contains {strange!r}; use only A-Z a-z 0-9 _ . -{hint}")
 
 
 def fold_case(name: str) -> str:
-    """The form in which near-duplicates are equal: case, `-`, `_` and `.` do not count."""
+    """The form in which near-duplicates are equal: ignores case, `-`, `_` and `.`."""
     return name.translate(_SEPARATORS).lower()
 
 
 def suggest(name: str, names: Iterable[str], most: int = 3) -> list[str]:
-    """The names probably meant: those spelt nearly alike first, then those that contain the other."""
+    """Similar names: those with similar spelling first, then those where one contains the other."""
     folded = fold_case(name[:MAX_NAME_LENGTH])
     reach = max(1, min(3, len(folded) // 3))
     known = _folded(names)
@@ -77,7 +75,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def find_misspelt(name: str, names: Iterable[str]) -> str | None:
-    """The name that another is a slip of: one or two letters away, or the same but for case and separators."""
+    """The name that this is probably a typo of: one or two edits away, or the same except for case and separators."""
     folded = fold_case(name[:MAX_NAME_LENGTH])
     near = find_near(folded, _folded(names), 1 if len(folded) < 6 else 2)
     return min(near)[2] if near else None

@@ -17,7 +17,7 @@ from pegboard.schema.schema_writer import EXACT
 
 
 class ValueKind(Enum):
-    """What one value of a parameter is."""
+    """The type of one value of a parameter."""
 
     STRING = "string"
     BOOLEAN = "boolean"
@@ -41,7 +41,7 @@ class Cardinality(Enum):
 
 
 class Parameter(Struct, frozen=True):
-    """One argument of a declared tool. `required` alone decides whether it may be left out."""
+    """One argument of a declared tool. Only `required` decides whether it may be omitted."""
 
     name: str
     kind: ValueKind = ValueKind.STRING
@@ -54,7 +54,7 @@ class Parameter(Struct, frozen=True):
 
 
 class ToolCallRequest(Struct, frozen=True, kw_only=True):
-    """A call as a declared tool sees it: the arguments after repair, the text they came in, and what was repaired."""
+    """A call of a declared tool: the arguments after repair, their original text, and the repairs."""
 
     tool_name: str
     tool_call_id: str = ""
@@ -65,7 +65,7 @@ class ToolCallRequest(Struct, frozen=True, kw_only=True):
 
 
 class ToolExecutionContext(Struct, frozen=True):
-    """What `Tool.execute` is handed: the request, and whatever its host put into the environment."""
+    """The argument of `Tool.execute`: the request, and the environment that the host passed."""
 
     request: ToolCallRequest
     environment: Mapping[str, Any] = {}
@@ -86,9 +86,9 @@ _KINDS: Mapping[ValueKind, Mapping[str, Json]] = {
 
 
 def write_declared(parameters: Sequence[Parameter], where: str, *, private: bool = False) -> dict[str, Json]:
-    """The input schema of declared parameters. It stays open: a name it does not know is passed on with a warning.
+    """The input schema of declared parameters. It is open: unknown names are passed on with a warning.
 
-    `private` adds what only the repair engine reads.
+    `private` adds keywords that only the repair engine reads.
     """
     properties: dict[str, Json] = {}
     for parameter in parameters:
@@ -96,7 +96,7 @@ def write_declared(parameters: Sequence[Parameter], where: str, *, private: bool
             raise DeclarationError(f"{where}: a Parameter has an empty name")
         if any(parameter.name.lower() == other.lower() for other in properties):
             raise DeclarationError(
-                f"{where}: two Parameters are called {parameter.name!r}; names differ in more than case"
+                f"{where}: two Parameters are called {parameter.name!r}; names must differ in more than case"
             )
         properties[parameter.name] = _write_parameter(
             parameter, f"{where}: Parameter {parameter.name!r}", private=private
@@ -111,12 +111,12 @@ def write_declared(parameters: Sequence[Parameter], where: str, *, private: bool
 
 
 def is_required(parameter: Parameter) -> bool:
-    """A default stands in for what is left out."""
+    """A parameter with a default may be omitted."""
     return parameter.required and parameter.default is UNSET
 
 
 def fill_defaults(parameters: Sequence[Parameter], arguments: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The arguments with the defaults of those left out; optionals without a default stay absent."""
+    """The arguments with the defaults of omitted ones; optional ones without a default stay absent."""
     missing = {
         parameter.name: parameter.default
         for parameter in parameters
@@ -157,7 +157,7 @@ def _allowed(parameter: Parameter) -> list[Json] | None:
 
 
 def _typed_example(parameter: Parameter) -> Json:
-    """Examples may be written as text, as the design has them; the schema shows what JSON would hold."""
+    """Examples may be written as text, as the design does; the schema shows the JSON value."""
     if isinstance(parameter.example, str) and _KINDS[parameter.kind]["type"] != "string":
         try:
             return msgspec.json.decode(parameter.example)

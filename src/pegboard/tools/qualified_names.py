@@ -21,16 +21,16 @@ from pegboard.tools.naming import suggest
 
 SEPARATOR: Final = "__"
 BUDGET: Final = 64
-"""The letters that every client we know of takes in a tool's name."""
+"""The characters that every known client accepts in a tool name."""
 SMALLEST_BUDGET: Final = 24
-"""Below this an alias has room for little more than its tail."""
+"""Below this, an alias has space for little more than its suffix."""
 
 _PART: Final = re.compile(r"(?!_)[A-Za-z0-9_-]++(?<!_)\Z")
 _ECHOED: Final = 256
 
 
 class ToolName(Struct, frozen=True, order=True):
-    """A tool by where it is and what its own server calls it; prompts go by the same."""
+    """The toolbox, server and name of a tool; also used for prompts."""
 
     toolbox: str
     server: str
@@ -54,28 +54,28 @@ def parse_name(name: str) -> ToolName | None:
 
 
 def check_part(name: str, what: str, where: str) -> None:
-    """Refuse what cannot be the name of a toolbox or server, because qualified names could not be read again."""
+    """Reject names of toolboxes and servers that would make qualified names ambiguous."""
     if _PART.match(name) and SEPARATOR not in name:
         return
     if not name:
         raise SetupError(f"{where}: the name of the {what} is empty; use A-Z a-z 0-9 _ -")
     mended = re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]+", "-", name)).strip("_")
-    fix = f"; {mended!r} would do" if mended.strip("-") else ""
+    fix = f"; try {mended!r}" if mended.strip("-") else ""
     if SEPARATOR in name:
-        wrong = f"has {SEPARATOR!r} in it, which separates toolbox, server and tool"
+        wrong = f"contains {SEPARATOR!r}, which separates toolbox, server and tool"
     elif name.startswith("_") or name.endswith("_"):
-        wrong = "begins or ends with '_', which would run into the '__' beside it"
+        wrong = "starts or ends with '_', which would merge with the '__' beside it"
     else:
-        wrong = "may have only A-Z a-z 0-9 _ -"
+        wrong = "may contain only A-Z a-z 0-9 _ -"
     raise SetupError(f"{where}: the {what} name {name[:80]!r} {wrong}{fix}")
 
 
 def dropped_because(name: object, seen: Container[str]) -> str | None:
-    """Why a listed tool or prompt cannot be served under any name; None if it can. `seen`: its server's others."""
+    """Why a listed tool or prompt cannot be served; None if it can. `seen`: the other names of its server."""
     if not isinstance(name, str) or not name:
         return "it has no name"
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
-        return f"its name {name[:80]!r} has a control character in it"
+        return f"its name {name[:80]!r} contains a control character"
     if name in seen:
         return f"the server lists {name[:80]!r} twice; the first is kept"
     return None
@@ -84,12 +84,12 @@ def dropped_because(name: object, seen: Container[str]) -> str | None:
 def serve_names(
     tools: Iterable[ToolName], *, plain: Container[str] = (), reserved: Collection[str] = (), budget: int = BUDGET
 ) -> dict[ToolName, str]:
-    """The name each tool goes by at an endpoint: unique, within the budget, of letters that every client takes.
+    """The names of all tools at an endpoint: unique, within the length limit, of characters that every client accepts.
 
-    `plain` are the toolboxes whose tools keep their own names; where two servers' tools would go by the same, or one
-    by a `reserved` name or what could be another's qualified name, these are qualified. So a server that comes or
-    goes renames no other's tools but those that it shares a name with. Tools that cannot be served under their name
-    are under an alias (`NameMap`), made from their name alone unless another of the same server would share it.
+    `plain` are the toolboxes whose tools keep their own names. A plain name is qualified if two servers have it, or if
+    it is `reserved` or could be a qualified name. So adding or removing a server renames only tools with a shared name.
+    Tools whose name is not allowed get an alias (`NameMap`), made from their name alone unless another tool of the same
+    server would share it.
     """
     rule = NameRule(longest=budget)
     known = list(dict.fromkeys(tools))
@@ -138,20 +138,20 @@ def tool_not_found(tool: str, server: str, toolbox: str, known: Iterable[str] = 
 
 
 def delegation_error(toolbox: str, server: str, tool: str, message: str) -> str:
-    """A failure on the way to a server or in it, as the caller of its tool is told."""
+    """An error of a server, or on the way to it, in the format for the caller of its tool."""
     return f"[{toolbox}/{server}/{tool}] Error: {message}"
 
 
 def in_result(sentence: str) -> str:
-    """A sentence of the above as the text of an `isError` result has it."""
+    """One of the messages above as the text of an `isError` result."""
     return f"Error: {sentence}"
 
 
 def explain_unknown(name: str, served: Mapping[str, ToolName], servers: Mapping[str, Collection[str]]) -> str:
-    """What is wrong with a name that no tool goes by: the format, the toolbox, the server or the tool.
+    """Explain an unknown tool name: the format, the toolbox, the server or the tool is wrong.
 
-    `served`: the tools by the names they go by; `servers`: each toolbox with the names of its servers. A suggestion is
-    the missing part in its own place, or a whole name where the format is wrong.
+    `served`: the tools by name; `servers`: each toolbox with the names of its servers. The suggestion replaces the
+    unknown part, or is a whole name if the format is wrong.
     """
     parsed = parse_name(name)
     if parsed is None:
@@ -165,7 +165,7 @@ def explain_unknown(name: str, served: Mapping[str, ToolName], servers: Mapping[
         for whole, known in served.items()
         if (known.toolbox, known.server) == (parsed.toolbox, parsed.server)
     }
-    # Compared by the tool alone: all of a server's names begin alike.
+    # Compared by the tool's part alone: all names of a server start alike.
     close = [own[tool] for tool in suggest(parsed.tool, own)]
     return tool_not_found(parsed.tool, parsed.server, parsed.toolbox) + _did_you_mean(close)
 

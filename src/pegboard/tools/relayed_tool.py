@@ -14,13 +14,13 @@ from pegboard.tools.naming import check_name
 from pegboard.tools.tool import Tool
 
 Relay: TypeAlias = Callable[[Call, ParsedArguments], Coroutine[Any, Any, Reply]]
-"""Brings a call, whose arguments fit the schema, to where it is answered."""
+"""Forwards a call, whose arguments fit the schema, to its server."""
 
 
 class RelayedTool(Tool):
-    """A tool whose code is elsewhere; it is shown as its definition says, with all that nobody here knows of.
+    """A tool that another server runs; shown with its own definition, including unknown fields.
 
-    `flaw` is what had to be left out of the definition, for whoever runs this.
+    `flaw` says what had to be removed from the definition, for the operator.
     """
 
     flaw: str = ""
@@ -39,7 +39,7 @@ class RelayedTool(Tool):
         arguments: Mode | None = None,
         promises: Mapping[str, Json] | None = None,
     ) -> None:
-        """`promises` are the annotations that somebody here vouches for; what its server says is a hint for models."""
+        """`promises` are the annotations that the operator vouches for; the server's own are hints for models."""
         name, schema = definition.get("name"), definition.get("inputSchema")
         if not isinstance(name, str):
             raise DeclarationError(f"{source}: a tool without a name")
@@ -54,8 +54,8 @@ class RelayedTool(Tool):
         self.input_schema = schema
         self.output_schema = read_output(definition)
         if self.output_schema is None and self._shown.pop("outputSchema", None) is not None:
-            why = output_problem(definition) or "it is no object"
-            self.flaw = f"{source}: the outputSchema of {name!r} cannot be used and is not passed on: {why}"
+            why = output_problem(definition) or "it is not an object"
+            self.flaw = f"{source}: the outputSchema of {name!r} is invalid and was removed: {why}"
         self.annotations = _object(definition, "annotations")
         self.meta = _object(definition, "_meta")
         self.icons = ()
@@ -91,12 +91,12 @@ def _object(definition: Mapping[str, Json], member: str) -> Mapping[str, Json] |
 
 
 def read_output(definition: Mapping[str, Json]) -> Mapping[str, Json] | None:
-    """The output schema; one that cannot be used is neither shown nor checked, since clients stumble over it."""
+    """The output schema; an invalid one is neither shown nor checked, since clients fail on it."""
     return None if output_problem(definition) else _object(definition, "outputSchema")
 
 
 def output_problem(definition: Mapping[str, Json]) -> str:
-    """Why the output schema cannot be used; nothing where it can or there is none."""
+    """Why the output schema is invalid; None if it is valid or absent."""
     schema = _object(definition, "outputSchema")
     try:
         if schema is not None:

@@ -29,14 +29,14 @@ _STREAMS = {"Generator", "Iterator", "Iterable", "AsyncGenerator", "AsyncIterato
 _WITHOUT_SHAPE = (UNRESOLVED, Any, object, None, type(None), str, bytes, JsonRpcMessage)
 _AWAITABLE = {"Awaitable", "Coroutine"}
 _REFUSED = {
-    inspect.Parameter.VAR_POSITIONAL: "*{name} has no names a caller could send; declare a list parameter instead",
+    inspect.Parameter.VAR_POSITIONAL: "*{name} has no names that a caller could send; declare a list parameter instead",
     inspect.Parameter.VAR_KEYWORD: "**{name} hides the names from the schema; declare each parameter, or one dict",
-    inspect.Parameter.POSITIONAL_ONLY: "{name} is positional-only, but arguments come by name; remove the `/`",
+    inspect.Parameter.POSITIONAL_ONLY: "{name} is positional-only, but arguments are passed by name; remove the `/`",
 }
 
 
 def schema_of(thing: Any, *, is_injected: IsInjected = lambda _: False) -> dict[str, Json]:
-    """The JSON Schema of a type, or of the arguments a function takes."""
+    """The JSON Schema of a type, or of the arguments of a function."""
     if _is_type(thing):
         return write_schema(read_shape(thing, str(thing)))
     inferred = infer(thing, is_injected)
@@ -46,12 +46,12 @@ def schema_of(thing: Any, *, is_injected: IsInjected = lambda _: False) -> dict[
 def _is_type(thing: Any) -> bool:
     if inspect.isroutine(thing) or isinstance(thing, functools.partial):
         return False
-    # Much of what `typing` makes can be called, and says so only when it is.
+    # Many `typing` objects are callable, and fail only when called.
     return isinstance(thing, type) or not callable(thing) or type(thing).__module__ in _TYPING
 
 
 class InferredFunction(Struct, frozen=True, kw_only=True):
-    """A function as a tool: `order` are all its parameters, in the signature's order, by their Python names."""
+    """A function as a tool: `order` lists all its parameters in order, by their Python names."""
 
     source: str
     docs: Docs
@@ -67,7 +67,8 @@ class InferredFunction(Struct, frozen=True, kw_only=True):
 def infer(
     function: Callable[..., Any], is_injected: IsInjected, *, of_the_call: type | None = None
 ) -> InferredFunction:
-    """Read a function, method, callable object or partial; its first parameter is an `of_the_call`, annotated or not."""
+    """Inspect a function, method, callable object or partial; `of_the_call` is the type of its first parameter, if not
+    annotated."""
     _refuse_uncallable(function)
     inner = unwrap(function)
     source = source_of(function)
@@ -92,7 +93,7 @@ def infer(
         if annotation is UNRESOLVED:
             text = parameter.annotation
             raise DeclarationError(
-                f"{where}: its annotation {text!r} names nothing known at run time; import it outside `if TYPE_CHECKING`"
+                f"{where}: its annotation {text!r} is not defined at run time; import it outside `if TYPE_CHECKING`"
             )
         wanted = wanted_type(annotation, is_injected) if of_the_call is None or len(order) > 1 else of_the_call
         if wanted is not None:
@@ -115,7 +116,7 @@ def infer(
 
 
 def unwrap(function: Callable[..., Any]) -> Any:
-    """The function an author wrote, under partials, callable objects and decorators that say what they wrap."""
+    """The function that an author wrote, inside partials, callable objects and decorators that set `__wrapped__`."""
     found: Any = function
     while True:
         if isinstance(found, functools.partial):
@@ -132,13 +133,13 @@ def unwrap(function: Callable[..., Any]) -> Any:
 
 
 def source_of(function: Callable[..., Any]) -> str:
-    """Where the function stands, as file:line."""
+    """Where the function is defined, as file:line."""
     code = getattr(unwrap(function), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)
 
 
 def kind_of(function: Callable[..., Any]) -> Kind:
-    """How the function runs. A plain wrapper around a coroutine function hands out its coroutine."""
+    """How the function runs. A plain wrapper around a coroutine function returns its coroutine."""
     found: Any = function
     while isinstance(found, functools.partial):
         found = found.func
@@ -157,7 +158,7 @@ def kind_of(function: Callable[..., Any]) -> Kind:
 
 
 def wanted_type(annotation: Any, is_injected: IsInjected) -> Any:
-    """The type to inject for an annotation, or None when the caller sends the value."""
+    """The type to inject for an annotation, or None if the caller sends the value."""
     bare = annotation.__origin__ if hasattr(annotation, "__metadata__") else annotation
     options = [option for option in get_args(bare) if option is not type(None)]
     if _is_union(bare) and len(options) == 1:
@@ -166,15 +167,15 @@ def wanted_type(annotation: Any, is_injected: IsInjected) -> Any:
 
 
 def _is_of_the_call(annotation: Any) -> bool:
-    """Whether it comes with the call itself, whatever services there are."""
+    """Whether it comes with the call itself, and not from a service."""
     if not isinstance(annotation, type):
         return False
-    # An author's subclass of one of these is none of them: nobody could make its instances.
+    # A subclass of one of these by the author does not count: we cannot create its instances.
     return annotation in {JsonRpcMessage, ToolExecutionContext} or CallScoped in annotation.__bases__
 
 
 def read_returned(annotation: Any) -> Shaped | None:
-    """The shape of the structured result; None where text says all, or where only the result itself can tell."""
+    """The shape of the structured result; None if there is only text, or if the type does not say."""
     origin = get_origin(annotation)
     name = getattr(origin, "__name__", "")
     arguments = get_args(annotation)
@@ -204,16 +205,16 @@ def _is_union(annotation: Any) -> bool:
 def _refuse_uncallable(function: Any) -> None:
     if isinstance(function, type):
         raise DeclarationError(
-            f"{function.__module__}.{function.__qualname__} is a class; hand over an instance or a method"
+            f"{function.__module__}.{function.__qualname__} is a class; pass an instance or a method"
         )
     if not callable(function):
-        raise DeclarationError(f"{function!r:.80} cannot be called; a tool is a function or an object with __call__")
+        raise DeclarationError(f"{function!r:.80} is not callable; a tool is a function or an object with __call__")
     holder = getattr(function, "__qualname__", "").rpartition(".")[0]
     if inspect.isfunction(function) and holder and not holder.endswith("<locals>"):
         name, first = function.__name__, function.__code__.co_varnames[:1]
         if first == ("self",):
             where = source_of(function)
-            raise DeclarationError(f"{where}: {name} is a method without its object; hand over instance.{name}")
+            raise DeclarationError(f"{where}: {name} is a method without its object; pass instance.{name}")
 
 
 def _read_parameter(parameter: inspect.Parameter, annotation: Any, docs: Docs, reader: ShapeReader) -> FieldShape:
@@ -221,7 +222,7 @@ def _read_parameter(parameter: inspect.Parameter, annotation: Any, docs: Docs, r
     under = read_notes([described]) if described else NO_NOTES
     default = UNSET if parameter.default is inspect.Parameter.empty else parameter.default
     if is_field(default):
-        # pydantic's habit: `x: int = Field(1, gt=0)`.
+        # The pydantic style: `x: int = Field(1, gt=0)`.
         field: Any = default
         own = read_notes([field], under)
         default = own.default if field.default_factory is None else field.default_factory()
@@ -265,14 +266,14 @@ def _signature_of(function: Callable[..., Any], source: str) -> inspect.Signatur
         return inspect.signature(function)
     except (ValueError, TypeError) as problem:
         raise DeclarationError(
-            f"{source}: {function!r} tells no signature; wrap it in a function of your own"
+            f"{source}: {function!r} has no signature; wrap it in a function of your own"
         ) from problem
 
 
 def _hints_of_callable(function: Callable[..., Any], inner: Any) -> Mapping[str, Any]:
     given = getattr(function, "__signature__", None)
     if given is not None:
-        # Made by a decorator: its annotations are what the wrapper takes.
+        # Made by a decorator: its annotations are those of the wrapper.
         return {
             **{
                 name: parameter.annotation
@@ -296,7 +297,7 @@ def _docstring_of(function: Any, inner: Any) -> str | None:
 
 
 def _fixed_by_partial(function: Any) -> set[str]:
-    """What a partial fixes is the author's choice: a caller neither sees nor sends it."""
+    """Arguments that a partial sets are the author's: a caller neither sees nor sends them."""
     fixed: set[str] = set()
     while isinstance(function, functools.partial):
         fixed |= set(function.keywords)

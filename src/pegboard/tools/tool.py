@@ -33,7 +33,7 @@ Transport: TypeAlias = Literal["http", "stdio", "ws"]
 Icons: TypeAlias = str | Mapping[str, Json] | Sequence[str | Mapping[str, Json]]
 
 TRANSPORTS: Final[tuple[Transport, ...]] = get_args(Transport)
-# What a client can declare, and the parts of it that have names; the others' are whatever somebody calls them.
+# The capabilities of clients, and their named parts; other parts may have any name.
 _CLIENT_CAPABILITIES: Final[Mapping[str, tuple[str, ...] | None]] = {
     "elicitation": ("form", "url"),
     "experimental": None,
@@ -45,7 +45,7 @@ _CLIENT_CAPABILITIES: Final[Mapping[str, tuple[str, ...] | None]] = {
 
 
 class ToolOptions(TypedDict, total=False):
-    """What an author may say about a tool besides its name; each decorator takes the same."""
+    """The options of a tool besides its name; each decorator takes the same."""
 
     title: str
     description: str
@@ -69,15 +69,15 @@ class ToolOptions(TypedDict, total=False):
 
 
 def no_services(_annotation: Any) -> bool:
-    """Only what comes with the call is injected."""
+    """Inject only what comes with the call."""
     return False
 
 
 class Tool:
     """A tool. Subclass it to declare one: name, description and parameters as class attributes, and `execute`.
 
-    Functions become tools through `tool_from_function`; nothing wraps or changes the function. What is annotated here
-    without a value is there once the tool is prepared.
+    Functions become tools through `tool_from_function`; the function is neither wrapped nor changed. Attributes that
+    are annotated here without a value are set when the tool is prepared.
     """
 
     name: str = ""
@@ -96,7 +96,7 @@ class Tool:
     inline: bool = False
     requires: Sequence[str] = ()
     transports: Sequence[Transport] = ()
-    """By which of them callers must come to be shown the tool, and to call it; none: by any."""
+    """The transports over which callers see the tool and can call it; empty for all."""
     arguments: Mode | None = None
     on_parse_error: OnParseError = "refuse"
     task: TaskSupport | None = None
@@ -104,9 +104,9 @@ class Tool:
     once: bool = False
     toolbox: str = ""
     surrounded: bool = True
-    """Whether the board's middleware goes around it; not where it only hands on to a tool that it goes around."""
+    """Whether the board's middleware applies; not for a tool that only forwards to one with middleware."""
     relay: Callable[..., Any] | None = None
-    """Where calls are answered that no code of ours answers: `tools/relayed.py`."""
+    """What answers calls in place of the author's code: `tools/relayed_tool.py`."""
 
     function: Callable[..., Any]
     source: str
@@ -115,14 +115,14 @@ class Tool:
     hooks: tuple[Any, ...]
     _parser: ArgumentParser
     author: Invoke
-    """The author's code behind `invoke`, for those who call it at every turn."""
+    """The author's code behind `invoke`, for callers on the hot path."""
 
     def execute(self, _context: ToolExecutionContext, /, *_args: Any, **_kwargs: Any) -> Any:
-        """What a declared tool does; may be async, and may take injected services after the context."""
+        """The code of a declared tool; may be async, and may take injected services after the context."""
         raise NotImplementedError(f"{type(self).__name__} declares a tool and has no execute()")
 
     def prepare(self, is_injected: IsInjected = no_services) -> Tool:
-        """Check and compile a declared tool; whoever takes a tool in calls this, once."""
+        """Check and compile a declared tool; called once by the board or catalog that adds it."""
         if "_parser" in self.__dict__:
             return self
         if type(self).execute is Tool.execute:
@@ -130,7 +130,7 @@ class Tool:
         inferred = infer(self.execute, is_injected, of_the_call=ToolExecutionContext)
         if inferred.fields:
             name = inferred.fields[0].attribute
-            raise DeclarationError(f"{inferred.source}: parameter {name!r} of execute is no registered service")
+            raise DeclarationError(f"{inferred.source}: parameter {name!r} of execute is not a registered service")
         _check_requires(self.requires, inferred.source)
         given: Mapping[str, Json] | None = getattr(self, "input_schema", None)
         self._configure(
@@ -159,8 +159,8 @@ class Tool:
             for name, kind in inferred.injected.items():
                 if isinstance(kind, type) and issubclass(kind, CallScoped) and kind.awaited:
                     raise DeclarationError(
-                        f"{inferred.source}: inline=True runs the function on the event loop, where it cannot wait for what "
-                        f"{name!r} ({kind.__name__}) does; write `async def`, which costs no more, or leave inline out"
+                        f"{inferred.source}: inline=True runs the function on the event loop, where it cannot wait for "
+                        f"{name!r} ({kind.__name__}); write `async def`, which costs no more, or remove inline"
                     )
         self.function = function
         self.source = inferred.source
@@ -170,13 +170,13 @@ class Tool:
         self.output_schema = choose_output(inferred, output_schema)
         self.icons = read_icons(self.icons)
         self.tags = frozenset(self.tags)
-        # Read once: a property may make new ones each time it is asked.
+        # Read once: a property may return new ones each time.
         self.hooks = tuple(self.middleware)
         self._parser = work
         self.author = compile_call(function, inferred, work)
 
     def parse(self, raw: bytes | Raw, mode: Mode = "lenient", limits: Limits = LIMITS) -> ParsedArguments:
-        """Read the arguments of a call. `mode` is the board's; the tool's own `arguments` goes before it."""
+        """Parse the arguments of a call. `mode` is the board's; the tool's own `arguments` takes precedence."""
         work = self._parser
         bound = work.bind_raw(raw)
         if bound is not None:
@@ -184,16 +184,16 @@ class Tool:
         return work.repair_and_parse(raw, self.arguments or mode, limits)
 
     def invoke(self, value: Any, injected: Mapping[str, Any]) -> Any:
-        """Call the author's code with `Parsed.value` and return whatever it returns."""
+        """Call the author's code with `Parsed.value` and return its value."""
         return self.author(value, injected)
 
     @property
     def promises(self) -> Mapping[str, Json]:
-        """Those of its annotations that this server may rely on."""
+        """The annotations that this server may rely on."""
         return self.annotations or {}
 
     def definition(self) -> dict[str, Json]:
-        """The tool as `tools/list` shows it in revision 2026-07-28."""
+        """The definition of the tool in `tools/list` of revision 2026-07-28."""
         shown: dict[str, Json] = {
             "name": self.name,
             "title": self.title,
@@ -217,7 +217,7 @@ def tool_from_function(
     is_injected: IsInjected = no_services,
     **options: Unpack[ToolOptions],
 ) -> Tool:
-    """A tool from a function, method, callable object or partial; what is not said is read from it."""
+    """A tool from a function, method, callable object or partial; missing options are derived from it."""
     inferred = infer(function, is_injected)
     _check_options(options, inferred)
     tool = Tool()
@@ -246,7 +246,7 @@ def tool_from_function(
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """What the author calls the function; for an object with `__call__`, its class."""
+    """The name that the author gave the function; for an object with `__call__`, its class."""
     inner: Any = function
     while isinstance(inner, partial):
         inner = inner.func
@@ -255,7 +255,7 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def read_icons(icons: Icons) -> tuple[Mapping[str, Json], ...]:
-    """Icons as the protocol lists them; an address alone is an icon."""
+    """Icons in protocol format; a URL alone is an icon."""
     listed = [icons] if isinstance(icons, str | Mapping) else icons
     return tuple({"src": icon} if isinstance(icon, str) else icon for icon in listed)
 
@@ -265,21 +265,21 @@ def _check_options(options: ToolOptions, inferred: InferredFunction) -> None:
     for name in options:
         if name not in known:
             meant = suggest(name, known, 1)
-            hint = f"; did you mean {meant[0]!r}?" if meant else f"; there are {', '.join(known)}"
-            raise DeclarationError(f"{inferred.source}: a tool has no option {name!r}{hint}")
+            hint = f"; did you mean {meant[0]!r}?" if meant else f"; the options are {', '.join(known)}"
+            raise DeclarationError(f"{inferred.source}: unknown option {name!r}{hint}")
     if options.get("on_parse_error") == "pass" and inferred.fields:
         raise DeclarationError(
-            f"{inferred.source}: on_parse_error='pass' hands over arguments that do not fit, which plain parameters "
-            f"cannot take; take the request as a JsonRpcMessage"
+            f"{inferred.source}: on_parse_error='pass' passes arguments that do not fit, which plain parameters cannot "
+            "take; take the request as a JsonRpcMessage"
         )
     timeout: Any = options.get("timeout", 1.0)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        raise DeclarationError(f"{inferred.source}: timeout={timeout!r}; give it in seconds, more than 0")
+        raise DeclarationError(f"{inferred.source}: timeout={timeout!r}; use seconds greater than 0")
     _check_requires(options.get("requires", ()), inferred.source)
     transports: Any = options.get("transports", ())
     if isinstance(transports, str) or not set(transports) <= set(TRANSPORTS):
         raise DeclarationError(
-            f"{inferred.source}: transports={transports!r}; give a list of some of {', '.join(TRANSPORTS)}"
+            f"{inferred.source}: transports={transports!r}; use a list of some of {', '.join(TRANSPORTS)}"
         )
     if options.get("arguments", "lenient") not in {"lenient", "strict"}:
         raise DeclarationError(f"{inferred.source}: arguments={options['arguments']!r}; use 'lenient' or 'strict'")
@@ -287,17 +287,15 @@ def _check_options(options: ToolOptions, inferred: InferredFunction) -> None:
 
 def _check_requires(requires: Any, source: str) -> None:
     if isinstance(requires, str):
-        raise DeclarationError(f"{source}: requires is a list of client capabilities, as in ['sampling']")
+        raise DeclarationError(f"{source}: requires must be a list of client capabilities, for example ['sampling']")
     for required in requires:
         name, dot, part = required.partition(".")
         if name not in _CLIENT_CAPABILITIES:
             listed = ", ".join(_CLIENT_CAPABILITIES)
-            raise DeclarationError(
-                f"{source}: requires={required!r}, a capability that no client has; there are {listed}"
-            )
+            raise DeclarationError(f"{source}: requires={required!r} is not a client capability; use one of {listed}")
         parts = _CLIENT_CAPABILITIES[name]
         if dot and (not part or (parts is not None and part not in parts)):
             listed = f"{name}.NAME" if parts is None else ", ".join(f"{name}.{one}" for one in parts)
             raise DeclarationError(
-                f"{source}: requires={required!r}, which no client has; there is {name} and {listed}"
+                f"{source}: requires={required!r} is not a client capability; use {name} or one of {listed}"
             )

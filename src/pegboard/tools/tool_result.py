@@ -55,22 +55,22 @@ PARSE_WARNINGS = "dev.pegboard/parseWarnings"
 
 RESULT_BYTES = Limits().result_bytes
 
-# A timedelta may be negative or have a fraction, which ISO 8601 writes and the format "duration" does not know.
+# A timedelta may be negative or have a fraction, which ISO 8601 allows and the format "duration" does not.
 _FORMATS = LENIENT - {"duration"}
-# A tool returns few types, but one that makes classes as it runs must not fill our memory.
+# A tool returns few types, but one that creates classes as it runs must not fill our memory.
 _TYPES_KEPT = 64
 _log = logging.getLogger("pegboard.tools")
 _WORDS = {True: "true", False: "false", None: "null"}
 
-# Beyond this not every whole number has a float of its own.
+# Beyond this, a float cannot represent every integer.
 _EXACT = 2**53
 
 
 class ToolResult:
-    """A result in its author's words: content, structured content, metadata, or a failure the model may read.
+    """A result written by the author: content, structured content, metadata, or an error for the model.
 
-    `content` is text, a `Content` object, any JSON value, or a list of these. `meta` travels to the client as
-    `_meta`; `metadata` stays here, in the execution record.
+    `content` is text, a `Content` object, any JSON value, or a list of these. `meta` is sent to the client as `_meta`;
+    `metadata` stays here, in the execution record.
     """
 
     __slots__ = ("content", "is_error", "meta", "metadata", "structured")
@@ -100,7 +100,7 @@ def is_wrapped(output_schema: Mapping[str, Json]) -> bool:
 
 
 class ResultWriter:
-    """Turns what one tool returns into a Done."""
+    """Converts the return values of one tool into a Done."""
 
     __slots__ = ("_limit", "_name", "_schema", "_validator", "_wrapped", "_writers")
 
@@ -119,7 +119,7 @@ class ResultWriter:
         self._writers = _writers(self, output_schema)
 
     def write(self, value: Any, id: RequestId | None = None) -> Done:  # noqa: A002  # the protocol's own word
-        """The result of a call that returned `value`; `id` is the one its message, if any, has to carry."""
+        """The result of a call that returned `value`; `id` is the one that its message, if any, must have."""
         way = self._writers.get(type(value))
         if way is not None:
             return way(value)
@@ -134,14 +134,16 @@ class ResultWriter:
         return self._write_json(value)
 
     def pass_on(self, result: dict[str, Json]) -> Done:
-        """A result that the tool's own server wrote, with all it has, if its structured content is what was declared."""
+        """A result of the tool's server, with all its fields, if its structured content fits the declared schema."""
         structured = result.get("structuredContent", UNSET)
         wrapped = self._wrapped
         if self._validator is None:
             wrapped = structured is not UNSET and not isinstance(structured, dict)
         elif not result.get("isError"):
             if structured is UNSET:
-                raise ResultProblem("structuredContent", f"{self._name} declares an output schema, and sent none")
+                raise ResultProblem(
+                    "structuredContent", f"{self._name} declares an output schema, and sent no structured content"
+                )
             if not self._validator.is_valid(structured):
                 raise self._misfit(structured)
         return Done(result, wrapped)
@@ -210,14 +212,14 @@ class ResultWriter:
         return Done(done.result, done.wrapped, value.metadata) if value.metadata else done
 
     def _write_message(self, message: JsonRpcMessage, id: RequestId | None) -> Done:  # noqa: A002  # as in tell
-        # A declared tool knows the id of its call as text, whatever it was.
+        # A declared tool knows the id of its call as text, whatever its type was.
         if id is not None and message.id not in (id, str(id)):
             raise ResultProblem("id", f"the message answers request {message.id!r}, but the call was {id!r}")
         if message.error is not UNSET and message.error is not None:
             raise refusal_of(as_plain(message.error))
         answer = message.result
         if answer is UNSET:
-            raise ResultProblem("", "the message has neither a result nor an error; answer with ToolResponse.success")
+            raise ResultProblem("", "the message has neither a result nor an error; return ToolResponse.success")
         if not (isinstance(answer, Mapping) and _is_content(answer.get("content"))):
             return self.write(answer)
         plain = as_plain(answer)
@@ -236,8 +238,8 @@ class ResultWriter:
         elif self._validator is not None and not result.get("isError"):
             raise ResultProblem(
                 "structuredContent",
-                f"{self._name} declares an output schema, so its result must carry structured content; "
-                "return the value itself or ToolResult(…, structured=…)",
+                f"{self._name} declares an output schema, so its result must have structured content; return the value "
+                "itself or ToolResult(…, structured=…)",
             )
         self._check_size(len(encode(result)))
         return Done(result, wrapped)
@@ -260,13 +262,11 @@ class ResultWriter:
 
     def _check_size(self, size: int) -> None:
         if size > self._limit:
-            raise ResultProblem(
-                "", f"{size} bytes of result are over the limit of {self._limit}; return a Link or less"
-            )
+            raise ResultProblem("", f"has {size} bytes, the limit is {self._limit}; return a Link or less")
 
     def _misfit(self, plain: Json) -> ResultProblem:
         if self._validator is not None and self._validator.is_too_large(plain):
-            return ResultProblem("", f"has more values than can be checked by the output schema of {self._name}")
+            return ResultProblem("", f"has more values than the output schema of {self._name} can check")
         problems = list(self._validator.problems(plain)) if self._validator is not None else []
         errors = explain_problems(problems, self._schema or {})
         if not errors:
@@ -280,7 +280,7 @@ class ResultWriter:
 def _written(number: float) -> str:
     try:
         if number - number == 0:  # true of every number but NaN and the infinities
-            # JSON has one kind of number: a whole one is read more easily without its ".0".
+            # JSON has one kind of number: a whole one is easier to read without ".0".
             whole = number == (near := int(number)) and -_EXACT < near < _EXACT
             return str(near) if whole else encode(number).decode("ascii")
     except ValueError as problem:
@@ -321,7 +321,7 @@ def _unwritable(value: Any) -> ResultProblem:
 
 
 def _writers(writer: ResultWriter, schema: Mapping[str, Json] | None) -> dict[type, Callable[[Any], Done]]:
-    """How to tell the values whose type alone decides it."""
+    """The conversions of values that depend on their type alone."""
     ways: dict[type, Callable[[Any], Done]] = dict.fromkeys(
         (dict, list, tuple, str, int, float, bool), writer._write_json
     )
@@ -344,7 +344,7 @@ def _writers(writer: ResultWriter, schema: Mapping[str, Json] | None) -> dict[ty
 
 
 def error_result(text: str, meta: Mapping[str, Json] | None = None) -> Done:
-    """A failure the model may read. It cannot fail itself: text without an encoding is mended, such meta is left out."""
+    """An error for the model. It cannot fail itself: text that cannot be encoded is fixed, such meta is left out."""
     readable = str(text)
     if not readable.isascii():
         readable = readable.encode("utf-8", "replace").decode("utf-8")
@@ -354,23 +354,23 @@ def error_result(text: str, meta: Mapping[str, Json] | None = None) -> Done:
         try:
             result["_meta"] = as_plain(dict(meta))
         except ResultProblem as problem:
-            _log.warning("the meta of an error result is left out: %s", problem)
+            _log.warning("the meta of an error result was left out: %s", problem)
     return Done(result)
 
 
 def parse_error_result(text: str, errors: Iterable[Any]) -> Done:
-    """The refusal of arguments: sentences for the model, the same problems for programs in `_meta`."""
+    """The rejection of arguments: sentences for the model, the same problems for programs in `_meta`."""
     return error_result(text, {PARSE_ERRORS: _listed(errors)})
 
 
 def with_warnings(done: Done, warnings: Iterable[Any]) -> Done:
-    """The same result, telling which arguments were repaired."""
+    """The same result with a list of the repaired arguments."""
     listed = _listed(warnings)
     if not listed:
         return done
     result = done.result.value if isinstance(done.result, EncodedResult) else done.result
     meta = result.get("_meta") or {}
-    # Whoever passed the call on may have had something to say of its arguments, too.
+    # A gateway or host before us may have reported repairs, too.
     told = meta.get(PARSE_WARNINGS)
     meta = {**meta, PARSE_WARNINGS: [*listed, *told] if isinstance(told, list) else listed}
     return Done({**result, "_meta": meta}, done.wrapped, done.metadata)
@@ -384,13 +384,13 @@ def _listed(notes: Iterable[Any]) -> list[Json]:
 
 
 def refusal_of(error: Json) -> Refusal:
-    """The JSON-RPC error an author returned in a message, to be raised."""
+    """The JSON-RPC error that an author returned in a message, to be raised."""
     code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
     if type(code) is not int or not isinstance(message, str):
-        raise ResultProblem("error", "an error has a code, which is an integer, and a message, which is text")
+        raise ResultProblem("error", "an error needs an integer code and a text message")
     if code in _RESERVED:
         raise ResultProblem(
-            "error.code", f"{code} is for the specification to give out; take one outside -32768 to -32000"
+            "error.code", f"{code} is reserved by the specification; use a code outside -32768 to -32000"
         )
     return _refusal_class(code)(message, error.get("data"))
 

@@ -19,7 +19,7 @@ _MOVED: Final = "x-pegboard-part-"
 
 
 class Prepared:
-    """A schema for the library. Pointers are given as it was written: `place` is where the same is here, `origin` leads back."""
+    """A schema for the library. Pointers refer to the original: `place` maps one to this schema, `origin` back."""
 
     __slots__ = ("_cut", "_formats", "_home", "_moved", "_numbers", "schema")
 
@@ -42,7 +42,7 @@ class Prepared:
             self.schema[definitions] = {**self.schema.get(definitions, {}), **moved}
 
     def place(self, pointer: str) -> str:
-        """Where the subschema is that was written at a pointer."""
+        """Where the subschema is that was at a pointer of the original."""
         above, below = pointer, ""
         while self._numbers and above:
             if above in self._numbers:
@@ -52,14 +52,14 @@ class Prepared:
         return pointer
 
     def origin(self, pointer: str) -> str:
-        """Where the subschema was written that is at a pointer here."""
+        """The pointer in the original of a subschema here."""
         if not self._moved or not pointer.startswith(self._home):
             return pointer
         number, slash, rest = pointer.removeprefix(self._home).partition("/")
         return f"{self._moved[int(number)]}{slash}{rest}"
 
     def _prepare(self, part: Json, pointer: str) -> Any:
-        # Pointers cost more than all the rest, and only what is moved needs them.
+        # Computing pointers costs more than all the rest, and only moved parts need them.
         at = join if self._numbers else _nowhere
         if isinstance(part, list):
             return [self._prepare_below(inner, at(pointer, index)) for index, inner in enumerate(part)]

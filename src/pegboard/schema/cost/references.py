@@ -16,14 +16,14 @@ DIALECTS: Final = {
     "http://json-schema.org/draft-04/schema": "draft-04",
 }
 MAPS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-# Keywords that hold values, not schemas.
+# Keywords that contain values, not schemas.
 VALUES: Final = frozenset({"enum", "const", "default", "examples", "example"})
 
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 def dialect_of(schema: Mapping[str, Json]) -> str | None:
-    """The dialect that a schema names, if it is one of ours."""
+    """The dialect that a schema names, if it is supported."""
     return DIALECTS.get(str(schema.get("$schema")).rstrip("#"))
 
 
@@ -33,7 +33,7 @@ def join(pointer: str, *tokens: str | int) -> str:
 
 
 def lookup(document: Json, pointer: str) -> Json:
-    """The part of a document that a JSON pointer names; LookupError when there is none."""
+    """The part of a document at a JSON pointer; LookupError if there is none."""
     found = document
     for token in pointer.split("/")[1:]:
         name = token.replace("~1", "/").replace("~0", "~")
@@ -47,7 +47,7 @@ def lookup(document: Json, pointer: str) -> Json:
 
 
 def subschemas(schema: Mapping[str, Json]) -> Iterator[tuple[str, Mapping[str, Json], int]]:
-    """Every subschema written in a document, with its pointer and how deep it is nested."""
+    """Every subschema of a document, with its pointer and nesting depth."""
     queue: list[tuple[str, Json, int]] = [("", schema, 1)]
     while queue:
         pointer, part, depth = queue.pop()
@@ -65,15 +65,15 @@ def subschemas(schema: Mapping[str, Json]) -> Iterator[tuple[str, Mapping[str, J
 class References:
     """The references of one schema.
 
-    The dialects differ in what an `$id` beside a reference means, and a dynamic reference is decided by the value. So a
-    reference has every target that it has in one of the readings: whoever counts by them never counts too little.
+    The dialects disagree on an `$id` beside a reference, and the value decides a dynamic reference. So a reference has
+    every target that it has in one of the readings: the computed cost is never too low.
     """
 
     def __init__(self, schema: Mapping[str, Json]) -> None:
         self._schema = schema
         self._known: dict[tuple[str, str, str], tuple[str, ...]] = {}
         self._anchors: dict[str, list[str]] = {}
-        # The base URIs of the embedded resources, by their pointers; the root has one even if it does not say so.
+        # The base URIs of the embedded resources, by pointer; the root always has one.
         self._bases: dict[str, str] = {"": ""}
         named: list[tuple[str, str]] = []
         key = "id" if dialect_of(schema) == "draft-04" else "$id"
@@ -83,7 +83,7 @@ class References:
             for anchor in (part.get("$anchor"), part.get("$dynamicAnchor")):
                 if isinstance(anchor, str):
                     self._anchors.setdefault(anchor, []).append(pointer)
-        # A resource is named relative to the one around it, which is nearer to the root.
+        # A resource is named relative to the enclosing one, which is nearer to the root.
         for pointer, name in sorted(named, key=lambda each: each[0].count("/")):
             address, fragment = urldefrag(name)
             if fragment and not fragment.startswith("/"):
@@ -93,7 +93,7 @@ class References:
         self.embedded = len(self._bases) > 1
 
     def targets(self, pointer: str, part: Mapping[str, Json]) -> Iterator[tuple[str, str | None]]:
-        """Each reference of a subschema with the pointer it leads to, or None for one that leads out of the document."""
+        """Each reference of a subschema with the pointer to its target, or None if it leaves the document."""
         for key in REFERENCES:
             reference = part.get(key)
             if isinstance(reference, str) and reference:
@@ -122,7 +122,7 @@ class References:
             homes = [home for home, base in self._bases.items() if base in sought]
         tokens = [token.replace("~1", "/").replace("~0", "~") for token in fragment.split("/")[1:]]
         for home in homes:
-            # Spelt as `join` does, so that one subschema has one pointer.
+            # Written as `join` does, so that each subschema has one pointer.
             if self._has(pointer := join(home, *tokens)):
                 yield pointer
 

@@ -34,16 +34,16 @@ from pegboard.call import Json
 from pegboard.schema.constraints import REMARKS
 from pegboard.schema.cost.references import DIALECTS, REFERENCES, References, join, lookup
 
-# Numbers are exact up to here; what costs more is refused long before.
+# Numbers are exact up to here; schemas with a higher cost are rejected anyway.
 MOST_STEPS = 10**12
-# What a step through Python costs in steps of the library, whose own take about ten nanoseconds.
+# The cost of a step through Python in steps of the library, which take about ten nanoseconds.
 CALL = 50
 # Comparing a value with a list or an object takes about as long as this many steps.
 COMPARE = 30
-# What the library may take by itself for each part of a value in a cycle that branches, and the most definitions in it.
+# The steps that the library may take for each part of a value in a branching cycle, and its most definitions.
 NATIVE_STEPS = 5_000
 HUBS = 32
-# A schema that describes schemas, which the library knows by itself.
+# A schema for schemas, which the library has built in.
 DIALECT = 500
 
 _SAME_ONE: Final = ("not", "if", "then", "else")
@@ -66,13 +66,13 @@ class LoopingSchema(ValueError):
 
 
 class Cost(NamedTuple):
-    """What checking costs for each part of a value: `steps` to validate it, `told` to list its problems."""
+    """The cost of checking each part of a value: `steps` to validate it, `told` to list its problems."""
 
     steps: int
     told: int
     shared: Mapping[str, str] = {}
     cuts: Mapping[str, str] = {}
-    """The entries of cycles, each with the equally worded one that represents it."""
+    """The entries of cycles, each with the identical one that represents it."""
 
 
 _Costs: TypeAlias = dict[str, tuple[int, int]]
@@ -102,7 +102,7 @@ _LEAF: Final = _Part(1, False, (), (), ((), ()), ((), ()))
 
 
 def measure(schema: Mapping[str, Json]) -> Cost:
-    """The cost of a schema; LoopingSchema for one that has none, ValueError for one that cannot be followed."""
+    """The cost of a schema; LoopingSchema if it is infinite, ValueError if it cannot be computed."""
     references = References(schema)
     parts = _read(schema, references)
     costs: _Costs = {}
@@ -120,10 +120,10 @@ def measure(schema: Mapping[str, Json]) -> Cost:
         entries = cycle.entries if references.embedded else _same_wordings(schema, cycle.entries)
         steps = cycle.native_steps(entries)
         if steps <= NATIVE_STEPS:
-            # What has another base URI cannot be moved to where it would be shared.
+            # A part with another base URI cannot be moved to where it would be shared.
             shared |= {} if references.embedded else entries
         elif references.embedded:
-            raise ValueError("a recursive union in a schema with parts that have an $id; refer to parts by $defs alone")
+            raise ValueError("a recursive union in a schema with parts that have an $id; refer to parts by $defs only")
         else:
             steps = cycle.cut_steps(entries)
             cuts |= entries
@@ -133,7 +133,7 @@ def measure(schema: Mapping[str, Json]) -> Cost:
 
 
 def _same_wordings(schema: Mapping[str, Json], pointers: Iterable[str]) -> dict[str, str]:
-    """Each subschema with the first one of the same wording, annotations aside."""
+    """Each subschema with the first identical one, ignoring annotations."""
     wordings: dict[bytes, str] = {}
     found = {}
     for pointer in sorted(pointers):
@@ -163,14 +163,14 @@ class _Cycle:
         return False
 
     def native_steps(self, entries: Mapping[str, str]) -> int:
-        """The further steps of the library for each part, or more than NATIVE_STEPS."""
+        """The additional steps of the library for each part, or more than NATIVE_STEPS."""
         hubs = frozenset(entries.values())
         if len(hubs) > HUBS:
             return MOST_STEPS
         flat = self._flat()
         self._add_all({pointer: (flat[pointer], 1) for pointer in entries})
         if any(max(self._meetings(kind, unions=False).values()) > 1 for kind in (0, 1)):
-            # The library caches nothing while it lists problems.
+            # The library does not cache while it lists problems.
             self._costs.update({pointer: (self._costs[pointer][0], MOST_STEPS) for pointer in self._parts})
         met = self._hubs_met(entries)
         total, paths = 0, [(hub, 1, frozenset((hub,))) for hub in hubs]
@@ -183,7 +183,7 @@ class _Cycle:
         return total
 
     def cut_steps(self, entries: Mapping[str, str]) -> int:
-        """The further steps for each part if the entries are evaluated from Python."""
+        """The additional steps for each part if the entries are evaluated from Python."""
         self._add_all(dict.fromkeys(entries, (CALL, 1)))
         return sum(CALL + self._costs[hub][0] for hub in frozenset(entries.values()))
 
@@ -192,7 +192,7 @@ class _Cycle:
             self._costs[pointer] = _add(self._parts[pointer], self._costs, again)
 
     def _meetings(self, kind: int, *, unions: bool) -> dict[str, int]:
-        """How often a subschema checks one part of an object (0) or a list (1) by the cycle again."""
+        """How often a subschema checks one part of an object (0) or a list (1) through the cycle again."""
         met: dict[str, int] = {}
         for pointer in self._order:
             part = self._parts[pointer]
@@ -215,7 +215,7 @@ class _Cycle:
         return met
 
     def _flat(self) -> dict[str, int]:
-        """What each subschema costs for a value without parts, whose results are not cached."""
+        """The cost of each subschema for a value without parts, whose results are not cached."""
         flat: dict[str, int] = {}
         for pointer in self._order:
             part = self._parts[pointer]
@@ -227,7 +227,7 @@ class _Cycle:
 
 
 def _read(schema: Mapping[str, Json], references: References) -> dict[str, _Part]:
-    """Every subschema that can be reached from the root."""
+    """Every subschema that is reachable from the root."""
     parts: dict[str, _Part] = {}
     queue = [""]
     while queue:
@@ -249,7 +249,7 @@ def _read_part(pointer: str, part: Json, references: References) -> _Part:
         elif reference.rstrip("#") in DIALECTS:
             own += DIALECT
         else:
-            raise ValueError(f"{reference[:80]!r} leads out of the document, and is never fetched")
+            raise ValueError(f"{reference[:80]!r} leaves the document, and is not fetched")
     same += [join(pointer, key) for key in _SAME_ONE if key in part]
     same += [join(pointer, key, name) for key in _SAME_MAP for name in _schemas_of(part.get(key))]
     same += [join(pointer, "allOf", index) for index in range(_length(part, "allOf"))]
@@ -257,7 +257,7 @@ def _read_part(pointer: str, part: Json, references: References) -> _Part:
     own += _own_steps(part)
     return _Part(
         own,
-        # To find what is left to evaluate, the library evaluates everything beside it once more.
+        # To find what is unevaluated, the library evaluates everything beside it again.
         "unevaluatedProperties" in part or "unevaluatedItems" in part,
         tuple(same),
         tuple(unions),
@@ -339,7 +339,7 @@ def _components(parts: Mapping[str, _Part]) -> list[list[str]]:
 
 
 def _order(component: Mapping[str, _Part]) -> list[str]:
-    """The subschemas of a component, each after those of them that are applied at the same place."""
+    """The subschemas of a component, each after those that it applies at the same place."""
     before = {
         pointer: [other for other in (*part.same, *part.unions) if other in component]
         for pointer, part in component.items()
@@ -351,7 +351,7 @@ def _order(component: Mapping[str, _Part]) -> list[str]:
 
 
 def _add(part: _Part, costs: _Costs, again: _Costs) -> tuple[int, int]:
-    """What a subschema costs, by what those cost that it leads to."""
+    """The cost of a subschema, given the costs of those it leads to."""
     if part is _LEAF:
         return 1, 1
     totals = []

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pegboard.errors import PegboardError
 
-# Steps of a check (`schema_cost`) that are worth one unit: a unit is about twenty microseconds of work.
+# Steps of a check (`schema_cost`) for one unit; a unit is about twenty microseconds of work.
 STEPS_A_UNIT = 2_000
-# Characters of text that are read for one unit.
+# Characters of text that are parsed for one unit.
 TEXT_A_UNIT = 64
 
 
 class Exhausted(PegboardError):
-    """The work that one call may cause is done, and there is more to do."""
+    """The work budget of a call is used up."""
 
 
 class WorkBudget:
