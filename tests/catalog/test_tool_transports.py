@@ -103,5 +103,5 @@ async def test_in_the_same_process_everything_is_there() -> None:
 def test_a_transport_that_does_not_exist_is_refused(given: Any) -> None:
     async def upload(connector: ToolConnector) -> None: ...
 
-    with pytest.raises(DeclarationError, match="give a list of some of http, stdio, ws"):
+    with pytest.raises(DeclarationError, match="use a list of some of http, stdio, ws"):
         Board("wrong").add(upload, transports=given)

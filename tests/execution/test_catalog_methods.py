@@ -156,7 +156,7 @@ async def test_a_resource_larger_than_the_limit_is_not_sent() -> None:
     ("uri", "wrong"),
     [
         ("no-scheme", "not a URI"),
-        ("x://{other}", "gives no value for name"),
+        ("x://{other}", "has no variable for the parameter name"),
         ("x://{name}/{more}", "no parameter more"),
     ],
 )
@@ -172,7 +172,7 @@ def test_a_resource_that_cannot_work_is_refused_where_it_is_declared(uri: str, w
 def test_a_uri_that_is_taken_is_refused() -> None:
     board = Board()
     board.resource("x://a")(lambda: "one")
-    with pytest.raises(DeclarationError, match="there already"):
+    with pytest.raises(DeclarationError, match="already exists"):
         board.resource("x://a")(lambda: "two")
 
 
@@ -271,7 +271,7 @@ async def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path: P
     tracemalloc.start()
     try:
         for uri in ("docs://huge.bin", "x://huge"):
-            with pytest.raises(InternalFailure, match=r"huge\.bin is larger than 16777216 bytes"):
+            with pytest.raises(InternalFailure, match=r"huge\.bin is larger than the limit of 16777216 bytes"):
                 await ask(board, "resources/read", uri)
         assert tracemalloc.get_traced_memory()[1] < 4 * 1024 * 1024
     finally:
@@ -285,7 +285,7 @@ async def test_a_file_is_read_up_to_the_limit_and_not_beyond(tmp_path: Path) -> 
         (tmp_path / "a.txt").write_text("a" * size)
         assert (await ask(board, "resources/read", "docs://a.txt"))["contents"][0]["text"] == "a" * size
     (tmp_path / "a.txt").write_text("a" * 9)
-    with pytest.raises(InternalFailure, match="larger than 8 bytes"):
+    with pytest.raises(InternalFailure, match="larger than the limit of 8 bytes"):
         await ask(board, "resources/read", "docs://a.txt")
 
 
@@ -293,7 +293,7 @@ def test_a_file_that_does_not_tell_its_size_is_read_up_to_the_limit() -> None:
     # Linux says that they are empty; other systems have none.
     for told_empty in filter(Path.exists, [Path("/proc/self/status").resolve()]):
         assert read_file(told_empty, 100_000).startswith(b"Name:")
-        with pytest.raises(ToolError, match="larger than 10 bytes"):
+        with pytest.raises(ToolError, match="larger than the limit of 10 bytes"):
             read_file(told_empty, 10)
 
 

@@ -290,7 +290,7 @@ def test_a_name_that_is_not_known_is_told_where_another_is_missing(extras: Any, 
     for refused in (repairer.repair({"file": "a.txt"}).errors, repairer.report({"file": "a.txt"})):
         assert sorted(error.message for error in refused) == [
             'file: unknown argument, did you mean "path"?',
-            "path: required, but not given; expected a string",
+            "path: required, but missing; expected a string",
         ]
     # What it cannot be, or which of several it is, is not guessed.
     for sent in ({"file": True}, {"file": "a.txt", "mode": "r"}):
@@ -304,9 +304,7 @@ def test_a_name_that_is_like_no_other_is_told_with_those_that_could_be_used() ->
         "required": ["text"],
     }
     refused = Repairer(schema, extras="refuse").repair({"text": "a", "secret": "x"})
-    assert [error.message for error in refused.errors] == [
-        "secret: unknown argument, leave it out or use one of: times"
-    ]
+    assert [error.message for error in refused.errors] == ["secret: unknown argument, remove it or use one of: times"]
 
 
 def test_names_the_author_declares_open_are_no_extras() -> None:
@@ -444,7 +442,7 @@ def test_text_is_read_as_something_else_up_to_its_limit(kind: str) -> None:
     assert repairer.repair({"a": f"{text:30}"}, limits).errors == ()
     refused = repairer.repair({"a": f"{text:31}"}, limits).errors
     assert [(error.path, error.code) for error in refused] == [("a", "text_too_long_to_repair")]
-    assert refused[0].message == ("a: 31 characters of text do not fit, and at most 30 are read as something else")
+    assert refused[0].message == ("a: the text has 31 characters, and only 30 are parsed as another type")
 
 
 def test_text_that_fits_may_be_as_long_as_it_likes() -> None:

@@ -25,14 +25,14 @@ from pegboard.schema.shape import AliasShape, FieldShape, RecordShape, ScalarSha
 
 _IMMUTABLE = (str, int, float, bool, bytes, type(None))
 
-# What decoding raises: text that is no JSON, or not UTF-8 inside a string, or JSON of another type, or nested too deep.
+# What decoding raises: invalid JSON, invalid UTF-8 inside a string, JSON of another type, or extreme nesting.
 NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 decode_json = msgspec.json.Decoder().decode
 
 
 class Binder:
-    """Binds the arguments of one function; `bound` values are structs with a place for each parameter."""
+    """Binds the arguments of one function; `bound` values are structs with a field for each parameter."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Binder:
         self._named = named
         self._fits = fits
         self.takes_decimals = any(takes_decimals(field.shape) for field in fields)
-        # An author's own schema says by itself where null may stand.
+        # An author's own schema says itself where null is allowed.
         self._optional = frozenset(field.name for field in fields if is_shown_plain(field) and not own_schema)
         self.bind_raw: Callable[[bytes | Raw], Any]
         self._loads: list[tuple[str, FieldShape, Load]] = []
@@ -78,9 +78,9 @@ class Binder:
             self.bind_raw = self._bind_guarded(decode, guarded=not sound)
 
     def bind_value(self, value: Mapping[str, Json], digits: ExactFloats | None = None) -> Any:
-        """Bind a JSON object that fits the schema; 1.0 where an integer is wanted counts as 1."""
+        """Bind a JSON object that fits the schema; 1.0 counts as the integer 1."""
         if digits is None and not self._loads:
-            # msgspec takes no 1.0 for an integer: what it takes at once is settled.
+            # msgspec does not accept 1.0 as an integer: what it accepts at once is done.
             try:
                 return msgspec.convert(value, self.struct, str_keys=True)
             except msgspec.ValidationError:
@@ -92,14 +92,14 @@ class Binder:
         return self._load(bound)
 
     def without_nulls(self, value: Json) -> Json:
-        """Leave out the optional arguments given as null: for them it means the same."""
+        """Omit optional arguments given as null: it means the same."""
         if not self._optional or not isinstance(value, dict):
             return value
         void = [name for name, argument in value.items() if argument is None and name in self._optional]
         return {name: argument for name, argument in value.items() if name not in void} if void else value
 
     def arguments(self, bound: Any) -> dict[str, Any]:
-        """The bound values by the names they have in JSON."""
+        """The bound values by their JSON names."""
         return dict(zip((field.name for field in self._fields), msgspec.structs.astuple(bound), strict=True))
 
     def _bind_guarded(self, decode: Callable[[bytes | Raw], Any], *, guarded: bool) -> Callable[[bytes | Raw], Any]:
@@ -115,7 +115,7 @@ class Binder:
         return bind
 
     def _bind_exactly(self, raw: bytes | Raw) -> Any:
-        """Where a Decimal is inside what msgspec does not read as such, it would be a float before it is loaded."""
+        """A Decimal inside a type that msgspec does not decode itself would become a float first."""
         digits = ExactFloats()
         try:
             value = self.without_nulls(digits.decode(raw))
@@ -172,5 +172,5 @@ def _declare(place: str, field: FieldShape, wanted: Any, *, loaded: bool) -> tup
     default = None if field.default is UNSET else field.default
     if type(default) in _IMMUTABLE:
         return place, wanted, default
-    # The very object the signature holds, as Python itself would pass it.
+    # The same object that the signature has, as Python itself would pass it.
     return place, wanted, msgspec.field(default_factory=lambda: default)

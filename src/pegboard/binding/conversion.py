@@ -20,17 +20,17 @@ Load: TypeAlias = Callable[[Any], Any]
 
 INVALID_VALUE = "invalid_value"
 
-# pydantic makes about a million of them a second.
+# pydantic creates about a million of them per second.
 VISITS = 200_000
 
 _MISSING = re.compile(r"Object missing required field `([^`]+)`")
 
 
 class BindingProblem(PegboardError):
-    """An argument that fits its schema and still cannot become what the function takes.
+    """An argument that fits its schema but cannot be converted for the function.
 
-    An author's own ValueError, in a `__post_init__` or a validator, is one too. `path` is written as in
-    `items[3].price`; `others` are the problems found beside this one.
+    Includes an author's own ValueError, in a `__post_init__` or a validator. `path` is written like `items[3].price`;
+    `others` are further problems.
     """
 
     def __init__(self, path: str, message: str, others: tuple[BindingProblem, ...] = ()) -> None:
@@ -40,18 +40,18 @@ class BindingProblem(PegboardError):
         self.others = others
 
     def all(self) -> tuple[BindingProblem, ...]:
-        """This problem and those beside it."""
+        """This problem and the others."""
         return (self, *self.others)
 
     def under(self, parent: str) -> BindingProblem:
-        """The same problem, seen from outside."""
+        """The same problem with a longer path."""
         return BindingProblem(
             join_path(parent, self.path), self.message, tuple(other.under(parent) for other in self.others)
         )
 
 
 def describe_problems(problem: BindingProblem, value: Json) -> tuple[ParseError, ...]:
-    """The problems as errors of the arguments, in the form of all others."""
+    """The problems as errors of the arguments, in the common format."""
     return tuple(
         ParseError(
             one.path, INVALID_VALUE, f"{one.path or 'arguments'}: {one.message}"[:MAX_LENGTH], find(value, one.path)
@@ -61,7 +61,7 @@ def describe_problems(problem: BindingProblem, value: Json) -> tuple[ParseError,
 
 
 def find(value: Json, path: str) -> Json:
-    """What stands at a path such as items[3].price; None where nothing does."""
+    """The value at a path such as items[3].price; None if there is none."""
     found = value
     for step in filter(None, path.replace("[", ".[").split(".")):
         place = step[1:-1]
@@ -80,7 +80,7 @@ def join_path(parent: str, path: str) -> str:
 
 
 def load_at(step: str, load: Load, value: Any) -> Any:
-    """Load a part; a problem in it is told from here."""
+    """Load a part; a problem in it gets the path from here."""
     try:
         return load(value)
     except BindingProblem as problem:
@@ -88,7 +88,7 @@ def load_at(step: str, load: Load, value: Any) -> Any:
 
 
 def guard(make: Load) -> Load:
-    """Call the author's own code; what it refuses is a problem of the argument."""
+    """Call the author's code; its ValueError is a problem of the argument."""
 
     def load(value: Any) -> Any:
         try:
@@ -100,7 +100,7 @@ def guard(make: Load) -> Load:
 
 
 def convert(value: Json, wanted: Any) -> Any:
-    """A JSON value as a type msgspec knows."""
+    """A JSON value as a type that msgspec supports."""
     try:
         return msgspec.convert(value, wanted, str_keys=True)
     except msgspec.ValidationError as problem:
@@ -108,7 +108,7 @@ def convert(value: Json, wanted: Any) -> Any:
 
 
 def explain(problem: msgspec.ValidationError) -> BindingProblem:
-    """What msgspec says, with its path written our way and an author's own words kept."""
+    """The error of msgspec, with the path in our format and an author's own words kept."""
     text, _, place = str(problem).rpartition(" - at `")
     path = place[:-1].removeprefix("$").removeprefix(".") if text else ""
     message = text or str(problem)
@@ -120,17 +120,17 @@ def explain(problem: msgspec.ValidationError) -> BindingProblem:
 
 
 def load_pydantic(wanted: Any, *, strict: bool = True) -> Load:
-    """Strict JSON mode takes what JSON has for dates and sets, and converts nothing else behind our back."""
+    """Strict JSON mode accepts the JSON forms of dates and sets, and converts nothing else."""
     try:
         validate, visits = _read_pydantic(wanted)
     except TypeError:
-        # Not hashable: an Annotated with a list in it, say.
+        # Not hashable: for example an Annotated that contains a list.
         validate, visits = _read_pydantic.__wrapped__(wanted)
     encode = msgspec.json.encode
 
     def load(value: Json) -> Any:
         if visits is not None and _is_too_deep(visits, value):
-            raise BindingProblem("", "nests too deep: each level multiplies the alternatives that have to be tried")
+            raise BindingProblem("", "nests too deep: each level multiplies the alternatives to try")
         try:
             return validate(encode(value), strict=strict)
         except ValueError as refused:
@@ -141,7 +141,7 @@ def load_pydantic(wanted: Any, *, strict: bool = True) -> Load:
 
 @lru_cache(maxsize=256)
 def _read_pydantic(wanted: Any) -> tuple[Callable[..., Any], Visits | None]:
-    """What validates JSON as a type of pydantic's, and counts its visits where these may multiply."""
+    """The validator of a pydantic type, which counts its visits if these may multiply."""
     import pydantic  # noqa: PLC0415 (an optional third party, whose type is in hand)
 
     adapter = pydantic.TypeAdapter(wanted)

@@ -43,7 +43,7 @@ _PLAIN = {"string": str, "integer": int, "number": float}
 
 
 class Decoder(Struct, frozen=True):
-    """`type` is for msgspec; `load` finishes what it decoded. Sound: whatever it accepts fits the JSON Schema too."""
+    """`type` is for msgspec; `load` completes its result. Sound: everything it accepts also fits the JSON Schema."""
 
     type: Any
     sound: bool
@@ -51,7 +51,7 @@ class Decoder(Struct, frozen=True):
 
 
 def compile_decoder(shape: Shape, named: Named) -> Decoder:
-    """How values of this shape come out of JSON."""
+    """How values of this shape are decoded from JSON."""
     return _Compiler(named).compile(shape)
 
 
@@ -94,7 +94,7 @@ class _Compiler:
         sound = item.sound and not shape.unique
         if item.load is None and is_known(list_type(shape.type, item.type)):
             return _bound(list_type(shape.type, item.type), "array", shape.notes, sound=sound)
-        # A list, for the JSON of an item may be unhashable where what it becomes is not.
+        # A list, since the JSON of an item may be unhashable even if its value is not.
         load = item.load or self._from_json(shape.item)
         return _bound(list_type(list, item.type), "array", shape.notes, sound=sound, load=_load_items(load, shape.type))
 
@@ -107,20 +107,20 @@ class _Compiler:
         return _bound(dict[str, Any], "object", shape.notes, sound=False, load=self._load_map(shape))
 
     def _is_sound(self, shape: Shape) -> bool:
-        """Whether msgspec, reading the author's own classes, refuses all that the schema refuses."""
+        """Whether msgspec, with the author's own classes, rejects everything that the schema rejects."""
         if isinstance(shape, RefShape):
             return True
         if has_bounds(shape.notes) or (isinstance(shape, ListShape) and shape.unique):
             return False
         if isinstance(shape, TupleShape) and hasattr(shape.type, "__struct_fields__"):
-            # msgspec lets a struct written as a list be followed by anything.
+            # msgspec accepts extra items after a struct encoded as a list.
             return False
         if isinstance(shape, RecordShape | NullableShape | TupleShape | UnionShape | ListShape):
             return all(self._is_sound(part) for part in children(shape))
         return self.wire(shape).sound
 
     def _from_json(self, shape: Shape) -> Load:
-        """The load that starts from plain JSON, whatever msgspec does of it."""
+        """The loader that starts from plain JSON, without msgspec."""
         wire = self.wire(shape)
         if wire.type is Any:
             return wire.load or _unchanged
@@ -134,7 +134,7 @@ class _Compiler:
         match shape:
             case RecordShape(type=key) | AliasShape(key=key):
                 if key not in self._loads:
-                    # A knot reached while this is being compiled must find something to refer to.
+                    # A recursive reference found while this is being compiled needs a target.
                     self._loads[key] = self._later(key)
                     self._loads[key] = (
                         self._load_record(shape) if isinstance(shape, RecordShape) else self._from_json(shape.inner)
@@ -228,7 +228,7 @@ class _Compiler:
     def _load_map(self, shape: MapShape) -> Load:
         value = self._from_json(shape.value)
         kind = shape.key.type if isinstance(shape.key, ScalarShape) else None
-        # Names are strings in JSON, whatever they stand for.
+        # Names are strings in JSON, whatever their type is here.
         key = guard(kind) if kind in {int, float} else self._from_json(shape.key)
 
         def load(given: Json) -> Any:
@@ -241,7 +241,7 @@ class _Loaded(local):
     """The results of loading the containers of one value.
 
     The author's code may reject what fits the schema. The next alternative is tried then, and would load the same parts
-    again: without this cache the work doubles with every level of a recursive union.
+    again: without this cache, the work doubles with every level of a recursive union.
     """
 
     def __init__(self) -> None:
@@ -278,7 +278,7 @@ def _wire_scalar(shape: ScalarShape) -> Decoder:
     if shape.make is not None:
         return Decoder(_PLAIN[shape.kind], not shape.format and not bounded, guard(shape.make))
     if shape.format:
-        # Base64 is no rule of JSON Schema's: the decoder refuses more than the schema, never less.
+        # JSON Schema does not check Base64: the decoder rejects more than the schema, never less.
         return Decoder(shape.type, shape.format == "base64", _check_bounds(shape.notes) if bounded else None)
     return _bound(shape.type, shape.kind, shape.notes)
 
@@ -298,7 +298,7 @@ def _load_choice(shape: ChoiceShape) -> Load:
     members = {(type(value), value): member for value, member in zip(shape.values, shape.members, strict=True)}
 
     def load(value: Json) -> Any:
-        # JSON knows numbers, Python ints and floats; a boolean is neither.
+        # JSON has numbers, Python ints and floats; a boolean is neither.
         for kind in (type(value), *(() if isinstance(value, bool) else (int, float))):
             if (kind, value) in members:
                 return members[kind, value]
@@ -328,7 +328,7 @@ def _count_unknown(option: Shape, value: Json) -> int:
 
 
 def _check_bounds(notes: ValueNotes) -> Load:
-    """Bounds on what has no bounds in JSON Schema: dates, decimals given as text, the length of bytes."""
+    """Bounds that JSON Schema cannot express: of dates, decimals given as text, the length of bytes."""
 
     def load(value: Any) -> Any:
         size = len(value) if isinstance(value, bytes | bytearray) else None
@@ -352,7 +352,7 @@ def _check_bounds(notes: ValueNotes) -> Load:
 
 
 def _bound(wanted: Any, kind: str, notes: ValueNotes, *, sound: bool = True, load: Load | None = None) -> Decoder:
-    """The type with those bounds that msgspec and JSON Schema read alike; any other makes it unsound."""
+    """The type with the bounds that msgspec and JSON Schema read alike; any other bound makes it unsound."""
     if not has_bounds(notes):
         return Decoder(wanted, sound, load)
     said: dict[str, Any]

@@ -12,7 +12,7 @@ from pegboard.call import Json
 
 
 class ExactFloats:
-    """The floats of one JSON document, each with its text. Holding them keeps their identities from being used again."""
+    """The floats of one JSON document, each with its text. Holding them keeps their ids from being reused."""
 
     __slots__ = ("_kept",)
 
@@ -20,11 +20,11 @@ class ExactFloats:
         self._kept: dict[int, tuple[float, str]] = {}
 
     def decode(self, raw: bytes | Raw) -> Json:
-        """The document as plain JSON, its floats kept in mind."""
+        """The document as plain JSON; its floats are recorded."""
         return msgspec.json.Decoder(float_hook=self._read).decode(raw)
 
     def exact(self, number: float) -> Decimal | float:
-        """A number as it was written, if this very object came out of the document."""
+        """A number as it was written, if this object came from the document."""
         kept = self._kept.get(id(number))
         return number if kept is None else Decimal(kept[1])
 

@@ -28,7 +28,7 @@ Named: TypeAlias = Mapping[Hashable, RecordShape | AliasShape]
 
 
 def native_type(shape: Shape) -> Any:
-    """The type to hand to msgspec for a native shape."""
+    """The type to pass to msgspec for a native shape."""
     match shape:
         case RecordShape(type=wanted) | ScalarShape(type=wanted) | ChoiceShape(type=wanted) | RefShape(key=wanted):
             return wanted
@@ -57,7 +57,7 @@ def list_type(kind: Any, item: Any) -> Any:
 
 
 def is_native(shape: Shape, named: Named, known: dict[Hashable, bool]) -> bool:
-    """Whether msgspec needs no help; `known` remembers the answer for records, and ends recursion."""
+    """Whether msgspec needs no help; `known` caches the answer for records, and ends recursion."""
     match shape:
         case AnyShape():
             return True
@@ -89,10 +89,10 @@ def is_known(wanted: Any) -> bool:
 
 
 def _is_half_read(record: RecordShape) -> bool:
-    """Dataclasses that msgspec reads otherwise than their `__init__` would.
+    """Dataclasses that msgspec decodes differently from their `__init__`.
 
-    It would let a caller set fields that the author keeps out of `__init__`. It leaves a default on the class and out
-    of the instance, and then does not write it either: a tool that returns its argument would lose the field.
+    It would let a caller set fields that the author excluded from `__init__`. It leaves a default on the class and not
+    on the instance, and then does not encode it either: a tool that returns its argument would lose the field.
     """
     declared = getattr(record.type, "__dataclass_fields__", None)
     if declared is None:

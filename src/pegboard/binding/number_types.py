@@ -28,16 +28,16 @@ from pegboard.schema.shape import (
 def convert_numbers(
     shape: Shape, value: Json, named: Mapping[Hashable, RecordShape | AliasShape], digits: ExactFloats | None = None
 ) -> Json:
-    """The value with whole floats as ints wherever the shape takes an integer and no other number.
+    """The value with whole floats as ints wherever the shape accepts an integer and no other number.
 
-    With `digits`, a float is a Decimal, as it was written, wherever the shape takes one and no float. A part in which
-    nothing changes is returned as it is.
+    With `digits`, a float becomes a Decimal, as it was written, wherever the shape accepts one and no float. A part
+    without changes is returned as it is.
     """
     return _NumberConverter(named, digits).convert(shape, value)
 
 
 def takes_decimals(shape: Shape) -> bool:
-    """Whether a Decimal may stand anywhere in it."""
+    """Whether it may contain a Decimal."""
     return any(isinstance(part, ScalarShape) and part.format == "decimal" for part in walk(shape))
 
 
@@ -46,11 +46,11 @@ class _NumberConverter:
 
     def __init__(self, named: Mapping[Hashable, RecordShape | AliasShape], digits: ExactFloats | None) -> None:
         self._named, self._digits = named, digits
-        # Keyed by identity: shapes and values outlive the conversion.
+        # Keyed by id: shapes and values outlive the conversion.
         self._known: dict[tuple[int, int], Json] = {}
 
     def convert(self, shape: Shape, value: Json) -> Json:
-        """Convert a value; each container once per shape, since the options of a union may have parts in common."""
+        """Convert a value; each container once per shape, since the options of a union may share parts."""
         if not isinstance(value, dict | list):
             return self._convert(shape, value)
         key = (id(shape), id(value))

@@ -17,7 +17,7 @@ MOST: Final = 10**9
 
 
 class _Place(NamedTuple):
-    """A subschema as far as it matters here: what it applies to the same value, and to which parts of it."""
+    """The relevant part of a subschema: what it applies to the same value, and to which parts of it."""
 
     same: tuple[str, ...] = ()
     tag: str | None = None

@@ -13,17 +13,17 @@ Scope: TypeAlias = Literal["public", "private"]
 
 
 class Caching(Struct, frozen=True):
-    """The hints of one list or resource; 0 says: ask again each time."""
+    """The caching hints of one list or resource; 0 means: request it each time."""
 
     ttl_ms: int = 0
     scope: Scope = "private"
 
     def __post_init__(self) -> None:
         if type(self.ttl_ms) is not int or self.ttl_ms < 0:
-            raise DeclarationError(f"ttl_ms={self.ttl_ms!r}; give whole milliseconds, 0 or more")
+            raise DeclarationError(f"ttl_ms={self.ttl_ms!r}; use whole milliseconds, 0 or more")
         if self.scope not in ("public", "private"):
             raise DeclarationError(f"cache_scope={self.scope!r}; use 'public' or 'private'")
 
     def hints(self) -> dict[str, Json]:
-        """As results carry them."""
+        """The hints as members of a result."""
         return {"ttlMs": self.ttl_ms, "cacheScope": self.scope}

@@ -14,7 +14,7 @@ Suggest = Callable[[str], Any]
 
 
 def known_values(tool: Tool, argument: str) -> list[str]:
-    """The values that an argument's own type allows: those of an enum or a Literal, true and false."""
+    """The values that an argument's type allows: those of an enum or a Literal, true and false."""
     schema = tool.input_schema.get("properties", {}).get(argument, {})
     if not isinstance(schema, Mapping):
         return []
@@ -27,7 +27,7 @@ def known_values(tool: Tool, argument: str) -> list[str]:
 
 
 def complete(values: Sequence[str], typed: str) -> Mapping[str, Json]:
-    """The values that begin as typed, then those that hold it; at most a hundred, and how many there are in all."""
+    """The values that start with the text, then those that contain it; at most a hundred, and the total number."""
     folded = typed.casefold()
     first = [value for value in values if value.casefold().startswith(folded)]
     also = [value for value in values if folded in value.casefold() and not value.casefold().startswith(folded)]

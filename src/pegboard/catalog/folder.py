@@ -17,14 +17,15 @@ from pegboard.media import File
 from pegboard.protocol.content import guess_by_suffix, name_of
 
 READS: Final = 4
-"""How many files of a folder are read at a time: each takes memory of its own."""
+"""How many files of a folder are read at a time: each takes memory."""
 
-# For each file that may be listed: so many names are looked at before a folder counts as too large to be listed whole.
+# For each file that may be listed, this many names are read before a folder counts as too large to list.
 _SCAN_SECONDS: Final = 10
 
 
 class Folder:
-    """The files below a folder and none outside it, under URIs that begin with `uri`; what begins with a dot is hidden."""
+    """The files in a folder and none outside it, under URIs that start with `uri`; names that start with a dot are
+    hidden."""
 
     def __init__(self, uri: str, folder: Path, limit: int, file_bytes: int) -> None:
         self.root = folder.resolve()
@@ -42,9 +43,9 @@ class Folder:
         return self.uri + "{+path}"
 
     def read(self, path: str) -> File | None:
-        """One of the files of this folder, by its path."""
+        """The file of this folder with a path."""
         try:
-            # Resolved before it is compared: neither `..` nor a link leads out.
+            # Resolved before the comparison: neither `..` nor a link leads out.
             found = (self.root / path).resolve()
             if "\0" in path or not found.is_relative_to(self.root):
                 return None
@@ -57,12 +58,12 @@ class Folder:
 
     @property
     def seen(self) -> bool:
-        """Whether anybody has looked yet."""
+        """Whether the folder has been scanned."""
         return self._listed is not None
 
     def look(self) -> bool:
-        """See which files there are, in a thread; says whether what has been listed before is not true any more."""
-        # One looks for all who ask at the same time; only where nobody knows anything yet do they wait.
+        """Scan the folder in a thread; returns whether the list has changed."""
+        # One scan for concurrent requests; they wait only for the first one.
         if not self._looking.acquire(blocking=not self.seen):
             return False
         try:
@@ -72,14 +73,14 @@ class Folder:
             self._looking.release()
 
     def definitions(self) -> Iterator[dict[str, Json]]:
-        """The files that were seen, as a list shows them."""
+        """The files found by the last scan, as list items."""
         for path in self._listed or ():
             shown: dict[str, Json] = {"uri": self.uri + quote(path), "name": path}
             kind = guess_by_suffix(path)
             yield shown if kind is None else {**shown, "mimeType": kind}
 
     def _walk(self) -> Iterator[str]:
-        """Paths of files, folder by folder in the order of their names. What a link leads to is listed where it is."""
+        """Paths of files, folder by folder in the order of their names. A link is listed where its target is."""
         left = self._limit * _SCAN_SECONDS
         folders = [""]
         while folders and left > 0:
@@ -102,7 +103,7 @@ class Folder:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name can be told: one that is no UTF-8 is only bytes."""
+    """Whether a name can be sent: one that is not UTF-8 cannot."""
     try:
         name.encode()
     except UnicodeEncodeError:

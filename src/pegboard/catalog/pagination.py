@@ -11,7 +11,7 @@ from pegboard.seal import Seal
 
 
 class _CachedPages:
-    """What has been made of a list since it last changed."""
+    """The pages of a list since its last change."""
 
     __slots__ = ("items", "pages")
 
@@ -21,7 +21,7 @@ class _CachedPages:
 
 
 class Listing:
-    """One list of the protocol, cut into pages that are kept until something changes."""
+    """One list of the protocol, split into pages that are cached until a change."""
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class Listing:
         self._made: _CachedPages | None = None
 
     def forget(self) -> None:
-        """Something changed: the pages are made anew."""
-        # Not emptied but let go, since another thread may have begun to fill it with what was.
+        """Something changed: build the pages again."""
+        # Replaced, not cleared, since another thread may be filling it with old items.
         self._made = None
 
     def page(self, cursor: str | None) -> EncodedResult:
@@ -55,7 +55,7 @@ class Listing:
         return kept
 
     def _read(self, cursor: str) -> int:
-        # A cursor does not expire: it names a place in a list that is there as long as the board is.
+        # A cursor does not expire: it names a position in a list that exists as long as the board.
         value = self._seal.open(cursor, now=0.0)
         if not isinstance(value, list) or len(value) != 2 or value[0] != self._member or not isinstance(value[1], int):
             raise InvalidParams("Invalid cursor: it belongs to another list")

@@ -20,7 +20,7 @@ Role = Literal["user", "assistant"]
 
 
 class PromptMessage(Struct, frozen=True):
-    """One message of a prompt: who says it, and text or any content."""
+    """One message of a prompt: its role, and text or any content."""
 
     content: Any
     role: Role = "user"
@@ -30,14 +30,14 @@ class Prompt:
     """A prompt; `tool` is the function behind it, which returns text, content, messages, or a list of these."""
 
     relay: Handler | None = None
-    """Where requests about it are answered that no code of ours answers."""
+    """The relay that answers requests for it, if another server has it."""
 
     def __init__(self, tool: Tool) -> None:
         self.tool = tool
         self.name = tool.name
 
     def definition(self) -> dict[str, Json]:
-        """The prompt as a list shows it."""
+        """The prompt as a list item."""
         schema = self.tool.input_schema
         required = schema.get("required", ())
         arguments = [
@@ -63,7 +63,7 @@ class Prompt:
         return {key: value for key, value in shown.items() if value or key == "name"}
 
     def messages(self, value: Any) -> dict[str, Json]:
-        """What the function returned, as the result of prompts/get."""
+        """The return value of the function as the result of prompts/get."""
         items: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
         told: dict[str, Json] = {"messages": [_message(item) for item in items]}
         if self.tool.description:
@@ -91,7 +91,7 @@ def _content(value: Any) -> Mapping[str, Json]:
 
 
 class RelayedPrompt(Prompt):
-    """A prompt of another server, shown as it is there."""
+    """A prompt of another server, shown with its own definition."""
 
     def __init__(self, definition: Mapping[str, Json], relay: Handler, *, source: str) -> None:
         name = definition.get("name")
@@ -106,7 +106,7 @@ class RelayedPrompt(Prompt):
 
 
 class PromptCatalog:
-    """Prompts by name, in the order they were hung; `expected` says that some may come later."""
+    """Prompts by name, in the order they were added; `expected` says that some may be added later."""
 
     def __init__(self) -> None:
         self.expected = False
@@ -118,7 +118,7 @@ class PromptCatalog:
 
     @property
     def offered(self) -> bool:
-        """Whether clients are told that there are prompts at all."""
+        """Whether the prompts capability is declared."""
         return self.expected or len(self) > 0
 
     @property
@@ -127,12 +127,12 @@ class PromptCatalog:
 
     def add(self, prompt: Prompt) -> None:
         if prompt.name in self._prompts:
-            raise DeclarationError(f"{prompt.tool.source}: the prompt {prompt.name!r} is there already")
+            raise DeclarationError(f"{prompt.tool.source}: the prompt {prompt.name!r} already exists")
         self._prompts[prompt.name] = prompt
         self._changed()
 
     def replace_all(self, prompts: Iterable[Prompt]) -> None:
-        """Have these and no others, in this order; of two with one name the first."""
+        """Replace all prompts by these, in this order; of two with one name the first is kept."""
         before = [one.definition() for one in self.all]
         self._prompts = {}
         for prompt in prompts:
@@ -147,7 +147,7 @@ class PromptCatalog:
         return prompt
 
     def find(self, name: str) -> Prompt:
-        """The prompt of exactly that name."""
+        """The prompt with exactly that name."""
         prompt = self._prompts.get(name)
         if prompt is None:
             close = suggest(name, self._prompts)

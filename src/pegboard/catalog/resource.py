@@ -23,10 +23,10 @@ _TEXT, _BYTES, _JSON = "text/plain", "application/octet-stream", "application/js
 
 
 class Resource:
-    """A resource or a template of resources; `tool` is the function behind it, its arguments the template's variables."""
+    """A resource or a resource template; `tool` is the function behind it, its arguments the template's variables."""
 
     relay: Handler | None = None
-    """Where requests about it are answered that no code of ours answers."""
+    """The relay that answers requests for it, if another server has it."""
 
     def __init__(
         self,
@@ -42,7 +42,9 @@ class Resource:
         caching: Caching = Caching(),  # noqa: B008 — it cannot be changed
     ) -> None:
         if ":" not in uri.partition("{")[0] and not uri.startswith("{"):
-            raise DeclarationError(f"{tool.source}: {uri!r} is not a URI; begin it with a scheme, like notes://{uri}")
+            raise DeclarationError(
+                f"{tool.source}: {uri!r} is not a URI; start it with a scheme, for example notes://{uri}"
+            )
         self.uri = uri
         self.tool = tool
         self.template = Template(uri, tool.source) if is_template(uri) else None
@@ -56,7 +58,7 @@ class Resource:
         self._check_parameters()
 
     def definition(self) -> dict[str, Json]:
-        """The resource as a list shows it."""
+        """The resource as a list item."""
         shown: dict[str, Json] = {
             "uri" if self.template is None else "uriTemplate": self.uri,
             "name": self.name,
@@ -71,7 +73,7 @@ class Resource:
         return {key: value for key, value in shown.items() if value or key == "name"}
 
     def contents(self, uri: str, value: Any) -> list[dict[str, Json]]:
-        """What the function returned, as the contents of this URI."""
+        """The return value of the function as the contents of this URI."""
         if value is None:
             raise ResourceNotFound(uri)
         if isinstance(value, list) and value and all(isinstance(one, File) for one in value):
@@ -100,17 +102,17 @@ class Resource:
         if not required <= given:
             missing = ", ".join(sorted(required - given))
             raise DeclarationError(
-                f"{self.tool.source}: {self.uri!r} gives no value for {missing}; add {{{missing}}} to it"
+                f"{self.tool.source}: {self.uri!r} has no variable for the parameter {missing}; add {{{missing}}} to it"
             )
         if not given <= names:
             extra = ", ".join(sorted(given - names))
             raise DeclarationError(
-                f"{self.tool.source}: the function has no parameter {extra}, which {self.uri!r} gives"
+                f"{self.tool.source}: the function has no parameter {extra}, which {self.uri!r} uses"
             )
 
 
 class RelayedResource(Resource):
-    """A resource or a template of another server, shown as it is there."""
+    """A resource or a template of another server, shown with its own definition."""
 
     def __init__(self, definition: Mapping[str, Json], relay: Handler, *, source: str) -> None:
         fixed = definition.get("uri")
@@ -128,10 +130,10 @@ class RelayedResource(Resource):
 
 
 class ResourceCatalog:
-    """Resources by URI, and templates in the order they were hung.
+    """Resources by URI, and templates in the order they were added.
 
-    `expected` says that some may come later; `elsewhere` finds those that nobody has listed; `folders` are those whose
-    files are listed beside them, though it is a template that reads each.
+    `expected` says that some may be added later; `elsewhere` finds unlisted ones; `folders` are those whose files are
+    listed here, though a template reads each.
     """
 
     def __init__(self) -> None:
@@ -148,7 +150,7 @@ class ResourceCatalog:
 
     @property
     def offered(self) -> bool:
-        """Whether clients are told that there are resources at all."""
+        """Whether the resources capability is declared."""
         return self.expected or len(self) > 0
 
     @property
@@ -160,31 +162,31 @@ class ResourceCatalog:
         return tuple(self._templates.values())
 
     def template(self, uri: str) -> Resource | None:
-        """The template that is written exactly so."""
+        """The template with exactly this text."""
         return self._templates.get(uri)
 
     def definitions(self) -> list[dict[str, Json]]:
-        """What a list shows: those hung here, then the files of folders."""
+        """The listed resources: those added here, then the files of folders."""
         listed = [one.definition() for one in self.fixed]
         return listed + [
             one for folder in self.folders for one in folder.definitions() if one["uri"] not in self._fixed
         ]
 
     def notify_changed(self) -> None:
-        """The list is not what it was."""
+        """The list has changed."""
         self._changed()
 
     def add(self, resource: Resource) -> None:
-        """Hang a resource; a URI that is taken is refused."""
+        """Add a resource; a URI that is already in use is rejected."""
         home = self._fixed if resource.template is None else self._templates
         if resource.uri in home:
-            raise DeclarationError(f"{resource.tool.source}: the resource {resource.uri!r} is there already")
+            raise DeclarationError(f"{resource.tool.source}: the resource {resource.uri!r} already exists")
         home[resource.uri] = resource
         self._index = None
         self._changed()
 
     def replace_all(self, resources: Iterable[Resource]) -> None:
-        """Have these and no others, in this order; of two with one URI the first."""
+        """Replace all resources by these, in this order; of two with one URI the first is kept."""
         before = [one.definition() for one in (*self.fixed, *self.templates)]
         self._fixed, self._templates, self._index = {}, {}, None
         for resource in resources:
@@ -193,7 +195,7 @@ class ResourceCatalog:
             self._changed()
 
     def remove(self, uri: str) -> Resource:
-        """Take a resource or a template down."""
+        """Remove a resource or a template."""
         home = self._fixed if uri in self._fixed else self._templates
         if uri not in home:
             raise ResourceNotFound(uri)
@@ -204,7 +206,7 @@ class ResourceCatalog:
         return resource
 
     def find(self, uri: str) -> tuple[Resource, Mapping[str, str]]:
-        """The resource that answers to a URI and the variables it fills in; the exact one before any template."""
+        """The resource for a URI and the variables in it; an exact match wins over templates."""
         fixed = self._fixed.get(uri)
         if fixed is not None:
             return fixed, {}

@@ -14,9 +14,9 @@ from pegboard.tools.tool import TRANSPORTS, Tool, tool_from_function
 
 
 class ToolCatalog:
-    """Looks tools up by exact name; every change moves `generation` and is told to those who watch.
+    """Looks up tools by exact name; every change increments `generation` and notifies watchers.
 
-    It works without a board too: `ToolCatalog([search, MemorySearch()])`, of functions and declared tools alike.
+    It works without a board too: `ToolCatalog([search, MemorySearch()])`, with functions and declared tools.
     """
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
@@ -41,18 +41,18 @@ class ToolCatalog:
         return name in self._tools
 
     def get(self, name: str) -> Tool | None:
-        """The tool of exactly that name."""
+        """The tool with exactly that name."""
         return self._tools.get(name)
 
     def find(self, name: str) -> Tool:
-        """The tool of exactly that name; UnknownTool with the closest ones if there is none."""
+        """The tool with exactly that name; UnknownTool with the closest names if there is none."""
         tool = self._tools.get(name)
         if tool is None:
             raise self.unknown(name)
         return tool
 
     def unknown(self, name: str) -> UnknownTool:
-        """The refusal of a name we do not have."""
+        """The error for an unknown name."""
         if self.explain_unknown is not None:
             return UnknownTool(*self.explain_unknown(name))
         close = self.suggest(name)
@@ -60,11 +60,11 @@ class ToolCatalog:
         return UnknownTool(f"Unknown tool: {name[:128]!r}{hint}", {"suggestions": close} if close else None)
 
     def suggest(self, name: str) -> list[str]:
-        """Up to three names that are close to one we do not have."""
+        """Up to three names that are close to an unknown one."""
         return suggest(name, self._tools)
 
     def add(self, tool: Tool | Callable[..., Any]) -> Tool:
-        """Hang a tool; a name that is taken, or differs from one only by case or punctuation, is refused."""
+        """Add a tool; a name that is in use, or differs from one only by case or punctuation, is rejected."""
         tool = tool.prepare() if isinstance(tool, Tool) else tool_from_function(tool)
         folded = fold_case(tool.name)
         taken = self._folded.get(folded)
@@ -82,7 +82,7 @@ class ToolCatalog:
         return tool
 
     def remove(self, name: str) -> Tool:
-        """Take a tool down."""
+        """Remove a tool."""
         tool = self.find(name)
         del self._tools[name]
         del self._folded[fold_case(name)]
@@ -90,9 +90,9 @@ class ToolCatalog:
         return tool
 
     def replace_all(self, tools: Iterable[Tool], *, tell: bool = True) -> None:
-        """Have these and no others, in this order: prepared tools, whose names differ.
+        """Replace all tools by these, in this order: prepared tools with different names.
 
-        `tell` says whether what clients are shown has changed.
+        `tell` says whether the list that clients see has changed.
         """
         self._tools = {tool.name: tool for tool in tools}
         self._folded = {fold_case(name): name for name in self._tools}
@@ -102,21 +102,21 @@ class ToolCatalog:
             self._tools_changed()
 
     def touch(self) -> None:
-        """Something about the tools changed that their list does not show: chains are made anew."""
+        """The tools changed in a way that their list does not show: chains are composed again."""
         self.generation += 1
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Be called after each change that clients are told of."""
+        """Call back after each change of the list that clients see."""
         self._watchers.append(watcher)
 
     def watch_in_process(self, watcher: Callable[[], None]) -> None:
-        """Be called whenever other tools hang here than before, whether clients are told or not."""
+        """Call back whenever tools are added or removed, whether clients are notified or not."""
         self._near.append(watcher)
 
     def listing(self, transport: str = "") -> EncodedResult:
-        """What tools/list answers to who comes that way; the same object until something changes."""
+        """The result of tools/list for a transport; the same object until a change."""
         listed = self._listed
-        # Another thread may change the catalog meanwhile: what is kept says of which generation it is at least.
+        # Another thread may change the catalog now: the cached list has the generation that it is at least from.
         generation = self.generation
         if listed is None or listed[0] != generation:
             listed = self._listed = generation, self._list()
@@ -124,7 +124,7 @@ class ToolCatalog:
         return lists[transport if transport in lists else ""]
 
     def _list(self) -> dict[str, EncodedResult]:
-        """All lists there are: the whole one, and one for each transport that some tool is not for."""
+        """All lists: the whole one, and one for each transport that some tool excludes."""
         tools = tuple(self._tools.values())
         hints = self.caching.hints()
         lists = {"": EncodedResult({"tools": [tool.definition() for tool in tools], **hints})}
@@ -137,10 +137,10 @@ class ToolCatalog:
     def export(
         self, form: str, *, strict: bool = True, description_tokens: int | None = None
     ) -> list[dict[str, Json]] | str:
-        """The definitions in one of the forms of `pegboard.providers`, or the text for `markdown`.
+        """The definitions in one of the formats of `pegboard.providers`, or the text for `markdown`.
 
-        `strict` asks OpenAI's strict subset of every tool that can be said in it; `description_tokens` is the most
-        each description may cost.
+        `strict` uses OpenAI's strict subset for every tool that it can express; `description_tokens` limits each
+        description.
         """
         return export(self, form, ExportOptions(strict=strict, description_tokens=description_tokens))
 

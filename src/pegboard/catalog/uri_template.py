@@ -27,10 +27,10 @@ class _Operator(Struct, frozen=True):
     stops: str
     safe: str
     span: str = ""
-    """Where the whole expression ends, if elsewhere than one value of it."""
+    """Where the whole expression ends, if that differs from the end of one value."""
 
 
-# What each operator puts first and between, whether names are written, and where a value ends when matching.
+# For each operator: its prefix and separator, whether names are written, and where a value ends in a match.
 _OPERATORS: Final[Mapping[str, _Operator]] = {
     "": _Operator("", ",", named=False, stops="/?#,", safe=""),
     "+": _Operator("", ",", named=False, stops="?#", safe=_RESERVED),
@@ -59,7 +59,7 @@ class Expression(Struct, frozen=True):
 
 
 class _Step:
-    """An expression, made ready to be matched; `after` is the next literal behind it."""
+    """An expression, prepared for matching; `after` is the next literal."""
 
     __slots__ = ("_names", "_operator", "_ordered", "_required", "_stop", "after")
 
@@ -72,21 +72,21 @@ class _Step:
         stops = operator.span or operator.stops
         if len(self._ordered) > 1:
             stops = stops.replace(operator.separator, "")
-        # One search for all of them, so that no character is looked at twice.
+        # One search for all of them, so that no character is read twice.
         self._stop = re.compile(f"[{re.escape(stops)}]") if stops else None
 
     def begin(self, uri: str, at: int) -> int | None:
-        """Where the values begin; None if there are none.
+        """Where the values start; None if there are none.
 
-        An operator that writes its own first character writes nothing at all without values.
+        An operator with a prefix character writes nothing at all without values.
         """
         first = self._operator.first
         return at + len(first) if uri.startswith(first, at) else None
 
     def match(self, uri: str, at: int, limit: int, found: dict[str, str]) -> int | None:
-        """Where the values end that begin here, each added to `found`; None if they are not such values.
+        """Where the values end that start here, each added to `found`; None if they do not match.
 
-        They end at the limit, where the next literal begins, or before a character that they cannot have.
+        They end at the limit, where the next literal starts, or before a character that they cannot contain.
         """
         operator = self._operator
         stop = None if self._stop is None else self._stop.search(uri, at, limit)
@@ -111,7 +111,7 @@ class _Step:
 
 
 class Template:
-    """A parsed template; `prefix` and `suffix` are the literals that all its URIs begin and end with."""
+    """A parsed template; `prefix` and `suffix` are the literals that all its URIs start and end with."""
 
     def __init__(self, text: str, where: str = "") -> None:
         self.text = text
@@ -127,7 +127,7 @@ class Template:
         self._steps = _compile(self.parts)
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The variables that this URI fills in; None if it is not one of the template's."""
+        """The variables in this URI; None if it does not match the template."""
         found: dict[str, str] = {}
         at = 0
         limit = -1
@@ -141,7 +141,7 @@ class Template:
             begin = step.begin(uri, at)
             if begin is None:
                 continue
-            # Several expressions before one literal: it is looked for once.
+            # Several expressions before one literal: search for it once.
             if limit < begin:
                 limit = uri.find(step.after, begin) if step.after else len(uri)
                 if limit < 0:
@@ -153,12 +153,12 @@ class Template:
         return found if at == len(uri) else None
 
     def expand(self, values: Mapping[str, object]) -> str:
-        """The URI that these values make; a variable without a value is left out."""
+        """The URI for these values; a variable without a value is omitted."""
         return "".join(part if isinstance(part, str) else _expand(part, values) for part in self.parts)
 
 
 def is_template(uri: str) -> bool:
-    """Whether there is anything to fill in."""
+    """Whether the template has variables."""
     return "{" in uri
 
 

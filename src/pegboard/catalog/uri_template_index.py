@@ -14,15 +14,15 @@ from typing import Final, Generic, Protocol, TypeVar
 from pegboard.catalog.uri_template import Template
 
 URI_LENGTH: Final = 8 * 1024
-"""The longest URI that is compared with templates."""
+"""The longest URI that is matched with templates."""
 TRIES: Final = 256
-"""How many templates are matched for one URI, of those that begin and end as it does."""
+"""How many templates are matched for one URI, of those with its prefix and suffix."""
 
 _KEY: Final = 64
 
 
 class Templated(Protocol):
-    """What has a template; without one it is never found."""
+    """An object with a template; without one it is never found."""
 
     template: Template | None
 
@@ -31,7 +31,7 @@ T = TypeVar("T", bound=Templated)
 
 
 class TemplateIndex(Generic[T]):
-    """Templates in their order: of several that a URI belongs to the first is found."""
+    """Templates in order: if several match a URI, the first is found."""
 
     def __init__(self, owners: Iterable[T]) -> None:
         self._by_prefix: defaultdict[str, list[tuple[int, Template, T]]] = defaultdict(list)
@@ -41,7 +41,7 @@ class TemplateIndex(Generic[T]):
         self._lengths = sorted({len(prefix) for prefix in self._by_prefix})
 
     def find(self, uri: str) -> tuple[T, Mapping[str, str]] | None:
-        """Whose template the URI belongs to, and the variables that it fills in."""
+        """The owner of the template that the URI matches, and the variables in it."""
         if len(uri) > URI_LENGTH:
             return None
         near = [one for length in self._lengths for one in self._by_prefix.get(uri[:length], ())]

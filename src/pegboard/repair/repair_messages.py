@@ -9,7 +9,7 @@ from pegboard.call import Json
 from pegboard.schema.problems import MAX_LENGTH, MAX_PATH_LENGTH, Path, fit_message, format_path
 from pegboard.schema.wording import show_value
 
-# Where, the code, what was sent, what it became.
+# Path, code, what was sent, what it became.
 Note: TypeAlias = tuple[Path, str, Json, Json]
 
 MESSAGES: Final = {
@@ -23,23 +23,23 @@ MESSAGES: Final = {
     "empty_map_string": "empty string read as {became}",
     "empty_array_string": "empty string read as {became}",
     "number_coerced_to_boolean": "number {got} read as boolean {became}",
-    "fractional_number_truncated_to_integer": "number {got} cut to integer {became}",
+    "fractional_number_truncated_to_integer": "number {got} truncated to integer {became}",
     "non_string_literal_retained": "{got} kept as string {became}",
     "scalar_coerced_to_list": "single value {got} read as list of one",
     "enum_token_matched": "{got} read as {became}",
     "property_name_matched": "name {got} read as {became}",
     "null_arguments": "null read as no arguments",
-    "null_left_out": "null for an optional value left out",
+    "null_left_out": "null for an optional value omitted",
     "null_replaced_by_default": "null replaced by the default {became}",
-    "fields_gathered_into_object": "fields sent beside it gathered: {became}",
-    "duplicate_items_dropped": "duplicates in {got} dropped",
-    "timestamp_without_offset": "{got} has no offset such as Z, kept as it is",
-    "uri_not_absolute": "{got} is not an absolute URI, kept as it is",
+    "fields_gathered_into_object": "fields sent beside it moved into it: {became}",
+    "duplicate_items_dropped": "duplicates in {got} removed",
+    "timestamp_without_offset": "{got} has no offset such as Z, kept unchanged",
+    "uri_not_absolute": "{got} is not an absolute URI, kept unchanged",
 }
 
 
 def _split_template(template: str) -> tuple[str, str | None, str | None]:
-    """A saying as what stands before `got`, between it and `became`, and after; None where one is not shown."""
+    """A message split before `got`, between it and `became`, and after; None for one that is not shown."""
     before, got, rest = template.partition("{got}")
     if not got:
         before, became, rest = template.partition("{became}")
@@ -53,7 +53,7 @@ _OTHER: Final = _split_template("{got} read as {became}")
 
 
 def write(note: Note) -> ParseWarning:
-    """The warning that tells of a repair."""
+    """The warning that reports a repair."""
     path, code, got, became = note
     before, between, after = _PIECES.get(code, _OTHER)
     said = before

@@ -60,7 +60,7 @@ from pegboard.schema.validator import Validator, has_soft_formats
 __all__ = ["ParseError", "ParseWarning", "Repair", "Repairer"]
 
 WARM_CALLS = 256
-# Of more names than these that nobody declared, the first are told.
+# If there are more undeclared names than this, only the first are reported.
 UNKNOWN_ARGUMENT = 20
 
 
@@ -69,19 +69,19 @@ LIMITS: Final = Limits()
 _TOO_MUCH: Final = ParseError(
     "",
     "too_much_to_repair",
-    "arguments: too much of this has to be repaired; send every value in the type that the schema asks for",
+    "arguments: too many values need repair; send every value in the type that the schema asks for",
     None,
 )
 _TOO_LARGE: Final = ParseError(
     "",
     "arguments_too_large",
-    "arguments: more values than can be checked by this tool's schema; send fewer at once",
+    "arguments: more values than this tool's schema can check; send fewer at once",
     None,
 )
 
 
 class Repair(Struct, frozen=True):
-    """What arguments became; where there are errors, each stands at the value that is still as it was sent."""
+    """The outcome of a repair; values with an error are as sent."""
 
     value: Json
     warnings: tuple[ParseWarning, ...] = ()
@@ -91,24 +91,24 @@ class Repair(Struct, frozen=True):
 class Repairer:
     """Everything that reads one tool's arguments by its schema.
 
-    The schema is one that `check_schema` accepts. `extras` says what becomes of arguments it neither declares nor
-    forbids. What only a repair needs is compiled at the first one, and kept for the WARM tools used last.
+    The schema is one that `check_schema` accepts. `extras` says what happens to arguments that it neither declares nor
+    forbids. What only a repair needs is compiled at the first one, and kept for the WARM most recently used tools.
     """
 
     __slots__ = ("_extras", "_is_valid", "_names", "_schema")
 
     def __init__(self, schema: Mapping[str, Json], *, extras: Literal["refuse", "warn"]) -> None:
         self._schema, self._extras = schema, extras
-        # None: the schema itself says what becomes of other names.
+        # None: the schema itself decides about other names.
         self._names: frozenset[str] | None = None
         self._is_valid: Callable[[Json], bool] = self._compile
 
     def fits(self, value: Json) -> bool:
-        """The value validates and names only declared arguments."""
+        """The value is valid and contains only declared arguments."""
         return self._is_valid(value) and (self._names is None or self._names.issuperset(value))
 
     def repair(self, value: Json, limits: Limits = LIMITS) -> Repair:
-        """What the value becomes, with a warning for every change and an error for whatever could not be read."""
+        """Repair a value, with a warning for every change and an error for every part that does not fit."""
         if self.fits(value):
             return Repair(value)
         graph = _warm(self)
@@ -134,7 +134,7 @@ class Repairer:
         return Repair(result, tuple(warnings), tuple(errors))
 
     def report(self, value: Json, limits: Limits = LIMITS) -> tuple[ParseError, ...]:
-        """Every problem of a value, nothing forgiven and nothing changed."""
+        """Every problem of a value, without any repair."""
         self.fits(value)
         graph = _warm(self)
         if graph.is_too_large(value):
@@ -165,7 +165,7 @@ class Repairer:
         for place, name, got in islice((item for item in strange if item[0] not in told), UNKNOWN_ARGUMENT):
             meant = guess(name, names, value, self._schema)
             if (lacks and meant) or (self._extras == "refuse" and self._names is not None):
-                # Allowed or not, it is probably what is missing.
+                # Allowed or not, it is probably the missing one.
                 errors.append(unknown(place, name, names, value, meant, at_top=True))
             elif self._names is not None:
                 message = fit_message(place, "unknown argument, passed on", suggest(name, names, value))

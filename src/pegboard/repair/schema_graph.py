@@ -22,7 +22,7 @@ from pegboard.schema.schema_writer import EXACT, NAMES
 from pegboard.schema.validator import Validator
 
 ANY: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
-# A schema that describes one place with more subschemas than this is not walked, only validated.
+# If more subschemas than this apply to one place, it is only validated, not repaired.
 FACETS = 64
 BRANCHES = 32
 UNIONS = 16
@@ -32,14 +32,14 @@ _NOTHING: Final = nullcontext()
 
 
 class BranchGroup(NamedTuple):
-    """A union written at a place: its pointer, and those of its branches."""
+    """A union at a place: its pointer, and those of its branches."""
 
     pointer: str
     branches: tuple[str, ...]
 
 
 class Condition(NamedTuple):
-    """A subschema that holds only for some values: if `test` validates (or the property `name` is there)."""
+    """A subschema that applies to some values only: if `test` is valid (or the property `name` exists)."""
 
     pointer: str
     test: str
@@ -49,7 +49,7 @@ class Condition(NamedTuple):
 
 
 class SchemaSummary(NamedTuple):
-    """What can be said of a subschema before any value is seen."""
+    """What is known of a subschema without a value."""
 
     types: frozenset[str]
     plain: bool
@@ -61,7 +61,7 @@ class SchemaGraph:
     def __init__(self, schema: Mapping[str, Json], strict: Validator, lenient: Validator) -> None:
         self.schema = schema
         self._strict, self._lenient = strict, lenient
-        # Something may be accepted that does not fit.
+        # A value may be accepted that does not fit.
         self.lenient = strict is not lenient
         self.steps = strict.cost.steps
         self.is_too_large = strict.is_too_large
@@ -83,7 +83,7 @@ class SchemaGraph:
         return (self._strict if strict else self._lenient).part(pointer)
 
     def remembering(self) -> AbstractContextManager[object]:
-        """Keep the validators' results for the parts of values while this is entered."""
+        """Keep the validators' results for the parts of values during the block."""
         if not self._strict.cost.cuts:
             return _NOTHING
         stack = ExitStack()
@@ -92,7 +92,7 @@ class SchemaGraph:
         return stack
 
     def target(self, pointer: str, reference: str) -> str | None:
-        """Where a reference written at a pointer leads; None for one that we leave to the validator."""
+        """The target of a reference at a pointer; None for one that only the validator follows."""
         if not reference.startswith("#"):
             return None
         base = self._base(pointer)
@@ -101,7 +101,7 @@ class SchemaGraph:
         return base if reference == "#" else self._anchors.get((base, reference[1:]))
 
     def declared(self) -> frozenset[str] | None:
-        """The arguments' names; None where the schema itself says what becomes of others."""
+        """The names of the arguments; None if the schema itself decides about others."""
         queue, seen = [""], set[str]()
         names: set[str] = set()
         while queue and len(seen) < FACETS:
@@ -123,7 +123,7 @@ class SchemaGraph:
         return frozenset(names)
 
     def summary(self, pointer: str, depth: int = 0) -> SchemaSummary:
-        """Types and plainness of a subschema; what refers to itself says nothing about itself."""
+        """The types of a subschema, and whether it is simple; a self-reference adds nothing."""
         found = self._surfaces.get(pointer)
         if found is not None:
             return found
@@ -150,7 +150,7 @@ class SchemaGraph:
         return self._surfaces[pointer]
 
     def also(self, pointer: str, part: Mapping[str, Json]) -> Iterator[str]:
-        """The subschemas that hold wherever this one does."""
+        """The subschemas that apply wherever this one does."""
         for key in ("$ref", "$dynamicRef", "$recursiveRef"):
             reference = part.get(key)
             if isinstance(reference, str) and (target := self.target(pointer, reference)) is not None:
@@ -160,7 +160,7 @@ class SchemaGraph:
             yield from (join(pointer, "allOf", index) for index in range(len(every)))
 
     def matches(self, pattern: str, name: str) -> bool:
-        """Whether a name matches a pattern of patternProperties, by the validator's own engine."""
+        """Whether a name matches a pattern of patternProperties, with the validator's own engine."""
         if pattern not in self._patterns:
             self._patterns[pattern] = Validator({"pattern": pattern})
         return self._patterns[pattern].is_valid(name)
@@ -195,11 +195,11 @@ class SchemaGraph:
 
 
 class SchemaNode:
-    """What holds at one place of a value."""
+    """The schema of one place of a value."""
 
     def __init__(self, graph: SchemaGraph, pointers: tuple[str, ...], spent: frozenset[str]) -> None:
         self._graph, self.pointers, self._spent = graph, pointers, spent
-        # Nothing is to be said about a value that fits; one that is accepted may be passed on with a warning.
+        # A valid value needs no message; an accepted one may get a warning.
         self.fits = _all([graph.judge(pointer, strict=True).is_valid for pointer in pointers])
         self.accepts = _all([graph.judge(pointer, strict=False).is_valid for pointer in pointers])
         self.lenient = graph.lenient
@@ -211,7 +211,7 @@ class SchemaNode:
         self._expand()
 
     def judges(self) -> list[Validator]:
-        """The validators that have the last word here."""
+        """The validators that decide here."""
         return [self._graph.judge(pointer, strict=False) for pointer in self.pointers]
 
     def branch(self, group: BranchGroup, pointer: str) -> SchemaNode:
@@ -258,31 +258,31 @@ class SchemaNode:
 
     @cached_property
     def options(self) -> list[SchemaNode]:
-        """The branches of the first union, none when there are too many to try."""
+        """The branches of the first union, none if there are too many to try."""
         if not self.groups or len(self.groups[0].branches) > BRANCHES or len(self._spent) > UNIONS:
             return []
         return [self.branch(self.groups[0], pointer) for pointer in self.groups[0].branches]
 
     @cached_property
     def types(self) -> frozenset[str]:
-        """The JSON types this place admits."""
+        """The JSON types that are allowed here."""
         return frozenset.intersection(ANY, *(self._graph.summary(pointer).types for pointer in self.pointers))
 
     @cached_property
     def plain(self) -> bool:
-        """Strings are admitted for what they say, so that none may be read as something else."""
+        """Strings are meant literally here, so that none may be read as another type."""
         return "string" in self.types and all(self._graph.summary(pointer).plain for pointer in self.pointers)
 
     @cached_property
     def formats(self) -> frozenset[str]:
-        """The formats asserted here."""
+        """The formats that are checked here."""
         return frozenset(
             name for _, part in self.facets if isinstance(name := part.get("format"), str) and name in STRICT
         )
 
     @cached_property
     def names(self) -> Names | None:
-        """The names of the values listed here, each text being a name of itself; None where none are."""
+        """The names of the listed values, each text being its own name; None if none are listed."""
         names: dict[str, Json] = {}
         for _, part in self.facets:
             listed = part.get("enum")
@@ -294,7 +294,7 @@ class SchemaNode:
             if isinstance(aliases, Mapping):
                 for name, value in aliases.items():
                     names.setdefault(name, value)
-        # An author may want case and separators to count.
+        # An author may require exact case and separators.
         return Names(names, exact=any(part.get(EXACT) is True for _, part in self.facets)) if names else None
 
     @cached_property
@@ -310,7 +310,7 @@ class SchemaNode:
 
     @cached_property
     def spellings(self) -> dict[str, str]:
-        """The declared properties, each with the one spelling of all that may be meant for it."""
+        """The declared properties by their normalized spelling."""
         return {name: fold_name(name) for name in self.properties}
 
     @cached_property
@@ -325,22 +325,22 @@ class SchemaNode:
 
     @cached_property
     def unique(self) -> bool:
-        """Every item of a list only once."""
+        """The items of a list must be unique."""
         return any(part.get("uniqueItems") is True for _, part in self.facets)
 
     @cached_property
     def patterns(self) -> int:
-        """How many patterns the name of every property is matched with."""
+        """How many patterns each property name is matched with."""
         written = (part.get("patternProperties") for _, part in self.facets)
         return sum(len(named) for named in written if isinstance(named, Mapping))
 
     @cached_property
     def open(self) -> bool:
-        """The author wrote that other properties are welcome."""
+        """The author allows other properties explicitly."""
         return any(part.get("additionalProperties") not in (None, False) for _, part in self.facets)
 
     def child(self, name: str) -> SchemaNode | None:
-        """The node of a property, declared or not; None where nothing is said about it."""
+        """The node of a property, declared or not; None if it is not restricted."""
         if name in self._children:
             return self._children[name]
         found: list[str] = []
@@ -366,7 +366,7 @@ class SchemaNode:
             yield join(pointer, "additionalProperties")
 
     def item(self, index: int) -> SchemaNode | None:
-        """The node of a list's item; None where nothing is said about it."""
+        """The node of a list's item; None if it is not restricted."""
         index = min(index, self._first_items)
         if index not in self._items:
             found = [pointer for facet, part in self.facets for pointer in _item_pointers(index, facet, part)]
@@ -375,16 +375,16 @@ class SchemaNode:
 
     @cached_property
     def _first_items(self) -> int:
-        """How many items have a place of their own; the rest are alike."""
+        """How many items have their own schema; the rest share one."""
         tuples = (part.get(key) for _, part in self.facets for key in ("prefixItems", "items"))
         return max((len(each) for each in tuples if isinstance(each, list)), default=0)
 
     def default(self) -> tuple[Json] | None:
-        """The default written here, if there is one."""
+        """The default, if there is one."""
         return next(((part["default"],) for _, part in self.facets if "default" in part), None)
 
     def excludes(self, value: Mapping[str, Json]) -> bool:
-        """A property that tells branches apart has, in this value, a name of another branch."""
+        """In this value, a discriminator property has a name of another branch."""
         return any(
             isinstance(value.get(name), str) and not node.fits(value[name]) and not names.match(value[name])
             for name, node, names in self._telling
@@ -397,7 +397,7 @@ class SchemaNode:
 
 def _item_pointers(index: int, pointer: str, part: Mapping[str, Json]) -> Iterator[str]:
     items = part.get("items")
-    # Before 2020-12 a list of items is what prefixItems are now, and additionalItems what items are.
+    # Before 2020-12, a list in items means prefixItems, and additionalItems means items.
     key, rest = ("items", "additionalItems") if isinstance(items, list) else ("prefixItems", "items")
     first = part.get(key)
     if isinstance(first, list) and index < len(first):

@@ -20,16 +20,16 @@ from pegboard.schema.wording import show_value
 DEPTH = 64
 TEXTS = 2
 MAX_PARTS = 4_000_000
-# Of more problems than these the first are told.
+# If there are more problems than this, only the first are reported.
 ERRORS = 100
-# Parts of a container that are looked at, and not gone into, for one unit of work.
+# Parts of a container that are looked at, without descending, for one unit of work.
 PARTS_A_UNIT = 20
 
 P = ParamSpec("P")
 
 
 class RepairAttempt(NamedTuple):
-    """What a value may become, and what would have to be said about it."""
+    """A possible reading of a value, with its warnings."""
 
     value: Json
     notes: list[Note]
@@ -37,11 +37,11 @@ class RepairAttempt(NamedTuple):
 
 
 class RepairWalk:
-    """One repair under way.
+    """One repair in progress.
 
-    A method that mends takes a node, the value and its path, and returns the value as it should be: the same object
-    when there is nothing to change. `wrap` says whether a list may be made of a single value there. What is noted on
-    the way is put into words by whoever takes the outcome. All work is paid for from the budget: Exhausted ends a repair.
+    A method that repairs takes a node, the value and its path, and returns the repaired value: the same object if
+    nothing changes. `wrap` says whether a single value may become a list there. Notes are formatted by the caller that
+    takes the outcome. All work is charged to the budget: Exhausted ends a repair.
     """
 
     __slots__ = ("_ambiguous", "_budget", "_chosen", "_graph", "_longest", "_texts", "notes")
@@ -57,7 +57,7 @@ class RepairWalk:
         self.notes: list[Note] = []
 
     def repair_arguments(self, value: Json) -> Json:
-        """Mend the arguments as a whole; none at all are an object without any."""
+        """Repair the arguments as a whole; missing arguments are an empty object."""
         root = self._graph.root
         if value is None:
             value = {}
@@ -65,13 +65,13 @@ class RepairWalk:
         return self._repair_value(root, value, None, 0)
 
     def _repair_value(self, node: SchemaNode, value: Json, path: Path, depth: int) -> Json:
-        """Mend a value; of the arguments also the names, for there a name nobody declared does not fit."""
+        """Repair a value; for the arguments also their names, since undeclared names do not fit there."""
         if path is None and isinstance(value, dict) and not node.groups:
             return self._repair_object(node, value, path, depth)
         return self._visit(node, value, path, depth, wrap=False)
 
     def errors(self, value: Json) -> list[ParseError]:
-        """What is still wrong with a value; of several problems at one place the first, which says what is wanted."""
+        """The remaining problems of a value; if one place has several, the first, which says what is expected."""
         errors = {error.path: error for error in self._ambiguous}
         try:
             for error in self._find_problems(self._graph.root, value, None, 0):
@@ -79,14 +79,14 @@ class RepairWalk:
                 if len(errors) >= ERRORS:
                     break
         except Exhausted:
-            # What was found so far is told; a value of which nothing was found is wrong as a whole.
+            # Report what was found so far; a value without findings is wrong as a whole.
             errors = errors or {
                 "": describe_problems_of([Problem((), "", self._graph.schema, value)], self._graph.schema)[0]
             }
         return list(errors.values())
 
     def _find_problems(self, node: SchemaNode, value: Json, path: Path, depth: int) -> Iterator[ParseError]:
-        """Problems of a small value by the validator; a large one is taken apart first, down to SHOWN of its parts."""
+        """Problems of a small value from the validator; a large one is split first, up to SHOWN of its parts."""
         schema = self._graph.schema
         if depth > DEPTH or all(judge.lists(value) for judge in node.judges()):
             yield from describe_problems_of(
@@ -108,7 +108,7 @@ class RepairWalk:
             )
 
     def _attempt(self, mend: Callable[P, Json], *args: P.args, **keywords: P.kwargs) -> RepairAttempt:
-        """Do something for trial: what it says is taken back, and counts only if the attempt is taken."""
+        """Try a repair: its notes are removed, and count only if the attempt is accepted."""
         noted, doubted = len(self.notes), len(self._ambiguous)
         return self._take_back(mend(*args, **keywords), noted, doubted)
 
@@ -123,7 +123,7 @@ class RepairWalk:
         return attempt.value
 
     def _take_agreed(self, attempts: list[RepairAttempt], value: Json, path: Path) -> Json:
-        """Take what all attempts come to; if that is several values, none of them."""
+        """Accept the result of the attempts; if they have several different results, none of them."""
         if len(attempts) == 1:
             return self._accept(attempts[0])
         distinct = {encode(attempt.value): attempt.value for attempt in attempts}
@@ -158,14 +158,14 @@ class RepairWalk:
         return self._convert(node, value, path, depth, wrap=wrap)
 
     def _leave(self, value: str, path: Path) -> str:
-        """Leave text as it is that is too long to be read as what is wanted."""
+        """Keep text that is too long to be parsed as something else."""
         text = format_path(path)
-        what = f"{len(value):,} characters of text do not fit, and at most {self._longest:,} are read as something else"
+        what = f"the text has {len(value):,} characters, and only {self._longest:,} are parsed as another type"
         self._ambiguous.append(ParseError(text, "text_too_long_to_repair", fit_message(text, what), None))
         return value
 
     def _pay_check(self, value: Json) -> None:
-        """Pay for a check of a container, which goes through all of it."""
+        """Charge the check of a container, which visits all of it."""
         if isinstance(value, CONTAINERS) and value:
             self._budget.spend(count(value, MAX_PARTS) * self._graph.steps // STEPS_A_UNIT)
 
@@ -174,7 +174,7 @@ class RepairWalk:
         if isinstance(value, str):
             hits = [] if node.names is None else node.names.match(value)
             chosen = [hit for hit in hits if node.accepts(hit)]
-            # One that is a choice already is not read as another; what stopped it is something else.
+            # A valid choice is not read as another one; something else is wrong.
             if chosen and value not in chosen:
                 attempts = [self._attempt(self._note_change, hit, "enum_token_matched", value, path) for hit in chosen]
                 return self._take_agreed(attempts, value, path)
@@ -184,7 +184,7 @@ class RepairWalk:
             if node.plain:
                 return value
         elif kind_of(value) in node.types:
-            # Of the right type and yet refused: another type would only get round the rule that refused it.
+            # The right type and still invalid: another type would only bypass the rule.
             return value
         types = node.types if self._texts < TEXTS else node.types - {"object", "array"}
         found = readings(value, types, node.formats)
@@ -202,7 +202,7 @@ class RepairWalk:
         if wrap and "array" in node.types and (made := self._wrap(node, value, path, depth)) is not None:
             return made
         if len(attempts) == 1 and isinstance(attempts[0].value, CONTAINERS):
-            # Still wrong inside: the errors then speak of what is wrong there.
+            # Still wrong inside: the errors then describe that.
             return self._accept(attempts[0])
         return value
 
@@ -223,13 +223,13 @@ class RepairWalk:
         return mended
 
     def _wrap(self, node: SchemaNode, value: Json, path: Path, depth: int) -> Json:
-        """A list of one, or None: not of null, nor of text that may be a list itself."""
+        """A list of one, or None: not for null, nor for text that may be a list itself."""
         text = value.lstrip() if isinstance(value, str) else ""
         nested = text.startswith(("{", "```"))
         if value is None or isinstance(value, list) or text.startswith("[") or ("," in text and not nested):
             return None
         attempt = self._attempt(self._repair_single_item, node, value, path, depth)
-        # Text that looks like JSON, and objects, are not wanted as text in a list.
+        # Text that looks like JSON, and objects, are not meant as text in a list.
         if (nested or isinstance(value, dict)) and isinstance(attempt.value[0], str):
             return None
         return self._accept(attempt) if isinstance(value, dict) or node.accepts(attempt.value) else None
@@ -239,13 +239,13 @@ class RepairWalk:
         return self._repair_list(node, [value], path, depth)
 
     def _choose(self, node: SchemaNode, value: Json, path: Path, depth: int, *, wrap: bool) -> Json:
-        """Mend a value under a union, once: branches that share a part would each go into it again."""
+        """Repair a value under a union, once: branches that share a part would each descend into it again."""
         if not isinstance(value, CONTAINERS):
             return self._try_branches(node, value, path, depth, wrap=wrap)
         key = (id(node), id(value), wrap)
         known = self._chosen.get(key)
         if known is None:
-            # Held beside the outcome, node and value keep their identities.
+            # Node and value are kept with the outcome, so that their ids are not reused.
             known = self._chosen[key] = (
                 self._attempt(self._try_branches, node, value, path, depth, wrap=wrap),
                 (node, value),
@@ -253,16 +253,16 @@ class RepairWalk:
         return self._accept(known[0])
 
     def _try_branches(self, node: SchemaNode, value: Json, path: Path, depth: int, *, wrap: bool) -> Json:
-        """Mend a value under each branch, and take what then validates."""
+        """Repair a value under each branch, and take the valid results."""
         if isinstance(value, str) and node.plain and not node.accepts(value):
             return value
         options = [option for option in node.options if not (isinstance(value, dict) and option.excludes(value))]
         if not isinstance(value, str):
-            # A branch of the value's own type that refuses it is not got round by another.
+            # If a branch of the value's own type rejects it, no other branch may bypass that.
             kind = kind_of(value)
             options = [option for option in options if kind in option.types] or options
         near: list[RepairAttempt] = []
-        # A branch that takes the value itself goes before one that takes a list of it.
+        # A branch that takes the value itself wins over one that takes a list of it.
         for wrapping in (False, True) if wrap else (False,):
             attempts = [self._attempt(self._visit, option, value, path, depth + 1, wrap=wrapping) for option in options]
             taken = [attempt for attempt in attempts if node.accepts(attempt.value)]
@@ -299,7 +299,7 @@ class RepairWalk:
         self._budget.spend(len(value) * (1 + node.patterns) // PARTS_A_UNIT)
         made = value
         if None in value.values():
-            # Before the names: what is null is as good as absent, and may be meant under another spelling.
+            # Before the names: null counts as absent, and may be meant under another spelling.
             made = self._without_nulls(node, [name for name, inner in value.items() if inner is None], made, path)
         if not made.keys() <= node.properties.keys():
             made = self._rename(node, made, path)
@@ -330,10 +330,10 @@ class RepairWalk:
         return made
 
     def _without_nulls(self, node: SchemaNode, names: list[str], value: dict[str, Json], path: Path) -> dict[str, Json]:
-        """Null where it is not admitted: what has a default takes it, what is optional is left out."""
+        """Null where it is not allowed: use the default, or omit an optional value."""
         made: dict[str, Json] = {}
         gone: set[str] = set()
-        # The names under which something else is there that may be meant.
+        # The names under which another value is given that may be meant.
         respelt = {fold_name(name) for name, inner in value.items() if inner is not None and name not in node.spellings}
         for name in names:
             self._budget.spend(1)
@@ -346,7 +346,7 @@ class RepairWalk:
                 and below.accepts(default[0])
                 and not (optional and node.spellings.get(name) in respelt)
             ):
-                # What belongs to the schema is not handed out for others to change.
+                # Copied: callers must not modify the schema.
                 made[name] = deepcopy(default[0])
                 self.notes.append(((path, name), "null_replaced_by_default", None, made[name]))
             elif optional:
@@ -357,7 +357,7 @@ class RepairWalk:
         return {name: made.get(name, inner) for name, inner in value.items() if name not in gone}
 
     def _rename(self, node: SchemaNode, value: dict[str, Json], path: Path) -> dict[str, Json]:
-        """Undeclared names onto declared, absent ones that they spell differently."""
+        """Rename undeclared names to declared, absent ones with a similar spelling."""
         declared = node.properties
         self._budget.spend(len(declared) // PARTS_A_UNIT)
         absent = {
@@ -373,7 +373,7 @@ class RepairWalk:
         return {names.get(name, name): inner for name, inner in value.items()}
 
     def _gather(self, node: SchemaNode, value: dict[str, Json], depth: int) -> dict[str, Json]:
-        """Fields of the one absent object argument, sent beside the others, put where they belong."""
+        """Move fields of the only absent object argument, sent beside the others, into it."""
         strange = [name for name in value if name not in node.properties]
         if not strange or node.open:
             return value
@@ -381,7 +381,7 @@ class RepairWalk:
             (name, below, names)
             for name, below in node.properties.items()
             if name not in value and "object" in below.types and "string" not in below.types
-            # Each field needs a name of its own there.
+            # Each field needs its own name there.
             if len(strange) <= len(below.spellings)
             if len(names := _pair(strange, below.spellings)) == len(strange)
         ]
@@ -402,7 +402,7 @@ class RepairWalk:
         return self._visit(node, inside, path, depth + 1, wrap=False)
 
     def _repair_conditions(self, node: SchemaNode, value: dict[str, Json], path: Path, depth: int) -> dict[str, Json]:
-        """What `if` and dependentSchemas ask for, once it is known which of them hold."""
+        """Apply `if` and dependentSchemas, once it is known which of them hold."""
         for condition in node.conditions:
             pointer = condition.then if node.holds(condition, value) else condition.otherwise
             if pointer is not None:
@@ -412,7 +412,7 @@ class RepairWalk:
 
 
 def _pair(strange: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
-    """Names matched by spelling, one to one; what could go two ways goes none."""
+    """Match names by spelling, one to one; ambiguous ones are not matched."""
     by_spelling: dict[str, list[str]] = {}
     for name, spelling in known.items():
         by_spelling.setdefault(spelling, []).append(name)
