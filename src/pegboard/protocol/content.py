@@ -17,7 +17,7 @@ Block: TypeAlias = dict[str, Json]
 Annotations: TypeAlias = Mapping[str, Json]
 Meta: TypeAlias = Mapping[str, Json]
 
-# The first revision that knows a block type; what is not listed has been there from the start.
+# The first revision that has a block type; types that are not listed are in all revisions.
 BLOCK_SINCE: dict[str, str] = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 _ALL_BLOCKS_SINCE = max(BLOCK_SINCE.values())  # revisions are ISO dates, so their order is the order of their text
 
@@ -69,7 +69,7 @@ TYPE_BY_SUFFIX: dict[str, str] = {
     "zip": "application/zip",
 }
 
-# Offset, bytes, type: the longest and surest marks first.
+# Offset, bytes, type: the longest and most specific signatures first.
 _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x89PNG\r\n\x1a\n", "image/png"),
     (8, b"WEBP", "image/webp"),
@@ -110,13 +110,13 @@ _TEXTUAL = frozenset(
 
 
 def guess_by_suffix(name: str) -> str | None:
-    """The media type a file name or URI path ends in, if it is one we know."""
+    """The media type for the extension of a file name or URI path, if it is known."""
     _, dot, suffix = name.rpartition(".")
     return TYPE_BY_SUFFIX.get(suffix.lower()) if dot else None
 
 
 def guess_by_magic(data: bytes) -> str | None:
-    """The media type the first bytes give away."""
+    """The media type for the first bytes."""
     for offset, mark, mime_type in _MAGIC:
         if data.startswith(mark, offset):
             return mime_type
@@ -133,13 +133,13 @@ def is_textual(mime_type: str) -> bool:
 
 
 def check_annotations(annotations: Annotations) -> None:
-    """Refuse annotations that clients would misread; raises ValueError."""
+    """Reject annotations that clients would misread; raises ValueError."""
     audience = annotations.get("audience")
     if audience is not None and (isinstance(audience, str) or not set(audience) <= {"user", "assistant"}):
-        raise ValueError(f'audience is a list of "user" and "assistant", not {audience!r}')
+        raise ValueError(f'audience must be a list of "user" and "assistant", got {audience!r}')
     priority = annotations.get("priority")
     if priority is not None and not 0 <= priority <= 1:
-        raise ValueError(f"priority lies between 0 (optional) and 1 (required), not {priority!r}")
+        raise ValueError(f"priority must be between 0 (optional) and 1 (required), got {priority!r}")
 
 
 def encode_base64(data: bytes) -> str:
@@ -195,7 +195,7 @@ def link_block(
     annotations: Annotations | None = None,
     meta: Meta | None = None,
 ) -> Block:
-    """A link to a resource the client may read by itself."""
+    """A link to a resource that the client can read itself."""
     block: Block = {"type": "resource_link", "uri": uri, "name": name}
     optional = {"title": title, "description": description, "mimeType": mime_type, "size": size}
     block.update({key: value for key, value in optional.items() if value is not None})
@@ -203,17 +203,17 @@ def link_block(
 
 
 def name_of(uri: str) -> str:
-    """What to call a resource whose author gave it no name: the last piece of its address."""
+    """The default name of a resource: the last part of its URI."""
     parts = urlsplit(uri)
     last = parts.path.rstrip("/").rpartition("/")[2]
     return unquote(last) or parts.netloc or uri
 
 
 def blocks_for(version: str, blocks: Sequence[Block]) -> Sequence[Block]:
-    """The blocks a client of this revision can read; a newer kind becomes text that says what it was.
+    """The blocks that a client of this revision can read; a newer type becomes text that describes it.
 
-    The very same sequence comes back when nothing has to change. Kinds we do not know pass untouched: they are a
-    downstream's, and the client may know them.
+    Returns the same sequence if nothing changes. Unknown types are kept: they come from a downstream server, and the
+    client may know them.
     """
     if version >= _ALL_BLOCKS_SINCE:
         return blocks

@@ -13,11 +13,11 @@ TASKS: Final = "io.modelcontextprotocol/tasks"
 
 
 def has_extension(name: str, capabilities: Mapping[str, Json], version: str) -> bool:
-    """Whether a client of this revision has declared the extension; the older ones have none to declare."""
+    """Whether a client of this revision has declared the extension; older revisions have no extensions."""
     declared = trim("capabilities", capabilities, version).get("extensions")
     return isinstance(declared, Mapping) and isinstance(declared.get(name), Mapping)
 
 
 def missing_extension(what: str, name: str) -> MissingCapability:
-    """The refusal of what takes an extension that the client has not declared."""
-    return MissingCapability(f"{what}: it needs a client with the extension {name}", {"extensions": {name: {}}})
+    """The error for a feature whose extension the client has not declared."""
+    return MissingCapability(f"{what}: needs a client with the extension {name}", {"extensions": {name: {}}})

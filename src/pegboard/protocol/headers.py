@@ -19,7 +19,7 @@ NAME: Final = b"mcp-name"
 SESSION: Final = b"mcp-session-id"
 PARAM: Final = b"mcp-param-"
 IDENTITY: Final = frozenset({VERSION, METHOD, NAME, SESSION, b"authorization", b"origin", b"host", b"last-event-id"})
-"""Headers that route a request or say whose it is: two of one of them could be read in two ways."""
+"""Headers that route or identify a request: a duplicate would be ambiguous."""
 
 _OPEN, _CLOSE = b"=?base64?", b"?="
 _NUMBER: Final = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?\Z")
@@ -27,14 +27,14 @@ _SAFEST: Final = 2**53 - 1
 
 
 def is_single(name: bytes) -> bool:
-    """Whether a header may come only once in a request."""
+    """Whether a header may occur only once in a request."""
     return name in IDENTITY or name.startswith(PARAM)
 
 
 def encode_value(value: str) -> bytes:
-    """A value as a header carries it: plain where that is safe, else Base64 between markers."""
+    """A value as a header carries it: plain if that is safe, else Base64 between markers."""
     raw = value.encode()
-    # What is printable in ASCII are the bytes from 32 to 126.
+    # Printable ASCII: the bytes from 32 to 126.
     plain = value.isascii() and value.isprintable() and raw == raw.strip()
     if plain and not (raw.startswith(_OPEN) and raw.endswith(_CLOSE)):
         return raw
@@ -42,12 +42,12 @@ def encode_value(value: str) -> bytes:
 
 
 def decode_value(name: str, raw: bytes) -> str:
-    """The value that a header carries; HeaderMismatch where it cannot have been written by the rules."""
+    """The value of a header; HeaderMismatch if it is not encoded by the rules."""
     if raw.startswith(_OPEN) and raw.endswith(_CLOSE) and len(raw) >= len(_OPEN) + len(_CLOSE):
         inner = raw[len(_OPEN) : -len(_CLOSE)]
         try:
             value = base64.b64decode(inner, validate=True)
-            # A value has one spelling: spare bits or padding could be read differently by a proxy before us.
+            # A value has one spelling: a proxy could read spare bits or padding differently.
             if base64.b64encode(value) == inner:
                 return value.decode()
         except (binascii.Error, UnicodeDecodeError):
@@ -59,24 +59,24 @@ def decode_value(name: str, raw: bytes) -> str:
 
 
 def read_version(headers: Mapping[bytes, bytes]) -> str | None:
-    """The revision that a request names, whether it is known or not."""
+    """The revision that a request names, known or not."""
     sent = headers.get(VERSION)
     return None if sent is None else sent.decode("latin-1")
 
 
 def stated_revision(headers: Mapping[bytes, bytes]) -> Revision:
-    """The revision of a request by its headers alone; rejects one that is not known."""
+    """The revision of a request by its headers alone; rejects an unknown one."""
     version = read_version(headers)
     return find_revision(ASSUMED if version is None else version)
 
 
 def read_plain(raw: bytes | None) -> str | None:
-    """A value that stands in its header as it is; None where it has to be decoded, or is not there."""
+    """The plain value of a header; None if it has to be decoded, or is missing."""
     return None if raw is None or not raw.isascii() or raw.startswith(_OPEN) else raw.decode("ascii")
 
 
 def check_mirror(headers: Mapping[bytes, bytes], method: str, about: str) -> None:
-    """Refuse a modern request whose Mcp-Method or Mcp-Name differs from its body."""
+    """Reject a modern request whose Mcp-Method or Mcp-Name differs from its body."""
     sent = headers.get(METHOD)
     # Names and methods are nearly always plain ASCII: equal bytes need no decoding.
     if sent != method.encode() or not sent.isascii():
@@ -88,26 +88,26 @@ def check_mirror(headers: Mapping[bytes, bytes], method: str, about: str) -> Non
 
 
 def check_params(headers: Mapping[bytes, bytes], mirrors: Mapping[str, Sequence[str]], arguments: Json) -> None:
-    """Refuse a modern tools/call whose Mcp-Param headers differ from the arguments that they mirror, as sent.
+    """Reject a modern tools/call whose Mcp-Param headers differ from the arguments that they mirror, as sent.
 
-    `mirrors` says for each name the chain of properties that leads to its value; a header it does not name is nobody's.
+    `mirrors` has the property path for each name; other headers are ignored.
     """
     for name, path in mirrors.items():
         shown = "Mcp-Param-" + name
         sent, value = headers.get(PARAM + name.lower().encode()), _value_at(arguments, path)
         if value is None:
             if sent is not None:
-                raise HeaderMismatch(f"Header mismatch: {shown} is sent, the body has no {'.'.join(path)}")
+                raise HeaderMismatch(f"Header mismatch: {shown} is sent, but the body has no {'.'.join(path)}")
         elif sent is None:
             raise HeaderMismatch(
-                f"Header mismatch: the {shown} header is missing, the body has a value at {'.'.join(path)}"
+                f"Header mismatch: the {shown} header is missing, but the body has a value at {'.'.join(path)}"
             )
         else:
             _compare(shown, decode_value(shown, sent), value)
 
 
 def _value_at(arguments: Json, path: Sequence[str]) -> Json:
-    """ "Reading the instance value at the exact property path" (Schema Extension); None where there is none."""
+    """ "Reading the instance value at the exact property path" (Schema Extension); None if there is none."""
     value = arguments
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
@@ -129,7 +129,7 @@ def _compare(name: str, told: str, value: Json) -> None:
         case str():
             wanted = value
         case _:
-            raise HeaderMismatch(f"Header mismatch: {name} mirrors a text, an integer or a boolean, the body has none")
+            raise HeaderMismatch(f"Header mismatch: {name} must mirror a string, an integer or a boolean in the body")
     if told != wanted:
         raise HeaderMismatch(f"Header mismatch: {name} is {_cut(told)}, the body says {_cut(wanted)}")
 

@@ -49,7 +49,7 @@ decode_json = msgspec.json.Decoder().decode
 
 
 def read(body: bytes, limits: Limits) -> Message:
-    """Decode one message; what is wrong is raised as the Refusal to answer with, holding the id if it could be read."""
+    """Decode one message; errors are raised as the Refusal to answer with, including the id if it could be read."""
     check_text(body, limits)
     try:
         message = decode_message(body)
@@ -61,7 +61,7 @@ def read(body: bytes, limits: Limits) -> Message:
     if message.method is UNSET:
         _check_answer(message)
     elif message.result is not NOTHING or message.error is not NOTHING:
-        raise _refuse(InvalidRequest("A request carries no result or error"), message.id)
+        raise _refuse(InvalidRequest("A request cannot have a result or an error"), message.id)
     params = message.params
     if params is not NOTHING and bytes(params)[:1] != b"{":
         raise _refuse(InvalidRequest("params must be an object"), message.id)
@@ -71,16 +71,16 @@ def read(body: bytes, limits: Limits) -> Message:
 
 
 def read_batch(body: bytes, limits: Limits) -> list[bytes]:
-    """Split an array of messages into the bytes of each; nothing of them is decoded yet."""
+    """Split an array of messages into the bytes of each, without decoding them."""
     check_text(body, limits)
     try:
         items = _decode_batch(body)
     except (msgspec.DecodeError, RecursionError):
         raise _unreadable(body) from None
     if not items:
-        raise InvalidRequest("An empty batch holds nothing to answer")
+        raise InvalidRequest("The batch is empty")
     if len(items) > limits.batch:
-        raise InvalidRequest(f"A batch holds at most {limits.batch} messages, this one {len(items)}")
+        raise InvalidRequest(f"The batch has {len(items)} messages, the limit is {limits.batch}")
     return [bytes(item) for item in items]
 
 
@@ -90,7 +90,7 @@ def is_batch(body: bytes) -> bool:
 
 
 def check_text(body: bytes, limits: Limits) -> None:
-    """Refuse bytes that are not UTF-8, nest too deep or hold a number that is too long."""
+    """Reject bytes that are not UTF-8, nest too deep or contain a number that is too long."""
     if not body.isascii():
         try:
             body.decode()
@@ -104,12 +104,12 @@ def check_text(body: bytes, limits: Limits) -> None:
 
 
 def compact(text: Raw) -> Raw:
-    """The same JSON with nothing between its tokens, and so on one line; its numbers stay as they were written."""
+    """The same JSON without whitespace between tokens, and so on one line; numbers keep their spelling."""
     return Raw(msgspec.json.format(text, indent=-1))
 
 
 def has_line_break(message: bytes) -> bool:
-    """Whether a message would be read as more than one where a line break ends it."""
+    """Whether a line-based reader would split the message."""
     return message.find(b"\n") >= 0 or message.find(b"\r") >= 0
 
 
@@ -126,13 +126,13 @@ def notification(method: str, params: Json) -> bytes:
 
 
 def answer(request_id: RequestId, result: bytes) -> bytes:
-    """A response around a result that is already JSON."""
+    """A response with a result that is already JSON."""
     written = b"%d" % request_id if type(request_id) is int else _encode(request_id)
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (written, result)
 
 
 def refusal(request_id: RequestId | UnsetType | None, error: Refusal, code: int | None = None) -> bytes:
-    """An error response; without an id where none could be read."""
+    """An error response; without an id if none could be read."""
     body: dict[str, Json] = {"code": error.code if code is None else code, "message": error.message}
     if error.data is not None:
         body["data"] = error.data
@@ -141,15 +141,15 @@ def refusal(request_id: RequestId | UnsetType | None, error: Refusal, code: int 
     return _encode({"jsonrpc": "2.0", "id": request_id, "error": body})
 
 
-# What these patterns look at is whatever a stranger sent: each must take time in proportion to it. Hence nothing that
-# backtracks, a string that never ends is one match to the end, and a run of digits is tried at its first digit alone.
+# These patterns run on untrusted input, so each must take linear time: no backtracking, an unterminated string is one
+# match to the end, and a run of digits is tried at its first digit only.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _STEPS = bytes.maketrans(b"[]{}", b"\x01\xff\x01\xff")
 _NO_STEP = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def _depth(body: bytes) -> int:
-    # A bracket that opens becomes the byte of 1, one that closes the byte of -1: the depth is their running sum.
+    # An opening bracket becomes the byte of 1, a closing one the byte of -1: the depth is their running sum.
     steps = _STRING.sub(b"", body).translate(_STEPS, _NO_STEP)
     return max(accumulate(memoryview(steps).cast("b")), default=0)
 
@@ -161,10 +161,10 @@ def _has_long_number(body: bytes, digits: int) -> bool:
 
 def _check_answer(message: Message) -> None:
     if message.id is UNSET:
-        raise InvalidRequest("Neither a request, a notification nor a response: method and id are missing")
+        raise InvalidRequest("Not a request, a notification or a response: method and id are missing")
     if (message.result is NOTHING) == (message.error is NOTHING):
         raise _refuse(
-            InvalidRequest("method is missing, or a response has not exactly one of result and error"), message.id
+            InvalidRequest("method is missing, or a response does not have exactly one of result and error"), message.id
         )
 
 
@@ -175,18 +175,18 @@ def _refuse(refusal: Refusal, request_id: RequestId | UnsetType) -> Refusal:
 
 def _unreadable(body: bytes) -> Refusal:
     if not body.strip():
-        return ParseFailure("Parse error: the body is empty, send one JSON-RPC message")
+        return ParseFailure("Parse error: the body is empty; send one JSON-RPC message")
     return ParseFailure("Parse error: the body is not valid JSON")
 
 
 def _explain(body: bytes) -> Refusal:
-    """Why a body that is JSON is no message; the id is kept where it is one."""
+    """Why a JSON body is not a message; keeps the id if it is valid."""
     try:
         value = decode_json(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _unreadable(body)
     if not isinstance(value, dict):
-        return InvalidRequest("A message is a JSON object")
+        return InvalidRequest("A message must be a JSON object")
     found = value.get("id")
     request_id: RequestId | UnsetType = found if isinstance(found, str | int) and not isinstance(found, bool) else UNSET
     if isinstance(request_id, str) and len(request_id) > ID_LENGTH:

@@ -26,7 +26,7 @@ class _InitializeParams(Struct):
 
 
 class Handshake(Struct, frozen=True):
-    """What `initialize` settled."""
+    """The outcome of `initialize`."""
 
     version: str
     client: Mapping[str, Json]
@@ -34,9 +34,9 @@ class Handshake(Struct, frozen=True):
 
 
 def read_handshake(params: bytes) -> Handshake:
-    """Agree on a revision: the client's if we speak it, else our newest with a handshake.
+    """Negotiate a revision: the client's if we support it, else our newest one with a handshake.
 
-    Most sessions begin with the same words, and share what was made of them.
+    Most sessions start with the same message, and share its result.
     """
     return _remember(params) if len(params) <= _REMEMBERED_BYTES else _read(params)
 
@@ -55,16 +55,18 @@ def _read(params: bytes) -> Handshake:
         ) from None
     client = sent.clientInfo
     if len(params) > _KEPT_BYTES:
-        # A session holds this as long as it lives, and pictures are what makes it large.
+        # A session keeps this as long as it lives, and icons make it large.
         client = {name: value for name, value in client.items() if name != "icons"}
         if len(_encode((client, sent.capabilities))) > _KEPT_BYTES:
-            raise InvalidParams(f"params.clientInfo and params.capabilities may have {_KEPT_BYTES} bytes together")
+            raise InvalidParams(
+                f"params.clientInfo and params.capabilities together must have at most {_KEPT_BYTES} bytes"
+            )
     version = sent.protocolVersion if sent.protocolVersion in LEGACY else NEWEST_LEGACY
     return Handshake(version, client, sent.capabilities)
 
 
 class LegacyCodec:
-    """How one of the older revisions is written."""
+    """The codec of a legacy revision."""
 
     def __init__(self, version: str, info: Mapping[str, Json]) -> None:
         self.version = version
@@ -74,11 +76,11 @@ class LegacyCodec:
         self._takes_all = version >= FIELDS["result"]["structuredContent"]
 
     def result(self, method: str, reply: Reply) -> bytes:
-        """The result of a (modern) method as JSON, with what the revision knows."""
+        """The result of a (modern) method as JSON, with the fields of the revision."""
         result = reply.result
         if not isinstance(result, EncodedResult):
             if method == "tools/call" and self._takes_all and "resultType" not in result:
-                # What calls answer is nearly all that is ever written, and these revisions know every part of it.
+                # Almost all results are those of calls, which these revisions support in full.
                 if reply.wrapped and "structuredContent" in result:
                     result = {**result, "structuredContent": {"result": result["structuredContent"]}}
                 return _encode(result)
@@ -91,27 +93,27 @@ class LegacyCodec:
         return written
 
     def notice(self, notice: Notification) -> bytes:
-        """A notice as a JSON-RPC notification, with what the revision knows; nothing where it does not have it."""
+        """A notice as a JSON-RPC notification, with the fields of the revision; nothing if it does not have it."""
         if notice.method not in self.revision.notifications:
             return b""
         return jsonrpc.notification(notice.method, trim(notice.method, notice.params, self.version))
 
     def question(self, request_id: RequestId, question: Question) -> bytes:
-        """A question as the request from server to client that these revisions ask it by."""
+        """A question as the server-to-client request of these revisions."""
         params = trim(question.method, question.params, self.version)
         if params.get("mode") == "url":
-            # These revisions name the interaction, so that its end can be told; newer ones have the ticket for that.
+            # These revisions name the interaction, so that its end can be reported; newer ones use the ticket.
             params = {**params, "elicitationId": str(request_id)}
         return jsonrpc.request(request_id, question.method, params)
 
     def code(self, refusal: Refusal) -> int:
-        """The error code: some were others before 2026-07-28."""
+        """The error code: some had other values before 2026-07-28."""
         return _CODES.get(type(refusal), refusal.code)
 
     def status(self, refusal: Refusal) -> int:
-        """The HTTP status that goes with a refused call: an error is an answer like any other, unless nothing was tried.
+        """The HTTP status of a rejected call: 200 as for any response, unless nothing was tried.
 
-        Above all never 404, by which these revisions tell a client that its session is over.
+        Never 404, by which these revisions tell a client that its session has ended.
         """
         return refusal.status if isinstance(refusal, Busy | DuplicateRequestId) else 200
 
@@ -143,7 +145,7 @@ class LegacyCodec:
 def _tool(tool: Mapping[str, Json], version: str) -> Mapping[str, Json]:
     output = tool.get("outputSchema")
     if output is not None and output.get("type") != "object":
-        # "outputSchema … type: object" until 2025-11-25: another value travels in a box, and so does its schema.
+        # "outputSchema … type: object" until 2025-11-25: another value is wrapped in an object, and so is its schema.
         tool = {**tool, "outputSchema": _box_schema(output)}
     return trim("tool", tool, version)
 
@@ -164,7 +166,7 @@ def _message(message: Mapping[str, Json], version: str) -> Mapping[str, Json]:
 
 
 def _box_schema(schema: Mapping[str, Json]) -> Mapping[str, Json]:
-    # References are counted from the root, and the dialect is stated there.
+    # References start at the root, and the dialect is stated there.
     root = {key: schema[key] for key in ("$schema", "$defs") if key in schema}
     inner = {key: value for key, value in schema.items() if key not in root}
     return {**root, "type": "object", "properties": {"result": inner}, "required": ["result"]}

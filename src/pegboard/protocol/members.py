@@ -21,7 +21,7 @@ from msgspec import Raw
 QUOTE: Final = b'"'
 _ESCAPED_QUOTE: Final = b"\\u0022"
 _LONG: Final = 1024
-# The message, its params and their arguments; deeper parts would be counted over and over.
+# The message, its params and their arguments; deeper parts would be scanned repeatedly.
 _LEVELS: Final = 3
 
 _decode = msgspec.json.Decoder().decode
@@ -30,17 +30,17 @@ _encode = msgspec.json.Encoder().encode
 
 
 def repeated_member(text: bytes) -> str | None:
-    """The name of a member that an object in this JSON text has more than once, at any depth."""
+    """The name of a member that an object in this JSON text repeats, at any depth."""
     return _find_repeated(text) if may_repeat(text, text.count(QUOTE)) else None
 
 
 def may_repeat(text: bytes, quotes: int, levels: int = _LEVELS) -> bool:
-    """Whether an object in this JSON text, which has so many quotation marks, may repeat a member; False is certain."""
+    """Whether an object in this JSON text, with this many quotation marks, may repeat a member; False is certain."""
     try:
         if len(text) > _LONG and levels and text.startswith(b"{"):
             return _may_repeat_long(text, quotes, levels)
         value = _decode(text)
-        # Most arguments are flat: where all strings are names, and all of them differ, there is no more to look at.
+        # Most arguments are flat: if all strings are different, there are no repeated names.
         if type(value) is dict and 2 * len(value) == quotes:
             return False
         # A single byte is found fastest, and most texts have no backslash.
@@ -48,7 +48,7 @@ def may_repeat(text: bytes, quotes: int, levels: int = _LEVELS) -> bool:
             return True
         return _encode(value).count(QUOTE) != quotes
     except msgspec.MsgspecError:
-        # JSON with a number that no float can hold.
+        # JSON with a number that does not fit a float.
         return True
 
 
@@ -58,14 +58,14 @@ def _may_repeat_long(text: bytes, quotes: int, levels: int) -> bool:
         written = bytes(value)
         inside = written.count(QUOTE)
         left -= 2 + inside
-        # Two members take at least four marks.
+        # Two members need at least four quotation marks.
         if inside >= 4 and not written.startswith(QUOTE) and may_repeat(written, inside, levels - 1):
             return True
     return left != 0
 
 
 class _Repeated(Exception):
-    """An object has this member more than once."""
+    """An object repeats this member."""
 
 
 def _find_repeated(text: bytes) -> str | None:

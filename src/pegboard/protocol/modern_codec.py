@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class RequestEnvelope(Struct, frozen=True):
-    """What a modern request says of itself and its sender."""
+    """The metadata of a modern request and its sender."""
 
     version: str
     client: Mapping[str, Json]
@@ -31,7 +31,7 @@ def read_envelope(raw_meta: bytes) -> RequestEnvelope:
     """The envelope in a request's `_meta`; "a request missing any required field is malformed" (basic, `_meta`)."""
     meta = read_meta(raw_meta)
     if meta.version is UNSET:
-        raise InvalidParams(f"params._meta[{PREFIX + 'protocolVersion'!r}] is missing; this server speaks {MODERN}")
+        raise InvalidParams(f"params._meta[{PREFIX + 'protocolVersion'!r}] is missing; this server supports {MODERN}")
     if meta.capabilities is NOTHING:
         raise InvalidParams(f"params._meta[{PREFIX + 'clientCapabilities'!r}] is missing; send {{}} if there are none")
     if meta.log_level is not UNSET and meta.log_level not in LOG_LEVELS:
@@ -46,18 +46,18 @@ def read_envelope(raw_meta: bytes) -> RequestEnvelope:
 
 
 def check_version(envelope: RequestEnvelope, header: str | None) -> None:
-    """Refuse a revision we do not speak, and a header that differs from the body."""
+    """Reject an unsupported revision, and a header that differs from the body."""
     if header is not None and header != envelope.version:
         raise HeaderMismatch(
             f"Header mismatch: MCP-Protocol-Version is {header[:40]!r}, the body says {envelope.version[:40]!r}"
         )
     if envelope.version != MODERN:
-        # An older revision is spoken here, but not in this form.
+        # An older revision is supported, but not in this form.
         raise UnsupportedVersion(envelope.version, (MODERN,) if envelope.version in LEGACY else SUPPORTED)
 
 
 class ModernCodec:
-    """How revision 2026-07-28 is written: `resultType` on every result, and who this server is."""
+    """The codec of revision 2026-07-28: `resultType` in every result, and the server's identity."""
 
     version = MODERN
     revision = REVISIONS[MODERN]
@@ -85,11 +85,11 @@ class ModernCodec:
         return jsonrpc.notification(notice.method, notice.params)
 
     def code(self, refusal: Refusal) -> int:
-        """The error code, which is this revision's own."""
+        """The error code, unchanged in this revision."""
         return refusal.code
 
     def status(self, refusal: Refusal) -> int:
-        """The HTTP status that goes with a refused call: here the error code alone decides it."""
+        """The HTTP status of a rejected call, which follows from the error code alone."""
         return refusal.status
 
     def _complete(self, result: Mapping[str, Json]) -> bytes:

@@ -15,7 +15,7 @@ PREFIX = "io.modelcontextprotocol/"
 
 
 class Params(Struct, gc=False):
-    """What a request is about, its arguments and its metadata."""
+    """The subject of a request, its arguments and its metadata."""
 
     name: str | UnsetType = UNSET
     uri: str | UnsetType = UNSET
@@ -45,7 +45,7 @@ _decode_meta = msgspec.json.Decoder(RequestMeta).decode
 
 
 def read_params(message: Message) -> Params:
-    """Decode what we read of a message's params."""
+    """Decode the members of params that we read."""
     if message.params is NOTHING:
         return NO_PARAMS
     try:
@@ -65,7 +65,7 @@ def read_meta(raw: bytes) -> RequestMeta:
 
 
 def read_object(raw: Raw, what: str) -> Mapping[str, Json]:
-    """A raw member as the object it has to be."""
+    """A raw member, which must be an object."""
     value = decode_json(raw)
     if not isinstance(value, dict):
         raise InvalidParams(f"{what} must be an object")
@@ -77,7 +77,7 @@ def _wrong_member(raw: bytes) -> InvalidParams:
     for name in ("name", "uri", "cursor", "taskId", "requestState"):
         if name in value and not isinstance(value[name], str):
             return InvalidParams(f"params.{name} must be a string")
-    return InvalidParams("params cannot be read")
+    return InvalidParams("params is malformed")
 
 
 def _wrong_meta(raw: bytes) -> InvalidParams:

@@ -13,7 +13,7 @@ from pegboard.protocol.revisions import LEGACY, MODERN, Revision
 
 
 class RevisionCodec(Protocol):
-    """How results, notices and refusals are put in one revision."""
+    """Writes results, notices and errors of one revision."""
 
     version: str
     revision: Revision
@@ -21,7 +21,7 @@ class RevisionCodec(Protocol):
     def result(self, method: str, reply: Reply) -> bytes: ...
 
     def notice(self, notice: Notification) -> bytes:
-        """The notice as a message; nothing where the revision does not have it."""
+        """The notice as a message; nothing if the revision does not have it."""
 
     def code(self, refusal: Refusal) -> int: ...
 
@@ -29,10 +29,10 @@ class RevisionCodec(Protocol):
 
 
 def legacy_codecs(info: Mapping[str, Json]) -> Mapping[str, LegacyCodec]:
-    """Every revision that has sessions, for a server of this name and version."""
+    """The codecs of all revisions with sessions, for a server with this name and version."""
     return {version: LegacyCodec(version, info) for version in LEGACY}
 
 
 def revision_codecs(info: Mapping[str, Json]) -> Mapping[str, RevisionCodec]:
-    """Every revision we speak."""
+    """The codecs of all supported revisions."""
     return {**legacy_codecs(info), MODERN: ModernCodec(info)}

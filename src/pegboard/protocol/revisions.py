@@ -40,7 +40,7 @@ METHODS: Final[Mapping[str, tuple[str, str]]] = {
     "tasks/update": _MODERN_ONLY,
     "tasks/cancel": _MODERN_ONLY,
 }
-"""First and last revision that has the method, of the methods this server implements."""
+"""The first and last revision that has the method, for the methods that this server implements."""
 
 RESOURCE_UPDATED: Final = "notifications/resources/updated"
 
@@ -103,15 +103,15 @@ REVISIONS: Final[Mapping[str, Revision]] = {
         _revision("2026-07-28"),
     )
 }
-"""Every revision that is implemented, the oldest first."""
+"""All supported revisions, oldest first."""
 
 SUPPORTED: Final = tuple(reversed([*REVISIONS]))
-"""Their names, the newest first."""
+"""Their names, newest first."""
 
 LEGACY: Final = frozenset(name for name, revision in REVISIONS.items() if revision.has_sessions)
 
 DEFAULT_LOG_LEVEL: Final = "info"
-"""What a session hears before it has set a level: these revisions leave that to the server."""
+"""The log level of a session before it sets one: these revisions leave that to the server."""
 
 LOG_LEVELS: Final[Mapping[str, int]] = {
     level: rank
@@ -128,7 +128,7 @@ NAMED: Final[Mapping[str, str]] = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
-"""The member of params that says what a method is about."""
+"""The member of params that names the subject of a method."""
 
 FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "tool": {
@@ -152,7 +152,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "websiteUrl": "2025-11-25",
     },
 }
-"""By kind of object: the first revision that has the field; a field that is not listed is as old as its object."""
+"""By kind of object, the first revision that has the field; fields that are not listed are as old as their object."""
 
 _TOO_NEW: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
     kind: {revision: frozenset(name for name, first in since.items() if first > revision) for revision in REVISIONS}
@@ -161,7 +161,7 @@ _TOO_NEW: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
 
 
 def find_revision(name: str) -> Revision:
-    """The revision of that name; rejects a name that is not in the table."""
+    """The revision with that name; rejects an unknown one."""
     revision = REVISIONS.get(name)
     if revision is None:
         raise UnsupportedVersion(name, SUPPORTED)
@@ -169,7 +169,7 @@ def find_revision(name: str) -> Revision:
 
 
 def trim(kind: str, value: Mapping[str, Json], version: str) -> Mapping[str, Json]:
-    """The object without the fields that the revision does not know; the same object if it has none of them."""
+    """The object without the fields that the revision does not have; the same object if there are none."""
     if kind not in _TOO_NEW:
         return value
     unknown = _TOO_NEW[kind][version]

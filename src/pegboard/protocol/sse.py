@@ -13,7 +13,7 @@ KEEP_ALIVE: Final = b": keep-alive\n\n"
 
 
 def event(data: bytes, event_id: str | None = None, name: str | None = None) -> bytes:
-    """One event; data of several lines, which encoded JSON never is, takes a field for each, so that it cannot end early."""
+    """One event; data of several lines (never encoded JSON) takes a field for each, so that it cannot end early."""
     if has_line_break(data):
         data = b"\ndata: ".join(data.splitlines())
     if event_id is None and name is None:
@@ -25,12 +25,12 @@ def event(data: bytes, event_id: str | None = None, name: str | None = None) -> 
 
 
 def retry(milliseconds: int) -> bytes:
-    """How long a client shall wait before it comes back."""
+    """How long a client should wait before it reconnects."""
     return b"retry: %d\n\n" % milliseconds
 
 
 def prime(event_id: str, milliseconds: int) -> bytes:
-    """An event without data: the id to come back with, should the connection break before the first real one."""
+    """An event without data: its id lets the client resume if the connection breaks before the first real event."""
     return b"id: %b\nretry: %d\ndata: \n\n" % (event_id.encode(), milliseconds)
 
 
@@ -44,9 +44,9 @@ class Event(Struct, frozen=True):
 
 
 class EventReader:
-    """Reads events from bytes in whatever pieces they come; one longer than the limit is refused.
+    """Reads events from chunks of bytes of any size; an event longer than the limit is rejected.
 
-    What is held of an event is its data in one piece: a list of its lines would weigh many times what they are long.
+    The data of an event is kept in one piece: a list of its lines would take many times their size.
     """
 
     __slots__ = ("_after_cr", "_data", "_has_data", "_id", "_limit", "_name", "_retry", "_unfinished")
@@ -60,7 +60,7 @@ class EventReader:
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events that the chunk completes."""
         if self._after_cr and chunk:
-            # The other half of a CRLF whose first half ended a line already.
+            # The second half of a CRLF whose first half already ended a line.
             self._after_cr = False
             chunk = chunk.removeprefix(b"\n")
         if b"\r" in chunk:
@@ -119,4 +119,4 @@ class EventReader:
 
     def _check(self) -> None:
         if len(self._unfinished) + len(self._data) > self._limit:
-            raise ValueError(f"an event of more than {self._limit} bytes")
+            raise ValueError(f"an event has more than {self._limit} bytes")

@@ -45,9 +45,9 @@ Kind: TypeAlias = Literal["start", "chunk", "done", "error", "cancel", "credit"]
 
 
 class StreamMeta(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """What a stream is and for which tool; all but the first five members are labels that nothing is made of.
+    """The metadata of a stream and its tool; only the first five members have an effect.
 
-    `arguments` are the tool's, where it takes any beside the stream.
+    `arguments` are the tool's, if it takes any beside the stream.
     """
 
     method: str
@@ -63,7 +63,7 @@ class StreamMeta(Struct, frozen=True, rename="camel", omit_defaults=True, kw_onl
 
 
 class StreamFrame(Struct, frozen=True, kw_only=True):
-    """One message of text; which of its members count depends on its type."""
+    """One text message; its type decides which members count."""
 
     type: Kind
     id: str
@@ -77,7 +77,7 @@ class StreamFrame(Struct, frozen=True, kw_only=True):
 
 
 class StreamFailure(Struct, frozen=True):
-    """Why a stream has ended before its end."""
+    """Why a stream was aborted."""
 
     code: int = -32000
     message: str = ""
@@ -90,7 +90,7 @@ encode = _encode = msgspec.json.Encoder().encode
 
 
 def read(text: bytes, limits: Limits) -> StreamFrame | None:
-    """The message of a stream that a text is; None where it is another one, which is left to JSON-RPC."""
+    """The stream message in a text; None for another one, which is left to JSON-RPC."""
     if text.find(_MARK) < 0 or text.startswith(_JSON_RPC):
         return None
     try:
@@ -102,22 +102,22 @@ def read(text: bytes, limits: Limits) -> StreamFrame | None:
         return None
     jsonrpc.check_text(text, limits)
     if not 0 < len(frame.id) <= _ID_LENGTH:
-        raise InvalidRequest(f"The id of a stream has 1 to {_ID_LENGTH} characters")
+        raise InvalidRequest(f"The id of a stream must have 1 to {_ID_LENGTH} characters")
     repeated = repeated_member(text)
     if repeated is not None:
         raise _about(frame.id, jsonrpc.refuse_repeated(repeated).message)
     if frame.type == "start":
         _check_start(frame)
     elif frame.type == "chunk" and (frame.index is UNSET or frame.data is NOTHING):
-        raise _about(frame.id, "A chunk has an index and data")
+        raise _about(frame.id, "A chunk needs an index and data")
     elif frame.type == "credit" and frame.granted is UNSET:
-        raise _about(frame.id, "A credit has a number of bytes")
+        raise _about(frame.id, "A credit needs a number of bytes")
     return frame
 
 
 def _check_start(frame: StreamFrame) -> None:
     if frame.meta is UNSET:
-        raise _about(frame.id, "A start has meta with the method, which names a tool")
+        raise _about(frame.id, "A start needs meta with the method, which names a tool")
     if bytes(frame.meta.arguments)[:1] != b"{":
         raise _about(frame.id, "meta.arguments must be an object")
 
@@ -129,14 +129,14 @@ def _about(stream_id: str, message: str) -> Refusal:
 
 
 def _explain(text: bytes, problem: Exception) -> None:
-    """Refuse what was meant to be the message of a stream; anything else is JSON-RPC's to refuse."""
+    """Reject a malformed stream message; others are left to JSON-RPC."""
     try:
         value = jsonrpc.decode_json(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return
     if not isinstance(value, dict) or "jsonrpc" in value or "type" not in value:
         return
-    told = InvalidRequest(f"Not a message of a stream: {str(problem).replace('`', '')[:200]}")
+    told = InvalidRequest(f"Not a valid stream message: {str(problem).replace('`', '')[:200]}")
     found = value.get("id")
     if isinstance(found, str) and len(found) <= _ID_LENGTH:
         told.request_id = found
@@ -144,7 +144,7 @@ def _explain(text: bytes, problem: Exception) -> None:
 
 
 def read_failure(error: Raw) -> StreamFailure:
-    """What the sender of an `error` says, as far as it can be read."""
+    """The text of an `error` message, as far as it can be read."""
     try:
         return _decode_failure(error)
     except msgspec.MsgspecError:
@@ -152,25 +152,27 @@ def read_failure(error: Raw) -> StreamFailure:
 
 
 def key(stream_id: str) -> bytes:
-    """What stands for an id before the chunks of its stream."""
+    """The key that represents an id before the chunks of its stream."""
     return UUID(stream_id).bytes_le if _GUID.fullmatch(stream_id) else NO_GUID
 
 
 def split(message: bytes | memoryview) -> tuple[bytes, int, memoryview]:
-    """The key of the stream, the number and the payload of a chunk of bytes."""
+    """The stream's key, the number and the payload of a binary chunk."""
     if len(message) < HEADER_BYTES:
-        raise InvalidRequest(f"A chunk of bytes begins with {HEADER_BYTES}: the stream's GUID and the chunk's number")
+        raise InvalidRequest(
+            f"A binary chunk must start with {HEADER_BYTES} bytes: the stream's GUID and the chunk's number"
+        )
     found, index = _HEADER.unpack_from(message)
     return found, index, memoryview(message)[HEADER_BYTES:]
 
 
 def header(stream_key: bytes, index: int) -> bytes:
-    """What stands before the payload of a chunk."""
+    """The header of a binary chunk."""
     return _HEADER.pack(stream_key, index)
 
 
 def start(stream_id: str, timestamp: str, meta: StreamMeta) -> bytes:
-    # Whether a stream is binary is always said: readers disagree on what its absence means.
+    # Always state whether a stream is binary: readers disagree on the default.
     told = {"method": meta.method, "binary": meta.binary, **msgspec.to_builtins(meta)}
     return _encode({"type": "start", "id": stream_id, "timestamp": timestamp, "meta": told})
 
@@ -189,7 +191,7 @@ def done(stream_id: str, timestamp: str, summary: Json = None) -> bytes:
 
 
 def error(stream_id: str | None, timestamp: str, failure: StreamFailure) -> bytes:
-    """An error; without an id where none could be read."""
+    """An error; without an id if none could be read."""
     told: dict[str, Json] = {"code": failure.code, "message": failure.message}
     if failure.data is not None:
         told["data"] = failure.data

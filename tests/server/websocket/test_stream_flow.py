@@ -260,7 +260,7 @@ async def test_credit_for_what_has_ended_or_never_was_is_nobodys_fault() -> None
         await client.say(type="credit", id="x", bytes=0)
         assert (await client.error("x"))["code"] == -32600
         await client.say(type="credit", id="y")
-        assert (await client.error("y"))["message"] == "A credit has a number of bytes"
+        assert (await client.error("y"))["message"] == "A credit needs a number of bytes"
         assert len(client.heard) == 2
 
 
