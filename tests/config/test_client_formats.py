@@ -80,7 +80,7 @@ def test_claude_code(tmp_path: Path) -> None:
     assert found["old"].auth == AuthConfig(client_id="c", redirect_port=8080)
     assert found["local"].command == (f"{tmp_path}/bin/serve", "--root", str(tmp_path))
     assert config.warnings == (
-        "mcpServers.helped.headersHelper: is a program that makes headers, which is not run here; give 'headers' or 'auth'",
+        "mcpServers.helped.headersHelper: is a program that creates headers, which is not run here; use 'headers' or 'auth'",
     )
     assert "abcdefgh" in config.secrets
 
@@ -183,8 +183,8 @@ def test_vs_code(tmp_path: Path) -> None:
     assert found["local"].env == {"KEY": "abcdefgh", "PORT": "8080"}
     assert (found["local"].version, found["local"].cwd) == (None, str(tmp_path))
     assert config.warnings == (
-        "servers.'microsoft/playwright-mcp': is served as 'microsoft-playwright-mcp': names have only A-Z a-z 0-9 _ -, and no '__'",
-        "servers.boxed.sandboxEnabled: the server runs without the sandbox that VS Code would give it",
+        "servers.'microsoft/playwright-mcp': is served as 'microsoft-playwright-mcp': names contain only A-Z a-z 0-9 _ -, and no '__'",
+        "servers.boxed.sandboxEnabled: the server runs without the sandbox of VS Code",
     )  # fmt: skip
 
 
@@ -193,7 +193,7 @@ def test_what_vs_code_would_ask_for_and_nobody_gave_is_told(tmp_path: Path) -> N
         "- Environment variable expansion failed\n"
         "  Variable: PEGBOARD_INPUT_API_KEY\n"
         "  Location: config.servers.local.env.KEY\n"
-        "  Reason: ${input:api-key} asks a person (API key), here it is read from the environment\n"
+        "  Reason: ${input:api-key} is an input (API key); here it is read from the environment\n"
     )
 
 
@@ -256,7 +256,7 @@ def test_a_mistake_in_codex_is_told_where_codex_has_it(tmp_path: Path) -> None:
     told = refused(tmp_path, text, "config.toml")
     assert "- mcp_servers.c.bearer_token_env_var (line 8): got a number, expected a string; put it in quotes" in told
     assert "- mcp_servers.d.env_http_headers (line 11): got a list, expected an object of strings" in told
-    assert '- mcp_servers.a.tool_timeout_sec: got "long", expected a number of seconds above 0' in told
+    assert '- mcp_servers.a.tool_timeout_sec: got "long", expected a number of seconds greater than 0' in told
     assert '- mcp_servers.a.enabled_tools: got "read", expected a list of strings; put it in brackets' in told
     assert "  Variable: NOT_SET\n  Location: config.mcp_servers.b.bearer_token_env_var\n" in told
 
@@ -298,7 +298,7 @@ def test_gemini(tmp_path: Path) -> None:
     assert found["events"].auth == AuthConfig(scopes=("a",))
     assert [name for name in found if not found[name].enabled] == ["off"]
     assert config.warnings == (
-        "mcpServers.local.env.LEFT: $NOT_SET is not set in the environment, and stays as it stands",
+        "mcpServers.local.env.LEFT: $NOT_SET is not set in the environment, and is kept as it is",
     )
 
 
@@ -306,23 +306,23 @@ def test_gemini_is_known_by_its_keys_too(tmp_path: Path) -> None:
     tree = {"mcpServers": {"a": {"httpUrl": "https://x.example/mcp", "timeout": 500}}}
     assert servers(read(tmp_path, tree))["a"].timeout == 0.5
     assert refused(tmp_path, {"mcpServers": {"a": {"httpUrl": "x", "timeout": "5"}}}) == (
-        "- mcpServers.a.timeout: got \"5\", expected a number of seconds above 0\n"
-        "- mcpServers.a.httpUrl: is no URL of a server over http: expected one that begins with http:// or https://"
+        "- mcpServers.a.timeout: got \"5\", expected a number of seconds greater than 0\n"
+        "- mcpServers.a.httpUrl: is not a URL of a server over http: expected a URL that starts with http:// or https://"
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("tree", "told"),
     [
-        ({"mcpServers": {"fs": {"comand": "a"}}}, "mcpServers.fs.comand: is not known; did you mean 'command'?\n- mcpServers.fs: Server 'fs' in toolbox 'main' must have a 'command' field; add it, or 'url' for a server elsewhere, or 'board' for a Python file"),
+        ({"mcpServers": {"fs": {"comand": "a"}}}, "mcpServers.fs.comand: is unknown; did you mean 'command'?\n- mcpServers.fs: Server 'fs' in toolbox 'main' must have a 'command' field; add it, or 'url' for a remote server, or 'board' for a Python file"),
         ({"mcpServers": {}}, "mcpServers: Toolbox 'main' must have at least one MCP server; add one"),
         ({"mcpServers": []}, "mcpServers: Toolbox 'main' must have an 'mcpServers' object: got a list, expected an object of servers by name"),
         ({"mcpServers": {"fs": "a"}}, 'mcpServers.fs: got "a", expected an object that describes a server'),
-        ({"mcpServers": {"a b": {"command": "x"}, "a-b": {"command": "x"}}}, "mcpServers.'a b': another server is served as 'a-b' too; rename one of them"),
-        ({"mcpServers": {"FS": {"command": "x"}, "fs": {"command": "x"}}}, "mcpServers.fs: there is a server 'FS' too, and names differ in more than capitals; rename one of them"),
+        ({"mcpServers": {"a b": {"command": "x"}, "a-b": {"command": "x"}}}, "mcpServers.'a b': another server is also served as 'a-b'; rename one of them"),
+        ({"mcpServers": {"FS": {"command": "x"}, "fs": {"command": "x"}}}, "mcpServers.fs: there is also a server 'FS'; names must differ in more than case; rename one of them"),
         ({"mcpServers": {"fs": {"command": "x", "tools": {"a": {"nam": "b"}}}}}, "mcpServers.fs.tools.a.nam: a tool has no key 'nam'; did you mean 'name'?"),
         ({"toolMode": "x", "mcpServers": {"fs": {"command": "x"}}}, 'toolMode: got "x", expected one of "all", "dynamic", "proxy", "auto"'),
-        ({"servers": {"fs": {"url": "unix:///run/x.sock"}}}, "servers.fs.url: is no URL of a server over http: expected one that begins with http:// or https://"),
+        ({"servers": {"fs": {"url": "unix:///run/x.sock"}}}, "servers.fs.url: is not a URL of a server over http: expected a URL that starts with http:// or https://"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_where_the_file_has_it(tmp_path: Path, tree: Any, told: str) -> None:
@@ -330,7 +330,7 @@ def test_a_mistake_is_told_where_the_file_has_it(tmp_path: Path, tree: Any, told
 
 
 def test_a_file_that_is_nearly_one_of_these_is_explained(tmp_path: Path) -> None:
-    assert "mcpservers: is no key of a configuration; did you mean 'mcpServers' or 'mcp_servers'?" in refused(
+    assert "mcpservers: is not a configuration key; did you mean 'mcpServers' or 'mcp_servers'?" in refused(
         tmp_path, {"mcpservers": {"fs": {"command": "a"}}}
     )
     assert "these look like servers; put them into an object under the key 'mcpServers'" in refused(
@@ -344,14 +344,14 @@ A_CODEX = '[mcp_servers.fs]\ncommand = "a"\n{}\n'
 @pytest.mark.parametrize(
     ("name", "tree", "told"),
     [
-        ("mcp.json", {"mcpServers": {"fs": {"command": "a", "args": [], "arg": []}}}, "mcpServers.fs.arg: is not known, and not used; did you mean 'args'?"),
-        ("mcp.json", {"mcpServers": {"fs": {"command": "a", "enviroment": {}}}}, "mcpServers.fs.enviroment: is not known, and not used; did you mean 'env'?"),
-        ("mcp.json", {"mcpServers": {"fs": {"command": "a", "toolfilters": []}}}, "mcpServers.fs.toolfilters: is not known, and not used; did you mean 'toolFilters'?"),
-        ("mcp.json", {"mcpServers": {"fs": {"command": "a", "disabledTool": []}}}, "mcpServers.fs.disabledTool: is not known, and not used; did you mean 'disabledTools'?"),
-        ("mcp.json", {"toolmode": "proxy", "mcpServers": {"fs": {"command": "a"}}}, "toolmode: is not known, and not used; did you mean 'toolMode'?"),
-        ("mcp.json", {"servers": {"fs": {"command": "a", "idletimeout": 5}}}, "servers.fs.idletimeout: is not known, and not used; did you mean 'idleTimeout'?"),
-        ("config.toml", A_CODEX.format("enabled_tool = []"), "mcp_servers.fs.enabled_tool: is not known, and not used; did you mean 'enabled_tools'?"),
-        (".gemini/settings.json", {"mcpServers": {"fs": {"command": "a", "excludetools": []}}}, "mcpServers.fs.excludetools: is not known, and not used; did you mean 'excludeTools'?"),
+        ("mcp.json", {"mcpServers": {"fs": {"command": "a", "args": [], "arg": []}}}, "mcpServers.fs.arg: is unknown and ignored; did you mean 'args'?"),
+        ("mcp.json", {"mcpServers": {"fs": {"command": "a", "enviroment": {}}}}, "mcpServers.fs.enviroment: is unknown and ignored; did you mean 'env'?"),
+        ("mcp.json", {"mcpServers": {"fs": {"command": "a", "toolfilters": []}}}, "mcpServers.fs.toolfilters: is unknown and ignored; did you mean 'toolFilters'?"),
+        ("mcp.json", {"mcpServers": {"fs": {"command": "a", "disabledTool": []}}}, "mcpServers.fs.disabledTool: is unknown and ignored; did you mean 'disabledTools'?"),
+        ("mcp.json", {"toolmode": "proxy", "mcpServers": {"fs": {"command": "a"}}}, "toolmode: is unknown and ignored; did you mean 'toolMode'?"),
+        ("mcp.json", {"servers": {"fs": {"command": "a", "idletimeout": 5}}}, "servers.fs.idletimeout: is unknown and ignored; did you mean 'idleTimeout'?"),
+        ("config.toml", A_CODEX.format("enabled_tool = []"), "mcp_servers.fs.enabled_tool: is unknown and ignored; did you mean 'enabled_tools'?"),
+        (".gemini/settings.json", {"mcpServers": {"fs": {"command": "a", "excludetools": []}}}, "mcpServers.fs.excludetools: is unknown and ignored; did you mean 'excludeTools'?"),
     ],
 )  # fmt: skip
 def test_a_key_that_is_nearly_one_that_is_read_is_asked_about(tmp_path: Path, name: str, tree: Any, told: str) -> None:
@@ -375,6 +375,6 @@ def test_keys_of_their_own_are_passed_over_in_silence(tmp_path: Path) -> None:
 
 def test_what_a_file_misses_for_one_reason_is_told_once(tmp_path: Path) -> None:
     assert refused(tmp_path, {"toolbox": {"dev": {}}}) == (
-        "- toolbox: is no key of a configuration; did you mean 'toolboxes'?"
+        "- toolbox: is not a configuration key; did you mean 'toolboxes'?"
     )
     assert refused(tmp_path, {"fs": {"command": "a"}}).count("\n") == 0

@@ -121,7 +121,7 @@ async def test_a_broken_edit_leaves_the_old_and_is_told_once(tmp_path: Path, cap
     assert edited.handed == []
     told = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     assert told == [
-        f"The edited configuration is not used, the one before stays in use. {edited.file} has 2 mistakes:",
+        f"The edited configuration is not used, the previous one stays in use.  {edited.file} has 2 mistakes:",
         "  toolboxes.dev.mcpServers.fs.comand (line 1): a server has no key 'comand'; did you mean 'command'?",
         "  toolboxes.dev.mcpServers.fs.env.TOKEN (line 1): got a list, expected a string",
     ]
@@ -138,7 +138,7 @@ async def test_a_file_that_is_gone_is_told_once_and_may_come_back(
     edited.file.unlink()
     await edited.check_once(5)
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
-        f"{edited.file} is gone: the configuration read before stays in use"
+        f"{edited.file} has disappeared; the previous configuration stays in use"
     ]
     edited.write(tree(fs={"command": "b"}))
     await edited.check_once()
@@ -156,7 +156,7 @@ async def test_an_edit_that_cannot_be_taken_over_does_not_end_the_watch(
     edited.watch = ConfigWatch(edited.watch.config, fail, environ={})
     edited.write(tree(fs={"command": "b"}))
     await edited.check_once()
-    assert "could not be taken over whole" in caplog.text
+    assert "could not be applied completely" in caplog.text
     edited.write(tree(fs={"command": "c"}))
     await edited.check_once()
     assert edited.watch.config.toolboxes["dev"].servers["fs"].command == ("c",)
@@ -175,7 +175,7 @@ async def test_an_edit_that_shows_its_mistake_when_it_is_built_is_not_used(
     edited.write(tree(fs={"command": "b"}))
     await edited.check_once(4)
     assert edited.watch.config is before
-    told = "The edited configuration is not used, the one before stays in use. "
+    told = "The edited configuration is not used, the previous one stays in use.  "
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == [
         f"{told}{edited.file}: tools.py has no board"
     ]

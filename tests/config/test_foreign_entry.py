@@ -146,7 +146,7 @@ async def test_a_startup_timeout_in_milliseconds_bounds_the_connection() -> None
         ({"command": "x", "args": ["a", "${NOT_SET}"]}, r"NOT_SET\n.*args\[1\]\n.*Variable is not set"),
         ({"url": URL, "bearer_token_env_var": "NOT_SET"}, "NOT_SET\n.*bearer_token_env_var"),
         ({"command": "x", "envFile": "nowhere.env"}, r"envFile.*nowhere.env cannot be read"),
-        ({"command": "x", "cwd": "nowhere"}, "cwd.*there is no folder"),
+        ({"command": "x", "cwd": "nowhere"}, "cwd.*folder not found"),
         ({"url": URL, "headers": {"X Y": "1"}}, "headers.'X Y'"),
     ],
 )  # fmt: skip

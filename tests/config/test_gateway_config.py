@@ -302,7 +302,7 @@ TABLE: list[tuple[Any, str, bool]] = [
     ),
     (
         {**box({"command": "a"}), "middleware": ["RateLimits"]},
-        "middleware[0]: there is no middleware 'RateLimits'; did you mean 'RateLimit'?",
+        "middleware[0]: unknown middleware 'RateLimits'; did you mean 'RateLimit'?",
         UNSEEN,
     ),
     ({**box({"command": "a"}), "middleware": [{}]}, "middleware[0]: a middleware has no 'use'; add 'use'", SEEN),
@@ -350,7 +350,7 @@ TABLE: list[tuple[Any, str, bool]] = [
     ),
     (
         {"toolboxes": {"a__b": {"description": "x", "mcpServers": {"fs": {"command": "a"}}}}},
-        "toolboxes.a__b: the toolbox name 'a__b' has '__' in it, which separates toolbox, server and tool; 'a_b' would do",
+        "toolboxes.a__b: the toolbox name 'a__b' contains '__', which separates toolbox, server and tool; try 'a_b'",
         SEEN,
     ),
     (
@@ -360,19 +360,19 @@ TABLE: list[tuple[Any, str, bool]] = [
                 "Dev": {"description": "x", "mcpServers": {"fs": {"command": "a"}}},
             }
         },
-        "toolboxes.Dev: there is a toolbox 'dev' too, and names differ in more than capitals; rename one of them",
+        "toolboxes.Dev: there is also a toolbox 'dev'; names must differ in more than case; rename one of them",
         UNSEEN,
     ),
     (
         {"toolboxes": {"dev": {"description": "x", "mcpServers": {"fs_": {"command": "a"}}}}},
-        ("toolboxes.dev.mcpServers.fs_: the server name 'fs_' begins or ends with '_', which would run into the '__' beside "
-        "it; 'fs' would do"),
+        ("toolboxes.dev.mcpServers.fs_: the server name 'fs_' starts or ends with '_', which would merge with the '__' beside "
+        "it; try 'fs'"),
         SEEN,
     ),
     (
         {"toolboxes": {"dev": {"description": "x", "mcpServers": {"my server": {"command": "a"}}}}},
-        ("toolboxes.dev.mcpServers.'my server': the server name 'my server' may have only A-Z a-z 0-9 _ -; 'my-server' would "
-        "do"),
+        ("toolboxes.dev.mcpServers.'my server': the server name 'my server' may contain only A-Z a-z 0-9 _ -; try "
+        "'my-server'"),
         SEEN,
     ),
     (
@@ -384,19 +384,19 @@ TABLE: list[tuple[Any, str, bool]] = [
     (box("npx"), f'{DEV}: got "npx", expected an object that describes a server', SEEN),
     (
         box({}),
-        f"{DEV}: {WHO} must have a 'command' field; add it, or 'url' for a server elsewhere, or 'board' for a Python file",
+        f"{DEV}: {WHO} must have a 'command' field; add it, or 'url' for a remote server, or 'board' for a Python file",
         SEEN,
     ),
     (box({"transport": "http", "command": "a"}), f"{DEV}: {WHO} must have a 'url' field; add it", UNSEEN),
     (box({"type": "http", "board": "a.py"}), f"{DEV}: {WHO} must have a 'url' field; add it", UNSEEN),
     (
         box({"command": [""]}),
-        f"{DEV}: {WHO} must have a 'command' field; add it, or 'url' for a server elsewhere, or 'board' for a Python file",
+        f"{DEV}: {WHO} must have a 'command' field; add it, or 'url' for a remote server, or 'board' for a Python file",
         UNSEEN,
     ),
     (
         box({"command": "a", "url": "https://x.example/mcp"}),
-        f"{DEV}: {WHO} has 'command' and 'url': expected one of them; say which with 'transport', or remove one",
+        f"{DEV}: {WHO} has 'command' and 'url': expected only one of them; choose one with 'transport', or remove one",
         UNSEEN,
     ),
     (box({"command": 5}), f"{DEV}.command: got 5, expected a string or a list of strings; put it in quotes", SEEN),
@@ -421,16 +421,16 @@ TABLE: list[tuple[Any, str, bool]] = [
         f"{DEV}.env.'A=B': is no name of a variable; use A-Z 0-9 _",
         UNSEEN,
     ),
-    (box({"command": "a\0b"}), f"{DEV}.command: has a NUL character in it; remove it", UNSEEN),
+    (box({"command": "a\0b"}), f"{DEV}.command: contains a NUL character; remove it", UNSEEN),
     (box({"command": "a", "inherit": "HOME"}), f'{DEV}.inherit: got "HOME", expected a list of strings; put it in brackets: [...]', SEEN),
     (box({"command": "a", "tiemout": 5}), f"{DEV}.tiemout: a server has no key 'tiemout'; did you mean 'timeout'?", SEEN),
-    (box({"command": "a", "timeout": 0}), f"{DEV}.timeout: got 0, expected a number of seconds above 0", SEEN),
-    (box({"command": "a", "timeout": "5s"}), f'{DEV}.timeout: got "5s", expected a number of seconds above 0', SEEN),
-    (box({"command": "a", "timeout": True}), f"{DEV}.timeout: got true, expected a number of seconds above 0", SEEN),
-    (box({"command": "a", "timeout": 1e300}), f"{DEV}.timeout: got 1e+300, expected a number of seconds above 0", SEEN),
+    (box({"command": "a", "timeout": 0}), f"{DEV}.timeout: got 0, expected a number of seconds greater than 0", SEEN),
+    (box({"command": "a", "timeout": "5s"}), f'{DEV}.timeout: got "5s", expected a number of seconds greater than 0', SEEN),
+    (box({"command": "a", "timeout": True}), f"{DEV}.timeout: got true, expected a number of seconds greater than 0", SEEN),
+    (box({"command": "a", "timeout": 1e300}), f"{DEV}.timeout: got 1e+300, expected a number of seconds greater than 0", SEEN),
     (
         box({"command": "a", "timeout": 20, "maxTimeout": 10}),
-        f"{DEV}.timeout: got 20.0, expected no more than 'maxTimeout', which is 10; raise 'maxTimeout' or lower this",
+        f"{DEV}.timeout: got 20.0, expected at most 'maxTimeout', which is 10; raise 'maxTimeout' or lower this",
         UNSEEN,
     ),
     (box({"command": "a", "concurrency": 0}), f"{DEV}.concurrency: got 0, expected a whole number from 1 to 10000", SEEN),
@@ -448,18 +448,18 @@ TABLE: list[tuple[Any, str, bool]] = [
     ),
     (
         box({"url": "ftp://x.example/?key=abc"}),
-        (f'{DEV}.url: is no URL of a server over http: got "ftp://x.example", expected one that begins with http:// or '
+        (f'{DEV}.url: is not a URL of a server over http: got "ftp://x.example", expected a URL that starts with http:// or '
         "https://"),
         UNSEEN,
     ),
     (
         box({"url": "x.example"}),
-        f"{DEV}.url: is no URL of a server over http: expected one that begins with http:// or https://",
+        f"{DEV}.url: is not a URL of a server over http: expected a URL that starts with http:// or https://",
         UNSEEN,
     ),
     (
         box({"url": "https://x.example/ws", "transport": "ws"}),
-        (f'{DEV}.url: is no URL of a server over websocket: got "https://x.example", expected one that begins with ws:// or '
+        (f'{DEV}.url: is not a URL of a server over websocket: got "https://x.example", expected a URL that starts with ws:// or '
         "wss://"),
         UNSEEN,
     ),
@@ -470,7 +470,7 @@ TABLE: list[tuple[Any, str, bool]] = [
     ),
     (
         box({"url": "https://x.example", "headers": {"X-Team": "a\r\nCookie: b"}}),
-        f"{DEV}.headers.X-Team: has a line break or another control character in its value; remove it",
+        f"{DEV}.headers.X-Team: contains a line break or another control character; remove it",
         UNSEEN,
     ),
     (
@@ -480,12 +480,12 @@ TABLE: list[tuple[Any, str, bool]] = [
     ),
     (
         box({"url": "wss://x.example", "auth": "oauth"}),
-        f"{DEV}.auth: is for servers over HTTP; give a header Authorization",
+        f"{DEV}.auth: is only for servers over HTTP; use a header Authorization",
         UNSEEN,
     ),
     (
         box({"url": "https://x.example", "auth": {"clientSecret": "abcdefgh"}}),
-        f"{DEV}.auth: has a 'clientSecret' and no 'clientId'; add 'clientId'",
+        f"{DEV}.auth: has a 'clientSecret' but no 'clientId'; add 'clientId'",
         UNSEEN,
     ),
     (
@@ -517,7 +517,7 @@ TABLE: list[tuple[Any, str, bool]] = [
     ),
     (
         tool(arguments={"path": {"value": 1, "default": 2}}),
-        (f"{DEV}.tools.read.arguments.path: has both 'value' and 'default'; keep 'value' if callers may not change it, else "
+        (f"{DEV}.tools.read.arguments.path: has both 'value' and 'default'; keep 'value' if callers must not change it, else "
         "'default'"),
         UNSEEN,
     ),
@@ -557,7 +557,7 @@ def test_a_name_that_stands_twice_is_told_with_both_lines(tmp_path: Path) -> Non
     with pytest.raises(SetupError) as caught:
         read(tmp_path, text)
     assert str(caught.value).endswith(
-        "- toolboxes.dev.mcpServers.fs (line 2): stands twice, in lines 2 and 4; rename or remove one of them"
+        "- toolboxes.dev.mcpServers.fs (line 2): is given twice, on lines 2 and 4; rename or remove one of them"
     )
 
 
@@ -565,7 +565,7 @@ def test_a_name_that_stands_twice_in_one_line_is_told_with_that_line(tmp_path: P
     text = (
         '{"toolboxes": {"dev": {"description": "x", "mcpServers": {"fs": {"command": "a"}, "fs": {"command": "c"}}}}}'
     )
-    with pytest.raises(SetupError, match=r"fs \(line 1\): stands twice, both in line 1; rename"):
+    with pytest.raises(SetupError, match=r"fs \(line 1\): is given twice, both on line 1; rename"):
         read(tmp_path, text)
 
 
@@ -584,7 +584,7 @@ def test_mistakes_are_told_in_the_order_of_the_file(tmp_path: Path) -> None:
 
 def test_a_table_that_stands_twice_is_told_with_both_lines(tmp_path: Path) -> None:
     text = '[toolboxes.dev]\ndescription = "x"\n\n[toolboxes.dev]\n'
-    with pytest.raises(SetupError, match=r"Invalid TOML.*at line 4.*\[toolboxes\.dev\] stands in line 1 already"):
+    with pytest.raises(SetupError, match=r"Invalid TOML.*at line 4.*\[toolboxes\.dev\] is already on line 1"):
         read_config(write(tmp_path, text, "pegboard.toml"), {})
 
 
@@ -598,10 +598,10 @@ def test_a_table_that_stands_twice_is_told_with_both_lines(tmp_path: Path) -> No
         ('{"a": 1\n "b": 2}', "expected ',' or '}', got '\"' (line 2, column 2)"),
         ('{"a": [1 2]}', "expected ',' or ']', got '2' (line 1, column 10)"),
         ('{"a": }', "expected a value, got '}' (line 1, column 7)"),
-        ('{"a": 1} x', "something follows the end of the configuration (line 1, column 10)"),
+        ('{"a": 1} x', "unexpected text after the end of the configuration (line 1, column 10)"),
         ('{"a": "x\ny"}', "invalid control character at (line 1, column 9)"),
         ('{"a": "x', "unterminated string starting at (line 1, column 7)"),
-        ('{"a":', "the file ends where a value should be (line 1, column 6)"),
+        ('{"a":', "the file ends where a value is expected (line 1, column 6)"),
         ("[" * 100, "it is nested too deep (line 1, column 66)"),
         ("{/* }", "expected a key in double quotes or '}', got '/' (line 1, column 2)"),
     ],
@@ -625,7 +625,7 @@ def test_what_is_no_text_is_refused(tmp_path: Path, data: bytes, told: str) -> N
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"There is no file .*nothing\.json"):
+    with pytest.raises(SetupError, match=r"File not found: .*nothing\.json"):
         read_config(tmp_path / "nothing.json", {})
     with pytest.raises(SetupError, match="cannot be read: Is a directory"):
         read_config(tmp_path, {})
@@ -634,7 +634,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_date_of_toml_is_no_value_of_ours(tmp_path: Path) -> None:
     text = '[toolboxes.dev]\ndescription = "x"\n[toolboxes.dev.mcpServers.fs]\ncommand = "a"\n'
     text += "tools.read.arguments.day.value = 2026-01-31\n"
-    with pytest.raises(SetupError, match=r"day\.value .*got date, expected a value that JSON has; put it in quotes"):
+    with pytest.raises(SetupError, match=r"day\.value .*got date, expected a JSON value; put it in quotes"):
         read_config(write(tmp_path, text, "pegboard.toml"), {})
 
 
@@ -690,7 +690,7 @@ def test_relative_paths_begin_at_the_folder_of_the_file(tmp_path: Path) -> None:
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     assert mistakes(tmp_path, box({"command": "a", "cwd": "nowhere"})) == [
-        f"{DEV}.cwd: there is no folder {tmp_path}/nowhere; make it, or name another"
+        f"{DEV}.cwd: folder not found: {tmp_path}/nowhere; create it, or choose another"
     ]
     assert mistakes(tmp_path, box({"board": "tools.py:board"})) == [
         f"{DEV}.board: there is no file {tmp_path}/tools.py: expected a Python file with a board"
@@ -719,7 +719,7 @@ def test_a_file_of_variables_is_read_and_env_goes_before_it(tmp_path: Path) -> N
     assert SECRET in config.secrets
     (tmp_path / ".env").write_text("A=1\nwhat is this\n")
     assert mistakes(tmp_path, box({"command": "a", "envFile": ".env"})) == [
-        f"{DEV}.envFile: {tmp_path}/.env:2 is not NAME=value; mend that line"
+        f"{DEV}.envFile: {tmp_path}/.env:2 is not NAME=value; fix that line"
     ]
 
 
@@ -818,9 +818,9 @@ def test_warnings_tell_what_is_of_no_use(tmp_path: Path) -> None:
         f"{DEV}.headers: is not used by a server over stdio",
         f"{DEV}.inherit[0]: NOT_SET is not set in the environment of the gateway",
         "toolboxes.dev.mcpServers.web.env: is not used by a server over http",
-        "toolboxes.dev.mcpServers.web.url: credentials go to x.example unencrypted; use https:// if it has that",
+        "toolboxes.dev.mcpServers.web.url: credentials are sent to x.example unencrypted; use https:// if possible",
         (
-            "toolboxes.dev.mcpServers.words.command: has spaces in it; words after the program stand in 'args', as in "
+            "toolboxes.dev.mcpServers.words.command: contains spaces; put the arguments into 'args', as in "
             "['-y', 'server']"
         ),
     )
@@ -967,7 +967,7 @@ def test_whatever_stands_anywhere_is_read_or_refused(
 
 def test_a_configuration_is_found_by_its_variable_or_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SetupError, match=r"name its file, set PEGBOARD_CONFIG, or write a pegboard\.json here"):
+    with pytest.raises(SetupError, match=r"pass a file, set PEGBOARD_CONFIG, or create pegboard\.json here"):
         find_config({})
     write(tmp_path, {}, "workbench-config.json")
     assert find_config({}) == Path("workbench-config.json")

@@ -72,7 +72,7 @@ def test_texts_are_found_at_any_depth_and_in_keys() -> None:
 
 def test_keys_that_become_the_same_are_refused() -> None:
     assert refused({"b": {"one": 1, "${A}": 2}}, {"A": "one"}) == (
-        "b.'${A}': with its variables put in, this key stands twice; remove one of them"
+        "b.'${A}': this key is given twice after its variables were expanded; remove one of them"
     )
 
 
@@ -118,14 +118,14 @@ def test_numbers_and_flags_may_come_from_variables(tmp_path: Path) -> None:
     file.write_text(json.dumps({"toolboxes": {"dev": {"description": "x", "mcpServers": {"fs": server}}}}))
     found = read_config(file, {"T": "2.5", "L": "Yes"}).toolboxes["dev"].servers["fs"]
     assert (found.timeout, found.concurrency, found.lazy, found.share) == (2.5, 7, True, "session")
-    with pytest.raises(SetupError, match=r"lazy.*got a text from a variable, expected true or false"):
+    with pytest.raises(SetupError, match=r"lazy.*got text from a variable, expected true or false"):
         read_config(file, {"T": "2.5", "L": "perhaps"})
 
 
 def test_a_word_in_small_letters_is_left_with_a_warning() -> None:
     notes = ConfigReport("a.json")
     assert Variables({"path": "x"}, notes).expand({"a": "${path}"}) == {"a": "${path}"}
-    assert notes.warnings == ["a: ${path} stays as it stands: names of variables are in capitals"]
+    assert notes.warnings == ["a: ${path} is kept as it is: names of variables are upper-case"]
 
 
 def test_gemini_writes_variables_without_braces() -> None:
@@ -134,7 +134,7 @@ def test_gemini_writes_variables_without_braces() -> None:
     assert variables.expand(["$TOKEN", "a-$lower!", "${TOKEN}", "$NOT_SET", "$5", "$${TOKEN}"]) == [
         "abc", "a-x!", "abc", "$NOT_SET", "$5", "${TOKEN}",
     ]  # fmt: skip
-    assert notes.warnings == ["[3]: $NOT_SET is not set in the environment, and stays as it stands"]
+    assert notes.warnings == ["[3]: $NOT_SET is not set in the environment, and is kept as it is"]
 
 
 def test_what_vs_code_asks_a_person_for_is_read_from_the_environment() -> None:
@@ -148,7 +148,7 @@ def test_what_vs_code_asks_a_person_for_is_read_from_the_environment() -> None:
         "Environment variable expansion failed\n"
         "  Variable: PEGBOARD_INPUT_GITHUB_TOKEN\n"
         "  Location: config.a\n"
-        "  Reason: ${input:github-token} asks a person (GitHub token), here it is read from the environment\n"
+        "  Reason: ${input:github-token} is an input (GitHub token); here it is read from the environment\n"
         "\n"
         "Set the environment variable before starting server:\n"
         "  export PEGBOARD_INPUT_GITHUB_TOKEN=value"

@@ -39,7 +39,7 @@ _GEMINI: Final = frozenset({"httpUrl", "includeTools", "excludeTools", "trust"})
 
 
 class TranslatedFile(NamedTuple):
-    """A file or an entry in our own format: how it writes variables, and the folder its relative paths start at."""
+    """A file or an entry in our own format, its variable syntax, and the folder that its relative paths start at."""
 
     tree: Json
     syntax: VariableSyntax
@@ -54,7 +54,9 @@ def translate(tree: Json, file: Path, notes: ConfigReport) -> TranslatedFile:
     if "toolboxes" in tree:
         loose = [key for key in ("mcpServers", "servers", "mcp_servers") if key in tree]
         for key in loose:
-            notes.add_mistake((key,), "stands beside 'toolboxes'", fix="move these servers into a toolbox")
+            notes.add_mistake(
+                (key,), "cannot be used together with 'toolboxes'", fix="move these servers into a toolbox"
+            )
         return own._replace(tree={key: value for key, value in tree.items() if key not in loose})
     settings = tree.get("mcp")
     if "mcp_servers" in tree:
@@ -71,7 +73,7 @@ def translate(tree: Json, file: Path, notes: ConfigReport) -> TranslatedFile:
 
 
 def translate_entry(entry: Mapping[str, Json], folder: Path, notes: ConfigReport) -> TranslatedFile:
-    """One server from the file of any of these programs, recognized by its keys; relative paths start at `folder`."""
+    """One server entry of any of these programs, recognized by its keys; relative paths start at `folder`."""
     if not entry.keys().isdisjoint(CODEX_KEYS):
         entry_format = codex_format()
     elif not entry.keys().isdisjoint(_GEMINI):
@@ -84,7 +86,7 @@ def translate_entry(entry: Mapping[str, Json], folder: Path, notes: ConfigReport
 
 
 def _explain(tree: dict[str, Json], notes: ConfigReport) -> Json:
-    """What a file without any of the known keys might want to be; what was told of is not there any more."""
+    """Guess what a file without any known key was meant to be; keys that were reported are removed."""
     if tree and all(isinstance(item, dict) and ("command" in item or "url" in item) for item in tree.values()):
         notes.refuse("the file: these look like servers; put them into an object under the key 'mcpServers'")
         return {"toolboxes": UnresolvedText()}
@@ -92,7 +94,7 @@ def _explain(tree: dict[str, Json], notes: ConfigReport) -> Json:
     for key in tree:
         hint = did_you_mean(key, ["toolboxes", "mcpServers", "mcp_servers"])
         if key not in ROOT.fields and hint.startswith("did"):
-            notes.add_mistake((key,), "is no key of a configuration", fix=hint)
+            notes.add_mistake((key,), "is not a configuration key", fix=hint)
             told["toolboxes"] = UnresolvedText()
     return {key: value for key, value in tree.items() if not told or key in ROOT.fields} | told
 
@@ -100,7 +102,7 @@ def _explain(tree: dict[str, Json], notes: ConfigReport) -> Json:
 def _translate_file(
     tree: dict[str, Json], root: KeyPath, entry_format: EntryFormat, file: Path, notes: ConfigReport
 ) -> TranslatedFile:
-    """Their file with the servers under `root` as ours; `notes` gets the origin of each key."""
+    """Convert a foreign file with the servers under `root`; `notes` gets the origin of each key."""
     notes.origins |= {_SERVERS: root, _SERVERS[:2]: (), _SERVERS[:1]: ()}
     raw: Json = tree
     for key in root:
@@ -111,7 +113,7 @@ def _translate_file(
         toolbox["names"] = tree["names"]
         notes.origins[(*_SERVERS[:2], "names")] = ("names",)
     for key, meant in find_root_typos(tree, str(root[0])).items():
-        notes.warn((key,), f"is not known, and not used; did you mean {meant!r}?")
+        notes.warn((key,), f"is unknown and ignored; did you mean {meant!r}?")
     ours = {key: tree[key] for key in ROOT.fields if key in tree and key != "$schema"}
     return TranslatedFile({**ours, "toolboxes": {MAIN: toolbox}}, entry_format.syntax, _project(file))
 
@@ -125,9 +127,9 @@ def _translate_servers(
         place, origin = (*_SERVERS, mended), (*root, name)
         if mended != name:
             notes.origins[place] = origin
-            notes.warn(place, f"is served as {mended!r}: names have only A-Z a-z 0-9 _ -, and no '__'")
+            notes.warn(place, f"is served as {mended!r}: names contain only A-Z a-z 0-9 _ -, and no '__'")
         if mended in servers:
-            notes.add_mistake(place, f"another server is served as {mended!r} too", fix="rename one of them")
+            notes.add_mistake(place, f"another server is also served as {mended!r}", fix="rename one of them")
         if not isinstance(entry, dict):
             servers[mended] = entry
             continue
@@ -143,7 +145,7 @@ def _is_gemini(servers: Json, file: Path) -> bool:
 
 
 def _fix_name(name: str) -> str:
-    """A name that toolboxes take, for servers that are called as people like."""
+    """A valid name for a server with any name."""
     mended = re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]+", "-", name)).strip("_")
     return mended if mended.strip("-") else name
 
@@ -155,5 +157,5 @@ def _describe(servers: Json, file: Path) -> str:
 
 
 def _project(file: Path) -> Path:
-    """The folder a file speaks of: an editor's own folder is inside of it."""
+    """The project folder of a file: the parent of an editor's own folder."""
     return file.parent.parent if file.parent.name in _PROJECT_FOLDERS else file.parent

@@ -52,8 +52,8 @@ _MIDDLEWARE: Final = ListValue(
         "a middleware",
         {
             "use": ObjectField("use", _TEXT, "a class of pegboard.middleware, or any other as module:Name"),
-            "order": ObjectField("order", NumberValue("a number", None), "lower ones are outside of higher ones"),
-            "options": ObjectField("options", _OBJECT, "what it is made with"),
+            "order": ObjectField("order", NumberValue("a number", None), "the lowest is outermost"),
+            "options": ObjectField("options", _OBJECT, "its constructor arguments"),
         },
         required={"use": "a middleware has no 'use'"},
         short="use",
@@ -64,29 +64,29 @@ _MIDDLEWARE: Final = ListValue(
 _ARGUMENT: Final = ObjectValue(
     "an argument",
     {
-        "name": ObjectField("name", _TEXT, "the name it is shown under"),
-        "description": ObjectField("description", _TEXT, "what is said of it instead of the server's own words"),
-        "hidden": ObjectField("hidden", BooleanValue(), "not shown to callers"),
+        "name": ObjectField("name", _TEXT, "the name that callers see"),
+        "description": ObjectField("description", _TEXT, "replaces the server's description"),
+        "hidden": ObjectField("hidden", BooleanValue(), "hide it from callers"),
         "value": ObjectField("value", AnyValue(), "hidden from callers and always sent"),
-        "default": ObjectField("default", AnyValue(), "sent where a caller leaves it out"),
+        "default": ObjectField("default", AnyValue(), "sent if a caller omits it"),
     },
 )
 
 _TOOL: Final = ObjectValue(
     "a tool",
     {
-        "name": ObjectField("name", _TEXT, "the name it is shown under"),
-        "title": ObjectField("title", _TEXT, "the title it is shown under"),
-        "description": ObjectField("description", _TEXT, "what is said of it instead of the server's own words"),
-        "enabled": ObjectField("enabled", BooleanValue(), "false: not shown, cannot be called"),
+        "name": ObjectField("name", _TEXT, "the name that callers see"),
+        "title": ObjectField("title", _TEXT, "the title that callers see"),
+        "description": ObjectField("description", _TEXT, "replaces the server's description"),
+        "enabled": ObjectField("enabled", BooleanValue(), "false: hidden, and calls are rejected"),
         "inputSchema": ObjectField(
-            "input_schema", _OBJECT, "the schema its arguments are checked against, instead of its own"
+            "input_schema", _OBJECT, "the schema for checking its arguments, in place of its own"
         ),
-        "annotations": ObjectField("annotations", _OBJECT, "hints such as readOnlyHint, put over the server's own"),
-        "tags": ObjectField("tags", _TEXTS, "put to those of the server"),
-        "category": ObjectField("category", _TEXT, "what middleware and budgets know it by"),
-        "timeout": ObjectField("timeout", _SECONDS, "seconds without news, instead of the server's"),
-        "arguments": ObjectField("arguments", MapValue(_ARGUMENT), "its arguments, by the server's names for them"),
+        "annotations": ObjectField("annotations", _OBJECT, "hints such as readOnlyHint; they replace the server's own"),
+        "tags": ObjectField("tags", _TEXTS, "added to the tags of the server"),
+        "category": ObjectField("category", _TEXT, "the category for middleware and budgets"),
+        "timeout": ObjectField("timeout", _SECONDS, "seconds without news, in place of the server's"),
+        "arguments": ObjectField("arguments", MapValue(_ARGUMENT), "its arguments, by the server's names"),
     },
 )
 
@@ -103,18 +103,18 @@ _AUTH: Final = ObjectValue(
                     "none": "none",
                 }
             ),
-            "oauth: a person logs in; client_credentials: the gateway speaks for itself; none: never log in",
+            "oauth: a person logs in; client_credentials: the gateway logs in itself; none: never log in",
         ),
-        "clientId": ObjectField("client_id", _TEXT, "where the gateway is registered with the authorization server"),
+        "clientId": ObjectField("client_id", _TEXT, "the client id of the gateway at the authorization server"),
         "clientSecret": ObjectField("client_secret", _TEXT, "its secret, as ${VARIABLE}"),
-        "privateKey": ObjectField("private_key", _TEXT, "a PEM, or the file with one"),
+        "privateKey": ObjectField("private_key", _TEXT, "a private key in PEM format, or the file with one"),
         "clientMetadataUrl": ObjectField(
-            "client_metadata_url", _TEXT, "the document that describes the gateway as a client"
+            "client_metadata_url", _TEXT, "the URL of the gateway's client metadata document"
         ),
-        "issuer": ObjectField("issuer", _TEXT, "the only authorization server that the credentials are for"),
-        "scopes": ObjectField("scopes", _TEXTS, "asked for besides what the server asks for"),
+        "issuer": ObjectField("issuer", _TEXT, "the only authorization server that may get the credentials"),
+        "scopes": ObjectField("scopes", _TEXTS, "scopes to request in addition to those that the server asks for"),
         "redirectPort": ObjectField(
-            "redirect_port", IntegerValue(1, 65535), "the loopback port that a browser comes back to"
+            "redirect_port", IntegerValue(1, 65535), "the loopback port for the redirect of the browser"
         ),
     },
     short="kind",
@@ -123,11 +123,11 @@ _AUTH: Final = ObjectValue(
 SERVER: Final = ObjectValue(
     "a server",
     {
-        "command": ObjectField("command", _COMMAND, "the program that starts the server; the words after it may follow here or in args"),
+        "command": ObjectField("command", _COMMAND, "the program to start; its arguments follow here or in args"),
         "args": ObjectField(
             "args",
             ListValue(TextValue(least=0), problem="{server}: 'args' must be an array"),
-            "the words after the program",
+            "the arguments of the program",
         ),
         "env": ObjectField(
             "env",
@@ -136,35 +136,35 @@ SERVER: Final = ObjectValue(
                 "an object of strings",
                 "{server}: 'env' must be an object",
             ),
-            "variables of its environment",
+            "its environment variables",
         ),
-        "envFile": ObjectField("env_file", _TEXT, "a file of NAME=value lines; env goes before it"),
-        "inherit": ObjectField("inherit", _TEXTS, "names of variables it gets from the gateway's own environment"),
-        "cwd": ObjectField("cwd", _TEXT, "the folder it starts in; that of this file if absent"),
-        "url": ObjectField("url", _TEXT, "where the server is: http, https, ws or wss"),
-        "headers": ObjectField("headers", MapValue(TextValue(least=0), "an object of strings"), "sent with each request to it"),
+        "envFile": ObjectField("env_file", _TEXT, "a file of NAME=value lines; env takes precedence"),
+        "inherit": ObjectField("inherit", _TEXTS, "variables to pass from the gateway's own environment"),
+        "cwd": ObjectField("cwd", _TEXT, "its working directory; default: the folder of this file"),
+        "url": ObjectField("url", _TEXT, "the URL of the server: http, https, ws or wss"),
+        "headers": ObjectField("headers", MapValue(TextValue(least=0), "an object of strings"), "sent with each request"),
         "board": ObjectField("board", _TEXT, "a Python file with a board, served in this process: tools.py or tools.py:board"),
-        "transport": ObjectField("transport", _TRANSPORT, "how it is spoken to, where command or url do not say it"),
+        "transport": ObjectField("transport", _TRANSPORT, "the transport, if command or url do not imply it"),
         "type": ObjectField("type", _TRANSPORT, "the same as transport"),
-        "version": ObjectField("version", _one_of(*REVISIONS), "the only revision of the protocol to speak with it"),
+        "version": ObjectField("version", _one_of(*REVISIONS), "the only protocol revision to use with it"),
         "timeout": ObjectField("timeout", _SECONDS, "seconds that a request may be without news: 60"),
         "connectTimeout": ObjectField("connect_timeout", _SECONDS, "seconds to connect: 10"),
-        "maxTimeout": ObjectField("max_timeout", _SECONDS, "seconds that a request may take in all: 600"),
+        "maxTimeout": ObjectField("max_timeout", _SECONDS, "total seconds that a request may take: 600"),
         "idleTimeout": ObjectField("idle_seconds", _SECONDS, "seconds without a request after which it is stopped: never"),
         "share": ObjectField(
             "share", _one_of("all", "principal", "session"), "who shares a connection: all callers, one principal, one session"
         ),
-        "lazy": ObjectField("lazy", BooleanValue(), "true: connected when it is first needed"),
-        "enabled": ObjectField("enabled", BooleanValue(), "false: kept in the file, not used"),
+        "lazy": ObjectField("lazy", BooleanValue(), "true: connect on the first request"),
+        "enabled": ObjectField("enabled", BooleanValue(), "false: ignore this entry"),
         "disabled": ObjectField("disabled", BooleanValue(), "the opposite of enabled"),
-        "concurrency": ObjectField("concurrency", IntegerValue(1, 10_000), "requests at the same time: 64"),
-        "toolFilters": ObjectField("tool_filters", _TEXTS, 'patterns of tools that are shown; "!name" leaves one out'),
-        "tools": ObjectField("tools", MapValue(_TOOL, "an object of tools by name"), "changes to tools, by the server's names for them"),
+        "concurrency": ObjectField("concurrency", IntegerValue(1, 10_000), "concurrent requests: 64"),
+        "toolFilters": ObjectField("tool_filters", _TEXTS, 'patterns of tools to show; "!name" excludes one'),
+        "tools": ObjectField("tools", MapValue(_TOOL, "an object of tools by name"), "changes to its tools, by their names"),
         "arguments": ObjectField("arguments", _STRICTNESS, "strict: arguments are not repaired"),
-        "tags": ObjectField("tags", _TEXTS, "of all its tools"),
-        "category": ObjectField("category", _TEXT, "of all its tools"),
-        "roots": ObjectField("roots", _TEXTS, "folders it is told of when it asks for roots outside of a call"),
-        "middleware": ObjectField("middleware", _MIDDLEWARE, "around the calls of its tools"),
+        "tags": ObjectField("tags", _TEXTS, "for all its tools"),
+        "category": ObjectField("category", _TEXT, "for all its tools"),
+        "roots": ObjectField("roots", _TEXTS, "folders to report if it asks for roots outside of a call"),
+        "middleware": ObjectField("middleware", _MIDDLEWARE, "middleware around the calls of its tools"),
         "auth": ObjectField("auth", _AUTH, "how to log in to it"),
     },
 )  # fmt: skip
@@ -175,16 +175,16 @@ TOOLBOX: Final = ObjectValue(
         "description": ObjectField(
             "description",
             TextValue(problem="Toolbox '{toolbox}' must have a description"),
-            "what the toolbox is for: read by people and models",
+            "the purpose of the toolbox, for people and models",
         ),
         "names": ObjectField("names", _one_of("qualified", "plain"), "plain: its tools keep their own names"),
-        "toolMode": ObjectField("mode", _MODE, "instead of the gateway's"),
+        "toolMode": ObjectField("mode", _MODE, "replaces the gateway's"),
         "arguments": ObjectField("arguments", _STRICTNESS, "strict: arguments are not repaired"),
-        "middleware": ObjectField("middleware", _MIDDLEWARE, "around the calls of its tools"),
+        "middleware": ObjectField("middleware", _MIDDLEWARE, "middleware around the calls of its tools"),
         "mcpServers": ObjectField(
             "servers",
             MapValue(SERVER, "an object of servers by name", "Toolbox '{toolbox}' must have an 'mcpServers' object"),
-            "its servers by name",
+            "its servers, by name",
         ),
     },
     required={
@@ -197,48 +197,48 @@ _BUDGET: Final = IntegerValue(SMALLEST_BUDGET, MAX_NAME_LENGTH)
 _ENDPOINT: Final = ObjectValue(
     "an endpoint",
     {
-        "toolMode": ObjectField("mode", _MODE, "instead of the gateway's and its toolboxes'"),
-        "nameBudget": ObjectField("name_budget", _BUDGET, "letters that a tool's name may have there"),
+        "toolMode": ObjectField("mode", _MODE, "replaces the gateway's and its toolboxes'"),
+        "nameBudget": ObjectField("name_budget", _BUDGET, "characters that a tool name may have there"),
     },
     short="toolMode",
 )
 _PRINCIPAL: Final = ObjectValue(
-    "a principal", {"toolMode": ObjectField("mode", _MODE, "instead of every other")}, short="toolMode"
+    "a principal", {"toolMode": ObjectField("mode", _MODE, "replaces every other")}, short="toolMode"
 )
 
 ROOT: Final = ObjectValue(
     "a configuration",
     {
-        "$schema": ObjectField("schema", _TEXT, "where editors find this schema"),
-        "name": ObjectField("name", _TEXT, "what the gateway calls itself"),
-        "toolMode": ObjectField("mode", _MODE, "all: every tool listed; dynamic: those of opened toolboxes; proxy: meta-tools; auto"),
+        "$schema": ObjectField("schema", _TEXT, "the URL of this schema, for editors"),
+        "name": ObjectField("name", _TEXT, "the server name that clients see"),
+        "toolMode": ObjectField("mode", _MODE, "all: every tool; dynamic: those of opened toolboxes; proxy: meta-tools; auto"),
         "autoTokens": ObjectField("auto_tokens", IntegerValue(0, 100_000_000), "tokens of definitions above which auto means proxy: 10000"),
-        "nameBudget": ObjectField("name_budget", _BUDGET, "letters that a tool's name may have: 64"),
+        "nameBudget": ObjectField("name_budget", _BUDGET, "characters that a tool name may have: 64"),
         "lock": ObjectField(
             "lock",
             ObjectValue(
                 "lock",
                 {
-                    "policy": ObjectField("policy", _one_of("off", "report", "quarantine"), "what happens to changed tools"),
-                    "path": ObjectField("path", _TEXT, "the lock file; beside this file if absent"),
+                    "policy": ObjectField("policy", _one_of("off", "report", "quarantine"), "action for changed tools"),
+                    "path": ObjectField("path", _TEXT, "the lock file; default: beside this file"),
                 },
                 short="policy",
             ),
-            "what happens to tools that changed since they were accepted: report",
+            "what to do about tools that changed since they were accepted: report",
         ),
-        "middleware": ObjectField("middleware", _MIDDLEWARE, "around the calls of all tools"),
+        "middleware": ObjectField("middleware", _MIDDLEWARE, "middleware around the calls of all tools"),
         "endpoints": ObjectField(
             "endpoints",
             MapValue(_ENDPOINT, "an object of endpoints by the names of their toolboxes"),
-            "how endpoints differ from the rest: a toolbox's, or * for that of all",
+            "settings of single endpoints: of a toolbox, or * for the one of all",
         ),
         "principals": ObjectField(
-            "principals", MapValue(_PRINCIPAL, "an object of principals by name"), "how what single callers are shown differs"
+            "principals", MapValue(_PRINCIPAL, "an object of principals by name"), "settings of single callers"
         ),
         "toolboxes": ObjectField(
             "toolboxes",
             MapValue(TOOLBOX, "an object of toolboxes by name", "Configuration must have a 'toolboxes' object"),
-            "the toolboxes by name",
+            "the toolboxes, by name",
         ),
     },
     required={"toolboxes": "Configuration must have a 'toolboxes' object"},
@@ -246,7 +246,7 @@ ROOT: Final = ObjectValue(
 
 
 def build_schema() -> dict[str, Json]:
-    """The JSON Schema of a configuration, as it is shipped for editors."""
+    """The JSON Schema of a configuration, as shipped for editors."""
     name = {"pattern": r"^(?!_)(?!.*__)(?!.*_$)[A-Za-z0-9_-]+$|\$\{"}
     server = SERVER.schema()
     server["anyOf"] = [{"required": [key]} for key in ("command", "url", "board")]

@@ -22,7 +22,7 @@ from pegboard.errors import DeclarationError, SetupError
 
 POLL_SECONDS: Final = 1.0
 
-# What of a server is only shown differently: its connection stays.
+# Keys that change only how a server is shown: its connection is kept.
 _DISPLAY_FIELDS: Final = ("tool_filters", "tools", "arguments", "tags", "category", "middleware")
 _GATEWAY_FIELDS: Final = (
     "name",
@@ -47,10 +47,10 @@ _UNSEEN: Final = (-1, -1, -1, -1)
 
 
 class ConfigChanges(Struct, frozen=True, kw_only=True):
-    """What is different between two configurations; servers by toolbox and name.
+    """The differences between two configurations; servers by toolbox and name.
 
-    `changed` servers have to be connected anew, `reshown` ones only show their tools differently. `toolboxes` are those
-    whose own words changed, `gateway` names the gateway's own settings that did.
+    `changed` servers have to reconnect, `reshown` ones only show their tools differently. `toolboxes` are those whose
+    own settings changed, `gateway` names the gateway's own settings that did.
     """
 
     added: tuple[Server, ...] = ()
@@ -66,7 +66,7 @@ class ConfigChanges(Struct, frozen=True, kw_only=True):
         return self != ConfigChanges()
 
     def __str__(self) -> str:
-        """In words, for a log."""
+        """A summary for the log."""
         servers = (
             ("added", self.added),
             ("removed", self.removed),
@@ -82,7 +82,7 @@ class ConfigChanges(Struct, frozen=True, kw_only=True):
 
 
 def compare(old: GatewayConfig, new: GatewayConfig) -> ConfigChanges:
-    """What an edit changed; the order of servers and toolboxes is that of the configuration they stand in."""
+    """The changes of an edit; servers and toolboxes are in the order of the configuration."""
     before, after = _servers(old), _servers(new)
     differing = [name for name in after if name in before and after[name] != before[name]]
     redisplayed = tuple(name for name in differing if _connected_alike(before[name], after[name]))
@@ -103,7 +103,7 @@ def compare(old: GatewayConfig, new: GatewayConfig) -> ConfigChanges:
 
 
 class ConfigWatch:
-    """Looks at the file of a configuration and hands each sound edit, with what was before, to `on_change`."""
+    """Watches the file of a configuration and passes each valid edit, with the version before, to `on_change`."""
 
     def __init__(
         self,
@@ -118,26 +118,26 @@ class ConfigWatch:
         self._environ = environ
         self._seconds = seconds
         self._path = Path(config.path)
-        # Nothing is taken as seen: it may have been edited between the reading and the first look.
+        # Starts unseen: the file may have been edited between the reading and the first look.
         self._settled: _State | None = _UNSEEN
         self._seen: _State | None = _UNSEEN
         self._digest = b""
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Check repeatedly, until cancelled."""
         while True:
             await asyncio.sleep(self._seconds)
             await self.check_once()
 
     async def check_once(self) -> None:
-        """Look once; an edit is read when it has looked the same twice."""
+        """Check once; an edit is read when the file has looked the same twice."""
         seen = await asyncio.to_thread(_look_at, self._path)
         finished, self._seen = seen == self._seen, seen
         if not finished or seen == self._settled:
             return
         self._settled = seen
         if seen is None:
-            _log.warning("%s is gone: the configuration read before stays in use", self._path)
+            _log.warning("%s has disappeared; the previous configuration stays in use", self._path)
             return
         digest = await asyncio.to_thread(_digest, self._path)
         if digest != self._digest:
@@ -161,17 +161,17 @@ class ConfigWatch:
             await self._on_change(old, new)
             self.config = new
         except (SetupError, DeclarationError) as mistake:
-            # What only shows when it is built, such as a board that cannot be loaded.
+            # Found only when it is applied, such as a board that cannot be loaded.
             _refuse(f"{self._path}: {mistake}")
         except Exception:  # noqa: BLE001 — whatever it is, the next edit may be the one that mends it
             self.config = new
-            _log.exception("The edited configuration could not be taken over whole")
+            _log.exception("The edited configuration could not be applied completely")
 
 
 def _refuse(text: str) -> None:
-    """Tell why an edit is not used: a line for each mistake, as a log has no line breaks within one."""
+    """Log why an edit is not used: one line for each mistake, since a log line has no line breaks."""
     head, *mistakes = text.split("\n- ")
-    _log.error("The edited configuration is not used, the one before stays in use. %s", head)
+    _log.error("The edited configuration is not used, the previous one stays in use. %s", head)
     for mistake in mistakes:
         _log.error("  %s", " ".join(mistake.split()))
 
@@ -193,7 +193,7 @@ def _words(toolbox: ToolboxConfig) -> ToolboxConfig:
 
 
 def _look_at(path: Path) -> _State | None:
-    """What tells one state of a file from another; editors that replace it change the inode."""
+    """Identifies the state of a file; editors that replace it change the inode."""
     try:
         found = path.stat()
     except OSError:

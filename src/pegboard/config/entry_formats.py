@@ -19,7 +19,7 @@ from pegboard.config.typos import find_typos
 from pegboard.config.variables import Input, VariableSyntax
 from pegboard.protocol.revisions import SUPPORTED
 
-# What is read of a server besides our own keys.
+# The keys of a server that are read besides our own.
 _KEYS_OF_CLAUDE: Final = ("serverUrl", "disabledTools", "oauth")
 _KEYS_OF_GEMINI: Final = ("httpUrl", "tcp", "includeTools", "excludeTools", "oauth")
 _KEYS_OF_VSCODE: Final = ("oauth",)
@@ -28,18 +28,18 @@ CODEX_KEYS: Final = (
     "http_headers", "env_http_headers", "bearer_token_env_var", "scopes",
 )  # fmt: skip
 _TRANSPORT_KEYS: Final = frozenset({"command", "url", "board", "serverUrl", "httpUrl", "tcp"})
-# Keys of ours that mean something else in their files.
+# Keys of ours that have another meaning in foreign files.
 _FOREIGN_KEYS: Final = frozenset({"timeout", "version", "tools", "auth", "arguments"})
 _UNSUPPORTED: Final = {
-    "sandboxEnabled": "the server runs without the sandbox that VS Code would give it",
-    "headersHelper": "is a program that makes headers, which is not run here; give 'headers' or 'auth'",
-    "authProviderType": "is not known here; give 'headers' or 'auth'",
-    "experimental_environment": "is not known here; the server is started on this machine",
+    "sandboxEnabled": "the server runs without the sandbox of VS Code",
+    "headersHelper": "is a program that creates headers, which is not run here; use 'headers' or 'auth'",
+    "authProviderType": "is not supported; use 'headers' or 'auth'",
+    "experimental_environment": "is not supported; the server is started on this machine",
 }
 
 
 class ForeignEntry:
-    """A server of another program while it is translated: `raw` as that program writes it, `made` in our format."""
+    """A server entry of another program while it is translated: `raw` in its format, `made` in ours."""
 
     def __init__(
         self,
@@ -66,13 +66,13 @@ class ForeignEntry:
             self._suggest()
         for key, meant in find_typos(self.raw, keys).items():
             if not (roadless and meant in ("command", "url")):
-                self.warn(key, f"is not known, and not used; did you mean {meant!r}?")
+                self.warn(key, f"is unknown and ignored; did you mean {meant!r}?")
 
     def warn(self, key: str, text: str) -> None:
         self._notes.warn((*self._place, key), text)
 
     def put(self, key: str, value: Json, *, said: str) -> None:
-        """Our key with what their key `said`."""
+        """Set our key from their key `said`."""
         self.made[key] = value
         self.came((key,), (said,))
 
@@ -84,7 +84,7 @@ class ForeignEntry:
             self.put(ours, change(self.raw[theirs]), said=theirs)
 
     def filter(self, only: str, without: str) -> None:
-        """Lists of tools by name, those shown and those left out, as our filters."""
+        """Lists of shown and excluded tools, as our filters."""
         shown, hidden = self.raw.get(only), self.raw.get(without)
         for key, names in ((only, shown), (without, hidden)):
             if names is not None and not isinstance(names, list):
@@ -96,15 +96,15 @@ class ForeignEntry:
             self.put("toolFilters", [*kept, *left_out], said=only if shown is not None else without)
 
     def _suggest(self) -> None:
-        """What could be a misspelt way to the server; other unknown keys are their programs' own."""
+        """A possible misspelling of the transport key; other unknown keys belong to their programs."""
         for key in self.raw:
             hint = did_you_mean(key, ["command", "url"])
             if key not in SERVER.fields and hint.startswith("did"):
-                self._notes.add_mistake((*self._place, key), "is not known", fix=hint)
+                self._notes.add_mistake((*self._place, key), "is unknown", fix=hint)
 
 
 class EntryFormat(NamedTuple):
-    """How one program writes its servers: the conversion, its keys besides ours, and its variables."""
+    """The format of one program's servers: the conversion, its keys besides ours, and its variables."""
 
     convert: Callable[[ForeignEntry], None]
     keys: Collection[str]
@@ -116,7 +116,7 @@ def claude_format(project: Path) -> EntryFormat:
 
 
 def unknown_format(project: Path) -> EntryFormat:
-    """An entry without its file: Claude's format, with what VS Code's has besides."""
+    """An entry without its file: Claude's format, with the additions of VS Code."""
 
     def convert(entry: ForeignEntry) -> None:
         _claude(entry)
@@ -126,7 +126,7 @@ def unknown_format(project: Path) -> EntryFormat:
 
 
 def _claude(entry: ForeignEntry) -> None:
-    """Claude Desktop and Code, Cursor, and those who write as they do."""
+    """Claude Desktop and Code, Cursor, and programs with the same format."""
     if entry.raw.get("type") == "remote":
         del entry.made["type"]
     entry.move("serverUrl", "url")
@@ -149,7 +149,7 @@ def _claude(entry: ForeignEntry) -> None:
 
 
 def gemini_format(settings: Json) -> EntryFormat:
-    """Gemini, whose settings may also say which servers are used."""
+    """Gemini, whose settings may also list the servers in use."""
     chosen = settings if isinstance(settings, dict) else {}
     allowed, excluded = chosen.get("allowed"), chosen.get("excluded")
 
@@ -179,7 +179,7 @@ def _vscode(entry: ForeignEntry) -> None:
 def _vscode_env(entry: ForeignEntry) -> None:
     env = entry.raw.get("env")
     if isinstance(env, dict):
-        # VS Code takes numbers there, and null for what is not to be set.
+        # VS Code allows numbers there, and null for unset.
         texts = {key: str(value) if type(value) in (int, float) else value for key, value in env.items()}
         entry.made["env"] = {key: value for key, value in texts.items() if value is not None}
 
@@ -221,7 +221,7 @@ def _codex_headers(entry: ForeignEntry) -> None:
 
 
 def _oauth(entry: ForeignEntry) -> None:
-    """`oauth` as Claude Code, Gemini and VS Code have it."""
+    """`oauth` in the format of Claude Code, Gemini and VS Code."""
     oauth = entry.raw.get("oauth")
     if not isinstance(oauth, dict) or oauth.get("enabled") is False:
         return
@@ -235,7 +235,7 @@ def _oauth(entry: ForeignEntry) -> None:
 
 
 def vscode_format(tree: Mapping[str, Json], project: Path) -> EntryFormat:
-    """VS Code, with the inputs that it would ask a person for."""
+    """VS Code, with its inputs, which it asks a person for."""
     inputs = tree.get("inputs")
     found: dict[str, Input] = {}
     for entry in inputs if isinstance(inputs, list) else ():
@@ -260,7 +260,7 @@ def _words(project: Path) -> dict[str, str]:
 
 
 def _exactly(name: Json) -> Json:
-    """A name as a pattern that only it fits."""
+    """A pattern that matches only this name."""
     return re.sub(r"([*?\[])", r"[\1]", name) if isinstance(name, str) and name != "*" else name
 
 
@@ -273,7 +273,7 @@ def _seconds(value: Json) -> Json:
 
 
 def _seconds_or_milliseconds(value: Json) -> Json:
-    """Those who write seconds write tens or hundreds of them, those who write milliseconds thousands."""
+    """Values in seconds are tens or hundreds, values in milliseconds thousands."""
     many = isinstance(value, int | float) and not isinstance(value, bool) and value >= 1000
     return _seconds(value) if many else value
 

@@ -26,9 +26,9 @@ _log = logging.getLogger("pegboard.config")
 def read_server_entry(
     entry: Mapping[str, Any], folder: Path, defaults: Mapping[str, Any], environ: Mapping[str, str] = os.environ
 ) -> ServerConfig:
-    """The server that an entry describes, read as a gateway reads it in a file of `folder`.
+    """Read one server entry, as a gateway reads it in a file of `folder`.
 
-    `defaults` are the attributes of a ServerConfig that the entry may leave out. Raises SetupError with all mistakes.
+    `defaults` are the attributes of a ServerConfig that the entry may omit. Raises SetupError with all mistakes.
     """
     root = next((root for root in _ROOTS if isinstance(entry.get(root), Mapping)), None)
     if root is not None:

@@ -36,11 +36,11 @@ MIDDLEWARE: Final = (
     "TokenCount", "Tracing",
 )  # fmt: skip
 FILES: Final = ("pegboard.json", "pegboard.toml", "workbench-config.json")
-"""Where a configuration is looked for when nobody says where it is."""
+"""The default names of configuration files."""
 
 
 class ArgumentOverride(Struct, frozen=True, kw_only=True):
-    """An argument of a downstream tool as it is shown here; one with a `value` is hidden, and always sent so."""
+    """Changes to an argument of a downstream tool; one with a `value` is hidden, and always sent with it."""
 
     name: str | None = None
     description: str | None = None
@@ -53,7 +53,7 @@ class ArgumentOverride(Struct, frozen=True, kw_only=True):
 
 
 class ToolOverride(Struct, frozen=True, kw_only=True):
-    """A downstream tool as it is shown here; None leaves what its server says."""
+    """Changes to a downstream tool; None keeps the server's own setting."""
 
     name: str | None = None
     title: str | None = None
@@ -68,7 +68,7 @@ class ToolOverride(Struct, frozen=True, kw_only=True):
 
 
 class MiddlewareConfig(Struct, frozen=True, kw_only=True):
-    """A middleware: a class of `pegboard.middleware` by its name, or any by `module:Name`, and what it is made with."""
+    """A middleware: a class of `pegboard.middleware` by its name, or any by `module:Name`, and its arguments."""
 
     use: str
     order: float | None = None
@@ -79,7 +79,7 @@ class MiddlewareConfig(Struct, frozen=True, kw_only=True):
 
 
 class AuthConfig(Struct, frozen=True, kw_only=True):
-    """How a server over HTTP is logged in to; "none" never does, whatever the server asks for."""
+    """How to log in to a server over HTTP; "none" never does, whatever the server asks for."""
 
     kind: Literal["oauth", "client_credentials", "none"] = "oauth"
     client_id: str | None = None
@@ -95,9 +95,9 @@ class AuthConfig(Struct, frozen=True, kw_only=True):
 
 
 class ServerConfig(Struct, frozen=True, kw_only=True):
-    """One downstream server; its repr tells nothing that could be a secret.
+    """One downstream server; its repr contains no secrets.
 
-    `env` is all that a child is given besides what `inherit` names and what every program needs. Paths are absolute.
+    `env` is the environment of a child, besides what `inherit` names and what every program needs. Paths are absolute.
     """
 
     name: str
@@ -128,7 +128,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
     auth: AuthConfig | None = None
 
     def child_env(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The variables that a child process gets besides those that every program needs."""
+        """The variables of a child process besides those that every program needs."""
         return {**{name: environ[name] for name in self.inherit if name in environ}, **self.env}
 
     def __repr__(self) -> str:
@@ -148,24 +148,24 @@ class ToolboxConfig(Struct, frozen=True, kw_only=True):
 
 
 MAIN: Final = "*"
-"""What the endpoint of all toolboxes is called in a configuration."""
+"""The name of the endpoint of all toolboxes in a configuration."""
 
 
 class EndpointConfig(Struct, frozen=True, kw_only=True):
-    """One place where clients come, as it differs from the rest; None leaves what is said for all."""
+    """Settings of one endpoint; None keeps the general setting."""
 
     mode: Mode | None = None
     name_budget: int | None = None
 
 
 class PrincipalConfig(Struct, frozen=True, kw_only=True):
-    """One who calls, as what it is shown differs from the rest."""
+    """Settings of one principal."""
 
     mode: Mode | None = None
 
 
 class GatewayConfig(Struct, frozen=True, kw_only=True):
-    """A whole configuration; `secrets` are the values in it that nobody is shown.
+    """A whole configuration; `secrets` are its values that must not be shown.
 
     `endpoints` are by the name of their toolbox; `*` is the one of all.
     """
@@ -189,25 +189,25 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
 
 
 def find_config(environ: Mapping[str, str]) -> Path:
-    """The file to read when nobody names one: PEGBOARD_CONFIG, WORKBENCH_CONFIG, or one in this folder."""
+    """The default configuration file: PEGBOARD_CONFIG, WORKBENCH_CONFIG, or one in this folder."""
     named = environ.get("PEGBOARD_CONFIG") or environ.get("WORKBENCH_CONFIG")
     if named:
         return Path(named)
     for name in FILES:
         if Path(name).is_file():
             return Path(name)
-    raise SetupError(f"There is no configuration: name its file, set PEGBOARD_CONFIG, or write a {FILES[0]} here")
+    raise SetupError(f"No configuration found: pass a file, set PEGBOARD_CONFIG, or create {FILES[0]} here")
 
 
 def read_config(path: str | Path, environ: Mapping[str, str] | None = None) -> GatewayConfig:
-    """The configuration in a file; SetupError tells every mistake in it."""
+    """Read the configuration in a file; SetupError reports all mistakes in it."""
     surroundings = os.environ if environ is None else environ
     file = Path(path).expanduser().absolute()
     source = read_source(file)
     notes = ConfigReport(str(path), source.lines)
     for place, first, second in source.twice:
-        lines = f"both in line {first}" if first == second else f"in lines {first} and {second}"
-        notes.add_mistake(place, f"stands twice, {lines}", fix="rename or remove one of them")
+        lines = f"both on line {first}" if first == second else f"on lines {first} and {second}"
+        notes.add_mistake(place, f"is given twice, {lines}", fix="rename or remove one of them")
     spoken = translate(source.tree, file, notes)
     variables = Variables(surroundings, notes, spoken.syntax, _find_disabled(spoken.tree, surroundings))
     tree = variables.expand(spoken.tree)
@@ -228,7 +228,7 @@ def read_config(path: str | Path, environ: Mapping[str, str] | None = None) -> G
 
 
 def _find_disabled(tree: Json, environ: Mapping[str, str]) -> list[KeyPath]:
-    """The places of the servers that are not used."""
+    """The paths of servers that are not used."""
     unheard = ConfigReport("")
     variables = Variables(environ, unheard)
 
@@ -253,7 +253,7 @@ def _members(value: Json) -> list[tuple[str, Json]]:
 
 
 def is_allowed(filters: Iterable[str], name: str) -> bool:
-    """Whether a server's tool is shown: some pattern has it, and none leaves it out."""
+    """Whether a tool of a server is shown: a pattern includes it, and none excludes it."""
     shown = False
     for pattern in filters:
         if pattern.startswith("!"):
@@ -265,13 +265,13 @@ def is_allowed(filters: Iterable[str], name: str) -> bool:
 
 
 def describe_unused(server: ServerConfig, names: Collection[str]) -> tuple[str, ...]:
-    """What is said of tools that the server does not have: filters that fit none, changes to none."""
-    # A pattern that leaves out whatever may come to be has nothing to fit now.
+    """Warnings about tools that the server does not have: filters that match none, changes to unknown ones."""
+    # An exclusion may be meant for tools that are added later.
     filters = [
         pattern for pattern in server.tool_filters if pattern != "*" and not re.match(r"![^*?\[]*+[*?\[]", pattern)
     ]
     told = [
-        f"toolFilters: no tool of {server.name!r} fits {pattern!r}; {did_you_mean(pattern.removeprefix('!'), names)}"
+        f"toolFilters: no tool of {server.name!r} matches {pattern!r}; {did_you_mean(pattern.removeprefix('!'), names)}"
         for pattern in filters
         if not any(fnmatchcase(name, pattern.removeprefix("!")) for name in names)
     ]
@@ -284,15 +284,15 @@ def describe_unused(server: ServerConfig, names: Collection[str]) -> tuple[str, 
 
 
 def _resolve(values: dict[str, Any], tree: Mapping[str, Json], entries: ServerEntryReader, notes: ConfigReport) -> None:
-    """What the keys of toolboxes and servers mean together."""
+    """Check and resolve keys that depend on each other."""
     _check_middleware(values, (), notes)
     toolboxes = values.get("toolboxes", {})
     if not toolboxes and isinstance(tree.get("toolboxes"), dict) and not tree["toolboxes"]:
-        notes.warn(("toolboxes",), "is empty, so there is nothing to serve")
+        notes.warn(("toolboxes",), "is empty, so nothing is served")
     for name in values.get("endpoints", {}):
         if name not in toolboxes and name != MAIN:
             known = [MAIN, *toolboxes]
-            notes.add_mistake(("endpoints", name), f"there is no toolbox {name!r}", fix=did_you_mean(name, known))
+            notes.add_mistake(("endpoints", name), f"unknown toolbox {name!r}", fix=did_you_mean(name, known))
     _check_names(toolboxes, "toolbox", ("toolboxes",), notes)
     for name, toolbox in toolboxes.items():
         place: KeyPath = ("toolboxes", name)
@@ -309,7 +309,7 @@ def _resolve(values: dict[str, Any], tree: Mapping[str, Json], entries: ServerEn
             inside = (*place, "mcpServers", server)
             _check_middleware(servers[server], inside, notes)
             is_used = servers[server].get("enabled", True) and not servers[server].get("disabled", False)
-            # Whether all is there that a server needs matters once it is used.
+            # An unused server may be incomplete.
             settling = entries if is_used else entries.ignored_variables()
             servers[server] = settling.resolve(servers[server], inside, written[server])
 
@@ -323,7 +323,7 @@ def _check_names(names: Iterable[str], what: str, place: KeyPath, notes: ConfigR
             notes.add_mistake((*place, name), str(error).removeprefix(": "))
         first = seen.setdefault(name.casefold(), name)
         if first != name:
-            problem = f"there is a {what} {first!r} too, and names differ in more than capitals"
+            problem = f"there is also a {what} {first!r}; names must differ in more than case"
             notes.add_mistake((*place, name), problem, fix="rename one of them")
 
 
@@ -335,13 +335,13 @@ def _check_middleware(values: Mapping[str, Any], place: KeyPath, notes: ConfigRe
         elif use is not None:
             module, colon, name = use.partition(":")
             if not colon:
-                notes.add_mistake(where, f"there is no middleware {use!r}", fix=did_you_mean(use, MIDDLEWARE))
+                notes.add_mistake(where, f"unknown middleware {use!r}", fix=did_you_mean(use, MIDDLEWARE))
             elif not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
                 notes.add_mistake(where, got=use, expected="a class as package.module:Name")
 
 
 def _check_options(use: str, options: Mapping[str, Json], place: KeyPath, notes: ConfigReport) -> None:
-    """Whether one of our own middleware is made with these; what they may hold it says itself."""
+    """Check the option names of a built-in middleware; the middleware checks their values itself."""
     known = inspect.signature(getattr(middleware, use)).parameters
     for name in options:
         if name not in known:

@@ -14,7 +14,7 @@ from pegboard.middleware.masking import is_secret, mask_text
 from pegboard.tools.naming import counted, suggest
 
 MIN_SECRET_LENGTH: Final = 6
-"""Hiding what is shorter would ruin a text, and hide nothing."""
+"""Redacting shorter values would ruin a text, and hide nothing."""
 
 MAX_NAMES: Final = 40
 
@@ -31,13 +31,13 @@ _KINDS: Final = {
 
 
 class ExpandedText(str):
-    """A text that a variable was put into: its value is not shown, and may stand where a number is wanted."""
+    """Text that contains the value of a variable: it is not shown, and may be used as a number."""
 
     __slots__ = ()
 
 
 class UnresolvedText(ExpandedText):
-    """A text whose variable is not there: that has been told, and nothing more is to be said of it."""
+    """Text whose variable is missing: that has been reported, so further checks are silent."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ class UnresolvedText(ExpandedText):
 class ConfigReport:
     """Collects the mistakes and warnings about a configuration, and the secrets in it.
 
-    Paths are those of our own format; `origins` maps the ones that another program's file writes differently.
+    Paths are those of our own format; `origins` maps those that another program's file writes differently.
     """
 
     def __init__(self, file: str, lines: dict[KeyPath, int] | None = None, *, root: str = "the file") -> None:
@@ -66,7 +66,7 @@ class ConfigReport:
         expected: str = "",
         fix: str = "",
     ) -> None:
-        """Remember a mistake: what is wrong, what was there, what should be, and what to do."""
+        """Add a mistake: the problem, the value, the expected value, and the fix."""
         where = self.locate(place)
         values = [] if got is UNSET else [f"got {format_value(got, where)}"]
         if expected:
@@ -77,7 +77,7 @@ class ConfigReport:
         self._mistakes.setdefault(f"{told}; {fix}" if fix else told, line or 0)
 
     def refuse(self, text: str, place: KeyPath = ()) -> None:
-        """Remember a mistake whose text is whole already."""
+        """Add a mistake with a complete text."""
         self._mistakes.setdefault(text, self._line(self.locate(place)) or 0)
 
     def warn(self, place: KeyPath, text: str) -> None:
@@ -96,7 +96,7 @@ class ConfigReport:
             self.secrets.add(value)
 
     def shown_warnings(self) -> tuple[str, ...]:
-        """The warnings as they may be shown; what is a secret is known only when all is read."""
+        """The warnings without secrets, which are complete only when everything has been read."""
         return tuple(redact(warning, self.secrets) for warning in self.warnings)
 
     @property
@@ -104,7 +104,7 @@ class ConfigReport:
         return len(self._mistakes)
 
     def raise_if_any(self) -> None:
-        """SetupError with every mistake, if there is one, in the order of the file."""
+        """Raise SetupError with all mistakes, in the order of the file, if there are any."""
         if not self._mistakes:
             return
         ordered = sorted(self._mistakes, key=self._mistakes.__getitem__)
@@ -112,14 +112,14 @@ class ConfigReport:
         raise SetupError(f"{self.file} has {counted(self.count, 'mistake')}:\n{known}")
 
     def _line(self, place: KeyPath) -> int | None:
-        """The line of a place, or of the nearest place around it that the file has."""
+        """The line of a path, or of its nearest parent that the file has."""
         while place and place not in self.lines:
             place = place[:-1]
         return self.lines.get(place)
 
 
 def describe_server(place: KeyPath) -> str:
-    """How messages name the server that contains a path, `toolboxes.<toolbox>.mcpServers.<server>` and below."""
+    """How messages name the server at a path `toolboxes.<toolbox>.mcpServers.<server>` or below."""
     return f"Server '{place[3]}' in toolbox '{place[1]}'" if len(place) > 3 else "The server"
 
 
@@ -136,9 +136,9 @@ def format_path(place: KeyPath) -> str:
 
 
 def format_value(value: Json, place: KeyPath = ()) -> str:
-    """A value as a message shows it: what could be a secret, or is long, by its kind alone."""
+    """A value in a message; possible secrets and long values are shown by type only."""
     if isinstance(value, ExpandedText):
-        return "a text from a variable"
+        return "text from a variable"
     private = any(isinstance(part, str) and (part in _HIDDEN or is_secret(part)) for part in place)
     if private or isinstance(value, (list, dict)):
         return _KINDS.get(type(value), type(value).__name__)
@@ -151,20 +151,20 @@ def format_value(value: Json, place: KeyPath = ()) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The key or name that was probably meant; else those there are."""
+    """The similar keys or names; otherwise the valid ones."""
     names = list(known)
     near = suggest(word, names, most=2)
     if near:
         return f"did you mean {' or '.join(map(repr, near))}?"
     return (
-        f"there are {', '.join(names[:MAX_NAMES])}{', …' if len(names) > MAX_NAMES else ''}"
+        f"use one of {', '.join(names[:MAX_NAMES])}{', …' if len(names) > MAX_NAMES else ''}"
         if names
-        else "there are none"
+        else "it has none"
     )
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
-    """The text without the secrets; the longest first, as one may be part of another."""
+    """The text without the secrets; the longest first, since one may contain another."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "***")
     return text

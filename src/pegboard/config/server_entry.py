@@ -35,7 +35,7 @@ _ENV_FILE_BYTES: Final = 1024 * 1024
 
 
 class ServerEntryReader:
-    """Reads the servers of one configuration, whose relative paths begin at `folder`."""
+    """Reads the servers of one configuration, whose relative paths start at `folder`."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str], notes: ConfigReport) -> None:
         self._folder = folder
@@ -43,13 +43,13 @@ class ServerEntryReader:
         self._notes = notes
 
     def ignored_variables(self) -> ServerEntryReader:
-        """The same without a word about what is wrong."""
+        """The same without reporting mistakes."""
         notes = ConfigReport(self._notes.file)
         notes.secrets = self._notes.secrets
         return ServerEntryReader(self._folder, self._environ, notes)
 
     def resolve(self, values: dict[str, Any], place: KeyPath, written: Mapping[str, Json]) -> dict[str, Any]:
-        """The attributes of a ServerConfig from what its keys were read to; `written` are the keys as they stand."""
+        """The attributes of a ServerConfig from the values of its keys; `written` are the keys in the file."""
         kind = self._kind(values, place, written, describe_server(place))
         settled = {"name": place[-1] if place else "", "kind": kind or "stdio", **values}
         if "disabled" in values:
@@ -77,17 +77,17 @@ class ServerEntryReader:
         return settled
 
     def path(self, text: str) -> Path:
-        """A path of the file, made absolute."""
+        """A path in the file, made absolute."""
         return Path(os.path.normpath(self._folder / Path(text).expanduser()))
 
     def _kind(self, values: dict[str, Any], place: KeyPath, written: Mapping[str, Json], who: str) -> str | None:
-        """How a server is reached; None where that cannot be said."""
+        """The transport of a server; None if it is unclear."""
         said = values.get("transport") or values.get("type")
-        # An empty command stands where somebody's file has to have one.
+        # An empty command is a placeholder, which some programs require.
         given = [key for key in ("command", "url", "board") if values.get(key) and values[key][0]]
         wanted = _TRANSPORT_KEYS[said] if said is not None else None
         if not given or (wanted is not None and wanted not in given):
-            # Of a key that is there and could not be read it has been said already.
+            # A key that could not be read has already been reported.
             if all(
                 key in values or key not in written for key in ([wanted] if wanted else ["command", "url", "board"])
             ):
@@ -96,7 +96,10 @@ class ServerEntryReader:
         if wanted is None and len(given) > 1:
             both = " and ".join(map(repr, given))
             self._notes.add_mistake(
-                place, f"{who} has {both}", expected="one of them", fix="say which with 'transport', or remove one"
+                place,
+                f"{who} has {both}",
+                expected="only one of them",
+                fix="choose one with 'transport', or remove one",
             )
             return None
         if said is not None:
@@ -108,9 +111,9 @@ class ServerEntryReader:
     def _report_missing(self, wanted: str | None, place: KeyPath, written: Mapping[str, Json], who: str) -> None:
         roads = ["command", "url", "board"]
         if any(key not in SERVER.fields and suggest(key, roads) for key in written):
-            # One that was misspelt has been told already.
+            # A misspelt key has already been reported.
             return
-        fix = "add it, or 'url' for a server elsewhere, or 'board' for a Python file" if wanted is None else "add it"
+        fix = "add it, or 'url' for a remote server, or 'board' for a Python file" if wanted is None else "add it"
         self._notes.add_mistake(place, f"{who} must have a '{wanted or 'command'}' field", fix=fix)
 
     def _start(self, settled: dict[str, Any], args: tuple[str, ...], env_file: str | None, place: KeyPath) -> None:
@@ -120,19 +123,17 @@ class ServerEntryReader:
             program = str(self.path(program))
         elif " " in program and not args and not Path(program).exists():
             words = program.split()
-            self._notes.warn(
-                (*place, "command"), f"has spaces in it; words after the program stand in 'args', as in {words[1:]}"
-            )
+            self._notes.warn((*place, "command"), f"contains spaces; put the arguments into 'args', as in {words[1:]}")
         settled["command"] = (program, *args)
         folder = self.path(settled.get("cwd", "."))
         if not folder.is_dir():
-            self._notes.add_mistake((*place, "cwd"), f"there is no folder {folder}", fix="make it, or name another")
+            self._notes.add_mistake((*place, "cwd"), f"folder not found: {folder}", fix="create it, or choose another")
         settled["cwd"] = str(folder)
         if env_file is not None:
             settled["env"] = {**self._read_env(env_file, place), **settled.get("env", {})}
         for name in settled.get("env", {}):
             if not name or "=" in name or "\0" in name:
-                self._notes.add_mistake((*place, "env", name), "is no name of a variable", fix="use A-Z 0-9 _")
+                self._notes.add_mistake((*place, "env", name), "is not a valid variable name", fix="use A-Z 0-9 _")
         for position, name in enumerate(settled.get("inherit", ())):
             if name not in self._environ:
                 self._notes.warn((*place, "inherit", position), f"{name} is not set in the environment of the gateway")
@@ -155,7 +156,7 @@ class ServerEntryReader:
                 continue
             parts = _ENV_LINE.fullmatch(line)
             if parts is None:
-                self._notes.add_mistake((*place, "envFile"), f"{path}:{number} is not NAME=value", fix="mend that line")
+                self._notes.add_mistake((*place, "envFile"), f"{path}:{number} is not NAME=value", fix="fix that line")
                 continue
             value = parts[2].strip()
             quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
@@ -169,14 +170,12 @@ class ServerEntryReader:
         file, name = (file, name) if colon and name.isidentifier() else (text, "")
         path = self.path(file)
         if not path.is_file():
-            self._notes.add_mistake(
-                (*place, "board"), f"there is no file {path}", expected="a Python file with a board"
-            )
+            self._notes.add_mistake((*place, "board"), f"file not found: {path}", expected="a Python file with a board")
         settled["board"] = f"{path}:{name}" if name else str(path)
 
     def _address(self, settled: dict[str, Any], kind: str, place: KeyPath) -> None:
         url, headers, auth = settled["url"], settled.get("headers", {}), settled.get("auth")
-        expected = "one that begins with " + " or ".join(f"{scheme}://" for scheme in _SCHEMES[kind])
+        expected = "a URL that starts with " + " or ".join(f"{scheme}://" for scheme in _SCHEMES[kind])
         parts = _split(url)
         if (
             parts is None
@@ -184,9 +183,11 @@ class ServerEntryReader:
             or parts.scheme not in _SCHEMES[kind]
             or any(letter.isspace() for letter in url)
         ):
-            # Of an address no more than its origin is told: the rest may hold a key.
+            # Only the origin of a URL is shown: the rest may contain a key.
             got = f"{parts.scheme}://{parts.hostname}" if parts and parts.scheme and parts.hostname else UNSET
-            self._notes.add_mistake((*place, "url"), f"is no URL of a server over {kind}", got=got, expected=expected)
+            self._notes.add_mistake(
+                (*place, "url"), f"is not a URL of a server over {kind}", got=got, expected=expected
+            )
             return
         for key, value in [("password", parts.password or ""), *parse_qsl(parts.query)]:
             if is_secret(key):
@@ -196,27 +197,29 @@ class ServerEntryReader:
         if auth is not None and auth.get("kind", "oauth") != "none":
             if credentials is not None:
                 problem = f"has both 'auth' and the header {credentials}"
-                self._notes.add_mistake(place, problem, expected="one of them", fix="remove the other")
+                self._notes.add_mistake(place, problem, expected="only one of them", fix="remove the other")
             if kind == "websocket":
-                self._notes.add_mistake((*place, "auth"), "is for servers over HTTP", fix="give a header Authorization")
+                self._notes.add_mistake(
+                    (*place, "auth"), "is only for servers over HTTP", fix="use a header Authorization"
+                )
             self._check_auth(auth, (*place, "auth"))
             if "private_key" in auth and not auth["private_key"].lstrip().startswith("-----"):
                 auth["private_key"] = str(self.path(auth["private_key"]))
         if parts.scheme in ("http", "ws") and (credentials or auth) and parts.hostname not in _LOOPBACK:
-            told = f"credentials go to {parts.hostname} unencrypted; use {parts.scheme}s:// if it has that"
+            told = f"credentials are sent to {parts.hostname} unencrypted; use {parts.scheme}s:// if possible"
             self._notes.warn((*place, "url"), told)
 
     def _check_headers(self, headers: Mapping[str, str], place: KeyPath) -> None:
         for name, value in headers.items():
             if not _HEADER.match(name):
-                self._notes.add_mistake((*place, name), "is no name of a header", fix="use A-Z a-z 0-9 -")
+                self._notes.add_mistake((*place, name), "is not a valid header name", fix="use A-Z a-z 0-9 -")
             elif any(ord(letter) < 32 and letter != "\t" for letter in value):
-                problem = "has a line break or another control character in its value"
+                problem = "contains a line break or another control character"
                 self._notes.add_mistake((*place, name), problem, fix="remove it")
 
     def _check_auth(self, auth: Mapping[str, Any], place: KeyPath) -> None:
         if "client_secret" in auth and "client_id" not in auth:
-            self._notes.add_mistake(place, "has a 'clientSecret' and no 'clientId'", fix="add 'clientId'")
+            self._notes.add_mistake(place, "has a 'clientSecret' but no 'clientId'", fix="add 'clientId'")
         if auth.get("kind") == "client_credentials":
             if "client_id" not in auth:
                 self._notes.add_mistake(place, "client_credentials need a 'clientId'", fix="add it")
@@ -235,7 +238,7 @@ class ServerEntryReader:
             self._notes.add_mistake(
                 (*place, "timeout"),
                 got=timeout,
-                expected=f"no more than 'maxTimeout', which is {settled['max_timeout']:g}",
+                expected=f"at most 'maxTimeout', which is {settled['max_timeout']:g}",
                 fix="raise 'maxTimeout' or lower this",
             )
 
@@ -249,10 +252,12 @@ class ServerEntryReader:
             if name is not None:
                 if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", name):
                     expected = "1 to 128 of A-Z a-z 0-9 _ . -"
-                    self._notes.add_mistake((*place, own, "name"), "is no name of a tool", got=name, expected=expected)
+                    self._notes.add_mistake(
+                        (*place, own, "name"), "is not a valid tool name", got=name, expected=expected
+                    )
                 if names.setdefault(name, own) != own:
                     self._notes.add_mistake(
-                        (*place, own, "name"), f"{names[name]!r} is called {name!r} too", fix="choose another"
+                        (*place, own, "name"), f"{names[name]!r} is also called {name!r}", fix="choose another"
                     )
             schema = tool.get("input_schema")
             if schema is not None and schema.get("type") != "object":
@@ -263,7 +268,7 @@ class ServerEntryReader:
                     self._notes.add_mistake(
                         (*place, own, "arguments", key),
                         "has both 'value' and 'default'",
-                        fix="keep 'value' if callers may not change it, else 'default'",
+                        fix="keep 'value' if callers must not change it, else 'default'",
                     )
 
 
@@ -277,9 +282,9 @@ def _split(url: str) -> SplitResult | None:
 
 
 def collect_secrets(value: Any, notes: ConfigReport, *, private: bool = False) -> None:
-    """Note what stands under env, headers and keys that name secrets; an ordinary word in clear is none.
+    """Record the values of env, headers and secret keys as secrets; ordinary words are not secret.
 
-    What came from variables has been noted where it was put in.
+    Values of variables were recorded when they were inserted.
     """
     if isinstance(value, list | tuple):
         for item in value:
@@ -299,11 +304,11 @@ def collect_secrets(value: Any, notes: ConfigReport, *, private: bool = False) -
 
 
 def _collect_secret(text: str, notes: ConfigReport) -> None:
-    """A secret, and what follows the scheme in one such as `Bearer abc`."""
+    """A secret, and the part after the scheme in one such as `Bearer abc`."""
     notes.keep_secret(text)
     notes.keep_secret(text.rpartition(" ")[2])
 
 
 def _whole_filters(filters: tuple[str, ...]) -> tuple[str, ...]:
-    """Filters that only leave out leave out of all."""
+    """Filters with exclusions only start from all tools."""
     return ("*", *filters) if filters and all(name.startswith("!") for name in filters) else filters

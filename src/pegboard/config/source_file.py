@@ -18,7 +18,7 @@ from pegboard.errors import SetupError
 from pegboard.tools.naming import suggest
 
 KeyPath: TypeAlias = tuple[str | int, ...]
-"""The way to a value: keys and positions."""
+"""The path to a value: keys and positions."""
 
 MAX_BYTES: Final = 4 * 1024 * 1024
 MAX_DEPTH: Final = 64
@@ -32,7 +32,7 @@ _AT_LINE: Final = re.compile(r"\(at line (\d+), column \d+\)")
 
 
 class DuplicateKey(NamedTuple):
-    """A key that stands twice in one object."""
+    """A key that occurs twice in one object."""
 
     place: KeyPath
     first: int
@@ -40,7 +40,7 @@ class DuplicateKey(NamedTuple):
 
 
 class ParsedSource(NamedTuple):
-    """What a file says, and where it says it."""
+    """The values of a file, and their lines."""
 
     tree: Json
     lines: dict[KeyPath, int]
@@ -56,16 +56,16 @@ def read_source(path: Path) -> ParsedSource:
         files = [file.name for ending in ("*.json", "*.toml") for file in sorted(path.parent.glob(ending))]
         near = suggest(path.name, files, 1)
         hint = f", did you mean {path.with_name(near[0])}?" if near else ""
-        raise SetupError(f"There is no file {path}{hint}") from None
+        raise SetupError(f"File not found: {path}{hint}") from None
     except OSError as error:
         raise SetupError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(data) > MAX_BYTES:
-        raise SetupError(f"{path} is larger than {MAX_BYTES} bytes, so it is hardly a configuration")
+        raise SetupError(f"{path} is larger than {MAX_BYTES} bytes, the limit for a configuration")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise SetupError(f"{path}:{line}: is not UTF-8; save it in that encoding") from None
+        raise SetupError(f"{path}:{line}: not UTF-8; save it in that encoding") from None
     return _read_toml(text, path) if path.suffix.lower() == ".toml" else _JsonReader(text, path).read()
 
 
@@ -83,7 +83,7 @@ def _read_toml(text: str, path: Path) -> ParsedSource:
 
 
 def _tables(text: str) -> Iterator[tuple[int, str]]:
-    """The lines on which tables begin, and their names."""
+    """The lines on which tables start, and their names."""
     line, counted = 1, 0
     for found in _TABLE.finditer(text):
         line += text.count("\n", counted, found.start(1))
@@ -92,14 +92,14 @@ def _tables(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _first_of_two(text: str, problem: str) -> str:
-    """Where a table that stands twice stood first."""
+    """The first line of a table that occurs twice."""
     at = _AT_LINE.search(problem)
     if at is None:
         return ""
     tables = [(line, name.strip()) for line, name in _tables(text)]
     named = dict(tables).get(int(at[1]))
     first = next((line for line, name in tables if name == named), None)
-    return f"; [{named}] stands in line {first} already" if first is not None and first != int(at[1]) else ""
+    return f"; [{named}] is already on line {first}" if first is not None and first != int(at[1]) else ""
 
 
 class _JsonReader:
@@ -119,7 +119,7 @@ class _JsonReader:
         tree, at = self._value(at, ())
         at = self._skip(at)
         if at < len(self._text):
-            self._fail(at, "something follows the end of the configuration")
+            self._fail(at, "unexpected text after the end of the configuration")
         return ParsedSource(tree, self._lines, self._twice)
 
     def _value(self, at: int, place: KeyPath) -> tuple[Json, int]:
@@ -133,7 +133,7 @@ class _JsonReader:
             case '"':
                 return self._string(at)
             case "":
-                self._fail(at, "the file ends where a value should be")
+                self._fail(at, "the file ends where a value is expected")
         for word, value in _WORDS.items():
             if self._text.startswith(word, at):
                 return value, at + len(word)
@@ -174,7 +174,7 @@ class _JsonReader:
         return values, at + 1
 
     def _after(self, at: int, closing: str) -> int:
-        """Past the comma behind an item; at the closing bracket where there is none."""
+        """Skip the comma after an item; without one, return the position of the closing bracket."""
         at = self._skip(at)
         if self._text[at : at + 1] == ",":
             return self._skip(at + 1)

@@ -8,15 +8,15 @@ from typing import Final
 from pegboard.config.config_keys import ROOT, SERVER
 from pegboard.tools.naming import find_misspelt
 
-# What others call a key of ours, so that a slip in theirs leads to ours.
+# Other programs' names for our keys, so that a typo in theirs leads to ours.
 _OTHER_WORDS: Final = {"environment": "env", "envs": "env", "environ": "env", "arguments": "args", "parameters": "args"}
-# Keys that other programs do have, though they look like slips of ours.
+# Keys of other programs that look like typos of ours.
 _FOREIGN_KEYS: Final = frozenset({"arguments", "auth", "scope", "timeout", "tools", "version"})
 _ROOTS: Final = (*(key for key in ROOT.fields if key not in ("$schema", "toolboxes")), "names")
 
 
 def find_typos(server: Collection[str], dialect: Collection[str]) -> Mapping[str, str]:
-    """The keys of a server that were misspelt, with the key that was meant; `dialect` are keys its file may have too."""
+    """The misspelt keys of a server, with the key that was meant; `dialect` are further keys of its file format."""
     words = {**_OTHER_WORDS, **{key: key for key in (*SERVER.fields, *dialect)}}
     return _near(server, words, {*SERVER.fields, *dialect, *_FOREIGN_KEYS})
 

@@ -19,7 +19,7 @@ _FLAGS: Final = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(
 
 
 class ValueType(Protocol):
-    """`read` gives UNSET for what cannot be read, and has noted why."""
+    """`read` returns UNSET for an invalid value, after reporting it."""
 
     def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any: ...
 
@@ -27,7 +27,7 @@ class ValueType(Protocol):
 
 
 class TextValue(Struct, frozen=True):
-    """A text of at least so many letters; `problem` is what is said of anything else."""
+    """Text of at least this many characters; `problem` is the message for any other value."""
 
     expected: str = "a string"
     least: int = 1
@@ -39,7 +39,7 @@ class TextValue(Struct, frozen=True):
         elif len(value) < self.least:
             notes.add_mistake(place, _about(self.problem, place) or "is empty", expected=self.expected)
         elif "\0" in value:
-            notes.add_mistake(place, "has a NUL character in it", fix="remove it")
+            notes.add_mistake(place, "contains a NUL character", fix="remove it")
         else:
             return str(value)
         return UNSET
@@ -49,9 +49,9 @@ class TextValue(Struct, frozen=True):
 
 
 class NumberValue(Struct, frozen=True):
-    """A number above `above`, if that is given."""
+    """A number greater than `above`, if that is given."""
 
-    expected: str = "a number of seconds above 0"
+    expected: str = "a number of seconds greater than 0"
     above: float | None = 0
 
     def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
@@ -103,7 +103,7 @@ class BooleanValue(Struct, frozen=True):
 
 
 class ChoiceValue(Struct, frozen=True):
-    """One of several words, each of which means one thing."""
+    """One of several words."""
 
     words: Mapping[str, Json]
 
@@ -122,7 +122,7 @@ class ChoiceValue(Struct, frozen=True):
 
 
 class AnyValue(Struct, frozen=True):
-    """Whatever JSON can say."""
+    """Any JSON value."""
 
     def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
         return plain(value, place, notes)
@@ -156,7 +156,7 @@ class ListValue(Struct, frozen=True):
 
 
 class MapValue(Struct, frozen=True):
-    """An object whose values are of one kind; `problem` is what is said of what is no object."""
+    """An object whose values have one type; `problem` is the message for any other value."""
 
     item: ValueType
     expected: str = "an object"
@@ -174,7 +174,7 @@ class MapValue(Struct, frozen=True):
 
 
 class ObjectField(NamedTuple):
-    """A key: the attribute it is read to, its kind, and a line about it."""
+    """A key: its attribute, its type, and its description."""
 
     attribute: str
     kind: ValueType
@@ -182,9 +182,9 @@ class ObjectField(NamedTuple):
 
 
 class ObjectValue(Struct, frozen=True):
-    """An object with the keys it may have, read to its attributes; a text alone stands for the key `short`.
+    """An object with known keys, read to attributes; a text alone stands for the key `short`.
 
-    `required`: what is said where a key is missing.
+    `required`: the messages for missing keys.
     """
 
     what: str
@@ -224,7 +224,7 @@ class ObjectValue(Struct, frozen=True):
 
 
 def plain(value: Json, place: KeyPath, notes: ConfigReport) -> Json:
-    """A value as JSON has it: TOML also has dates, which nothing downstream would understand."""
+    """Check that a value is JSON: TOML also has dates."""
     match value:
         case str():
             return str(value)
@@ -234,7 +234,7 @@ def plain(value: Json, place: KeyPath, notes: ConfigReport) -> Json:
             return [plain(item, (*place, position), notes) for position, item in enumerate(value)]
         case dict():
             return {key: plain(item, (*place, key), notes) for key, item in value.items()}
-    notes.add_mistake(place, got=value, expected="a value that JSON has", fix="put it in quotes")
+    notes.add_mistake(place, got=value, expected="a JSON value", fix="put it in quotes")
     return None
 
 
@@ -243,7 +243,7 @@ def _read(kind: ValueType, value: Json, place: KeyPath, notes: ConfigReport) -> 
 
 
 def _read_number(value: Json) -> int | float | None:
-    """A number, which may be the text of a variable; None for anything else."""
+    """A number, possibly as the text of a variable; None for anything else."""
     if isinstance(value, ExpandedText):
         for parse in (int, float):
             with suppress(ValueError):
@@ -252,7 +252,7 @@ def _read_number(value: Json) -> int | float | None:
 
 
 def _about(problem: str, place: KeyPath) -> str:
-    """The sentence with the names of the toolbox and the server that contain the path."""
+    """The message with the names of the toolbox and the server that contain the path."""
     return problem.format(toolbox=place[1] if len(place) > 1 else "", server=describe_server(place))
 
 

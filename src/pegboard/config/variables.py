@@ -33,14 +33,14 @@ _ALSO_BARE: Final = re.compile(r"\$\$\{|\$\{|\$([A-Za-z_][A-Za-z0-9_]*)")
 
 
 class Input(Struct, frozen=True):
-    """What VS Code would ask a person for."""
+    """An input that VS Code asks a person for."""
 
     description: str = ""
     default: str | None = None
 
 
 class VariableSyntax(Struct, frozen=True, kw_only=True):
-    """What a dialect writes besides `${NAME}`: `$NAME`, words with a fixed meaning, questions to a person."""
+    """The variable syntax of a format besides `${NAME}`: `$NAME`, predefined words, inputs."""
 
     bare: bool = False
     fixed: Mapping[str, str] = {}
@@ -48,9 +48,9 @@ class VariableSyntax(Struct, frozen=True, kw_only=True):
 
 
 class Variables:
-    """Puts the environment into texts; what is missing becomes a mistake, what was put in a secret.
+    """Expands variables in texts; a missing one is a mistake, an inserted value a secret.
 
-    `spared` are the places of what is not used, whose variables need not be set.
+    `spared` are the paths of unused entries, whose variables need not be set.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Variables:
         self._opening = _ALSO_BARE if self._syntax.bare else _BRACED
 
     def expand(self, value: Json, place: KeyPath = ()) -> Json:
-        """The same value with every variable put in: in texts at any depth, and in keys."""
+        """The same value with every variable expanded: in texts at any depth, and in keys."""
         match value:
             case UnresolvedText():
                 return value
@@ -86,7 +86,7 @@ class Variables:
             new = str(self._text(key, here))
             if new in expanded:
                 self._notes.add_mistake(
-                    here, "with its variables put in, this key stands twice", fix="remove one of them"
+                    here, "this key is given twice after its variables were expanded", fix="remove one of them"
                 )
             expanded[new] = self.expand(item, here)
         return expanded
@@ -122,11 +122,11 @@ class Variables:
         if name in self._environ:
             return self._taken(name)
         if not self._is_excluded(place):
-            self._notes.warn(place, f"${name} is not set in the environment, and stays as it stands")
+            self._notes.warn(place, f"${name} is not set in the environment, and is kept as it is")
         return None
 
     def _braced(self, inside: str, place: KeyPath) -> str | None:
-        """What stands for `${inside}`; None leaves it as it is."""
+        """The value for `${inside}`; None keeps the text."""
         if inside in self._syntax.fixed:
             return self._syntax.fixed[inside]
         name, dash, default = inside.partition(":-")
@@ -136,7 +136,7 @@ class Variables:
             return self._input(inside[6:], place)
         elif not _NAME.match(name):
             if _NAMED.match(inside):
-                self._notes.warn(place, f"${{{inside}}} stays as it stands: names of variables are in capitals")
+                self._notes.warn(place, "${{inside}} is kept as it is: names of variables are upper-case")
             return None
         if name in self._environ:
             return self._taken(name)
@@ -157,12 +157,12 @@ class Variables:
         if asked is not None and asked.default is not None:
             return ExpandedText(asked.default)
         wanted = f" ({asked.description})" if asked is not None and asked.description else ""
-        self._missing(name, place, f"${{input:{identity}}} asks a person{wanted}, here it is read from the environment")
+        self._missing(name, place, f"${{input:{identity}}} is an input{wanted}; here it is read from the environment")
         return UnresolvedText()
 
     def _taken(self, name: str) -> ExpandedText:
         value = self._environ[name]
-        # Where a home or a PATH is tells nobody anything.
+        # Paths such as HOME and PATH are not secrets.
         if name not in INHERITED_VARIABLES:
             self._notes.keep_secret(value)
         return ExpandedText(value)
