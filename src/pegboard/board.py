@@ -349,7 +349,7 @@ class Board(ToolRegistry, Hosted):
         self._lifetimes.sync()
 
     def _add_capabilities(self, capabilities: Mapping[str, Json]) -> None:
-        """Tell clients of these capabilities too, beside those that follow from what hangs here."""
+        """Declare these capabilities to clients, in addition to those that follow from the content of the board."""
         self._dispatcher.declared = capabilities
 
     def _surround(self, tool: Tool | None, inner: Handler) -> Handler:

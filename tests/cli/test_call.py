@@ -85,7 +85,7 @@ def test_the_tools_are_listed_with_their_arguments(target: str) -> None:
 def test_what_is_not_an_address_is_exit_2(url: str) -> None:
     code, out, err = run("list", url)
     assert (code, out) == (2, "")
-    assert "is not an address" in err
+    assert "is not a valid URL" in err
 
 
 @pytest.mark.parametrize("verb", [("list",), ("call", "add")])

@@ -113,9 +113,9 @@ def test_bytes_go_to_stdout_as_they_are(tmp_path: Path) -> None:
     [
         (["list", "--", "nowhere-at-all"], 3, "no program 'nowhere-at-all'"),
         (["list", "--", sys.executable, "-c", "raise SystemExit('no config')"], 3, "saying: no config"),
-        (["list", "--"], 2, "comes the command"),
+        (["list", "--"], 2, "add the command"),
         (["list"], 2, "TARGET"),
-        (["list", "localhost:7332/mcp"], 2, "begins with http://"),
+        (["list", "localhost:7332/mcp"], 2, "starts with http://"),
         (["call", "http://127.0.0.1:1/", "x", "--header", "nocolon"], 2, "is not NAME:VALUE"),
         (["call", "http://127.0.0.1:1/", "x", "--header", "a: b\nc: d"], 2, "line break"),
         (["list", "http://127.0.0.1:1/", "--protocol", "1999"], 2, "--protocol"),

@@ -33,7 +33,7 @@ async def log_in(config: Path, *words: str, **env: str) -> tuple[int, str]:
     command = (*PEGBOARD, "login", config, "safe", "--no-browser", *words)
     with Child(*command, stdin=subprocess.DEVNULL, **env) as child:
         await until(lambda: "state=" in child.said() or child.process.poll() is not None)
-        found = re.search(r"^Log in here to go on:\n(http://\S+)$", child.said(), re.MULTILINE)
+        found = re.search(r"^Log in here to continue:\n(http://\S+)$", child.said(), re.MULTILINE)
         assert found is not None, child.said()
         asked = {name: values[0] for name, values in parse_qs(urlsplit(found[1]).query).items()}
         assert asked["code_challenge_method"] == "S256"
@@ -61,7 +61,7 @@ async def test_a_server_that_needs_a_login_says_so_and_is_used_after_one(tmp_pat
             assert (code, said.splitlines()[-1]) == (0, "dev/safe: logged in, 0 tools")
             assert server.shown()[-1] == "Bearer a-token-1"
             again = await asyncio.to_thread(run, tmp_path, "gateway.json", "safe", **env)
-            assert again == (0, "dev/safe: lets us in as it is, 0 tools\n")
+            assert again == (0, "dev/safe: needs no new login, 0 tools\n")
             # The gateway that runs already finds the token by itself, within its next attempts.
             async with Client(f"http://127.0.0.1:{child.port}/mcp") as client, asyncio.timeout(45):
                 while "dev/safe" in str(await client.request("tools/list")):  # noqa: ASYNC110 — nothing tells it
@@ -72,9 +72,9 @@ async def test_a_server_that_needs_a_login_says_so_and_is_used_after_one(tmp_pat
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("gateway.json", "sfae"), r"gateway\.json: there is no server 'sfae'; did you mean 'safe'\?"),
-        (("gateway.json", "dev/calc"), "calc is reached by stdio; only servers behind a URL take a login"),
-        (("gatewy.json", "safe"), r"There is no file .*gatewy\.json, did you mean .*gateway\.json\?"),
+        (("gateway.json", "sfae"), r"gateway\.json: unknown server 'sfae'; did you mean 'safe'\?"),
+        (("gateway.json", "dev/calc"), "calc uses stdio; only servers with a URL can be logged in to"),
+        (("gatewy.json", "safe"), r"File not found: .*gatewy\.json, did you mean .*gateway\.json\?"),
     ],
 )
 def test_what_cannot_be_logged_in_to_is_told(tmp_path: Path, words: tuple[str, str], told: str) -> None:
@@ -106,7 +106,7 @@ async def test_a_person_who_does_not_come_is_waited_for_in_vain(tmp_path: Path) 
         configure(tmp_path, server)
         code, said = await asyncio.to_thread(run, tmp_path, "gateway.json", "safe", "--timeout", "0.2", **env)
     assert code != 0
-    assert "Nobody logged in within 0.2 s" in said
+    assert "No login within 0.2 s" in said
     assert "Traceback" not in said
 
 

@@ -228,7 +228,7 @@ def test_all_mistakes_of_a_configuration_are_told_at_once(folder: Folder) -> Non
     assert err.splitlines()[0] == "pegboard up: gateway.json has 5 mistakes:"
     for told in (
         "toolboxes.dev.mcpServers.a.comand (line 1): a server has no key 'comand'; did you mean 'command'?",
-        'toolboxes.dev.mcpServers.b__c.timeout (line 2): got "soon", expected a number of seconds above 0',
+        'toolboxes.dev.mcpServers.b__c.timeout (line 2): got "soon", expected a number of seconds greater than 0',
         "toolMod (line 3): a configuration has no key 'toolMod'; did you mean 'toolMode'?",
         "Toolbox 'dev' must have a description",
         "the server name 'b__c' has '__' in it",
@@ -239,11 +239,11 @@ def test_all_mistakes_of_a_configuration_are_told_at_once(folder: Folder) -> Non
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("gatway.json",), r"There is no file .*gatway\.json, did you mean .*gateway\.json\?"),
-        (("nothing.toml",), r"There is no file .*nothing\.toml$"),
-        (("gateway.json", "--workers", "2"), "--workers 2: a gateway is one process, which owns its servers"),
+        (("gatway.json",), r"File not found: .*gatway\.json, did you mean .*gateway\.json\?"),
+        (("nothing.toml",), r"File not found: .*nothing\.toml$"),
+        (("gateway.json", "--workers", "2"), "--workers 2: a gateway runs in one process"),
         (("gateway.json", "--port", "many"), "invalid int value: 'many'"),
-        ((), r"There is no configuration: name its file, set PEGBOARD_CONFIG, or write a pegboard\.json here$"),
+        ((), r"No configuration found: pass a file, set PEGBOARD_CONFIG, or create pegboard\.json here$"),
     ],
 )
 def test_what_is_wrong_is_told_and_nothing_is_started(folder: Folder, words: tuple[str, ...], told: str) -> None:

@@ -20,7 +20,7 @@ from pegboard.tools.tool_result import PARSE_WARNINGS
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="pegboard call",
-        description="Call a tool and print its answer on stdout; what was repaired and how long it took go to stderr.",
+        description="Call a tool and print its result on stdout; repairs and the duration are printed on stderr.",
         epilog="examples:\n"
         "  pegboard call examples/hello.py add a=2 b=3\n"
         '  pegboard call http://127.0.0.1:7332/mcp add \'{"a": 2, "b": "3"}\'\n'
@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     )
     arguments = {
         "tool": {"metavar": "TOOL"},
-        "arguments": {"metavar": "KEY=VALUE", "nargs": "*", "help": "arguments, or all of them as one JSON object"},
+        "arguments": {"metavar": "KEY=VALUE", "nargs": "*", "help": "arguments, or one JSON object with all of them"},
     }
     return run("call", _call(read_target(parser, argv, arguments)))
 
@@ -44,7 +44,7 @@ async def _call(pointed: TargetArgument) -> int:
         try:
             result = await client.call(name, arguments, progress=_print_progress)
         except InvalidParams as refusal:
-            # Not every tool is listed: it is the server that knows.
+            # Tools may be unlisted: let the server decide.
             if name in tools:
                 raise
             await report_missing(client)
@@ -61,7 +61,7 @@ async def _call(pointed: TargetArgument) -> int:
 
 
 def _explain(target: str, name: str, told: str, tools: Collection[str]) -> str:
-    """What the server says of a name it does not know, or more where that is little."""
+    """The server's message for an unknown name, with a suggestion if it has none."""
     hint = ""
     if name in told and "did you mean" not in told.lower():
         near = suggest(name, tools)
@@ -75,7 +75,7 @@ def _print_progress(done: float, total: float | None, message: str | None) -> No
 
 
 def read_arguments(words: list[str], schema: object) -> Mapping[str, object]:
-    """`key=value` pairs, each value as JSON where it is JSON and the tool does not want text; or one JSON object."""
+    """`key=value` pairs, where a value is JSON if it parses and the tool does not want text; or one JSON object."""
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         try:
             whole = msgspec.json.decode(words[0])
@@ -87,7 +87,7 @@ def read_arguments(words: list[str], schema: object) -> Mapping[str, object]:
     for word in words:
         key, equals, text = word.partition("=")
         if not equals:
-            raise SetupError(f"{word!r} is not KEY=VALUE; write {word}=… or give all arguments as one JSON object")
+            raise SetupError(f"{word!r} is not KEY=VALUE; write {word}=… or pass all arguments as one JSON object")
         arguments[key] = text if properties.get(key, {}).get("type") == "string" else _value(text)
     return arguments
 
@@ -101,7 +101,7 @@ def _value(text: str) -> object:
 
 
 def print_content(content: Sequence[Mapping[str, Json]]) -> None:
-    """Text as it is, anything else by its kind."""
+    """Text as it is, any other content by its type."""
     for block in content:
         if block.get("type") == "text":
             show_text(str(block.get("text", "")))

@@ -29,7 +29,7 @@ _CLOCK = Path(pegboard.demo.__file__).with_name("clock.py")
 
 
 class Demo(Gateway):
-    """A gateway that brings one of its servers along, and reaches it over HTTP as it would any other."""
+    """A gateway that starts one of its servers itself, and connects to it over HTTP like to any other."""
 
     def __init__(self) -> None:
         self._places = WorkerSockets(1, "127.0.0.1", 0, None)
@@ -76,7 +76,7 @@ def _toolbox(name: str, description: str, servers: tuple[ServerConfig, ...]) -> 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="pegboard demo",
-        description="Serve a gateway over three small servers (in process, stdio, HTTP), on this machine only.",
+        description="Serve a gateway with three sample servers (in process, stdio, HTTP), on this machine only.",
     )
     add_flags(parser)
     chosen = parser.parse_args(argv)
@@ -105,7 +105,7 @@ def _more(url: str) -> list[str]:
 
 
 def _free_port(wanted: int) -> int:
-    """The wanted port, or any free one if another server has it already."""
+    """The requested port, or any free one if it is in use."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

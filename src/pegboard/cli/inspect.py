@@ -18,7 +18,7 @@ from pegboard.tools.naming import counted
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="pegboard inspect",
-        description="Show who a server is, which revision it speaks, and its tools, resources and prompts.",
+        description="Show a server's name, protocol revision, capabilities, tools, resources and prompts.",
     )
     return run("inspect", _inspect(read_target(parser, argv, {})))
 
@@ -61,7 +61,7 @@ async def _offers(client: Client, offered: Mapping[str, Json]) -> dict[str, Sequ
         try:
             found["templates"] = await client.list_templates()
         except MethodNotFound:
-            # A server may have resources and nothing to fill in.
+            # A server may have resources but no templates.
             pass
     if "prompts" in offered:
         found["prompts"] = await client.list_prompts()

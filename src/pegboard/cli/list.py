@@ -27,7 +27,7 @@ async def _list(pointed: TargetArgument) -> int:
 
 
 def print_tools(tools: Sequence[Mapping[str, object]], indent: str = "") -> None:
-    """Each tool on a line of its own, with its arguments and the first line of what it does."""
+    """Each tool on its own line, with its arguments and the first line of its description."""
     width = min(max((len(_signature(tool)) for tool in tools), default=0), 60)
     for tool in tools:
         told = str(tool.get("description") or "").partition("\n")[0]

@@ -32,22 +32,22 @@ _KINDS = {"tools": "tool", "prompts": "prompt", "templates": "template", "server
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="pegboard lock",
-        description="Ask every server of a configuration what it says of its tools, prompts and templates, and pin that "
-        "in a lock file beside the configuration. Where there is one already, show what is different.",
-        epilog="exit codes: 0 as accepted, 1 something is different, 2 wrong usage or set-up, 3 a server cannot be asked",
+        description="Read the definitions of all tools, prompts and templates from the servers of a configuration, "
+        "and pin them in a lock file beside it. If there is a lock file, show the differences.",
+        epilog="exit codes: 0 up to date, 1 definitions differ, 2 wrong usage or set-up, 3 a server cannot be reached",
     )
     parser.add_argument("config", metavar="CONFIG", help="the configuration file of the gateway")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--diff", action="store_true", help="show what is different, and write nothing")
+    which.add_argument("--diff", action="store_true", help="show the differences, and write nothing")
     which.add_argument(
         "--accept",
         nargs="*",
         metavar="NAME",
-        help="take what is different into the lock file: toolbox/server/tool, toolbox/server, toolbox; all without a name",
+        help="accept differences: of toolbox/server/tool, toolbox/server or toolbox; without a name, all",
     )
-    parser.add_argument("--json", action="store_true", help="print what is different as JSON")
+    parser.add_argument("--json", action="store_true", help="print the differences as JSON")
     chosen = parser.parse_args(argv)
-    # What is wrong with a server is told below, once.
+    # Problems of a server are reported below, once.
     set_up_logging("error", "text")
     config = read_config(chosen.config, os.environ)
     before = read_lock(config.lock_path)
@@ -55,13 +55,13 @@ def main(argv: list[str]) -> int:
         found, unreached = asyncio.run(catalogs(config))
     for (toolbox, server), problem in unreached.items():
         told = redact(problem, config.secrets)
-        note(f"pegboard lock: {toolbox}/{server} cannot be asked, and is left as it was: {told}")
+        note(f"pegboard lock: {toolbox}/{server} cannot be reached, its pins are unchanged: {told}")
     unknown = {*unreached, *_disabled(config)}
     report = compare(before or Lock(), found, unknown)
     if chosen.json:
         show_json(_as_json(report))
     else:
-        # At first everything is new, and only what is suspicious is worth a line.
+        # At first everything is new, and only findings are worth a line.
         for line in _print_report(report if before is not None or chosen.diff else replace(report, added=())):
             show(line)
     changing = chosen.accept is not None or (before is None and not chosen.diff)
@@ -71,15 +71,15 @@ def main(argv: list[str]) -> int:
             write_lock(lock, config.lock_path)
         note(f"{_count(len(lock.pins))} pinned in {_short_path(config.lock_path)}")
     elif report:
-        note(f"accept it all with `pegboard lock {chosen.config} --accept`, or name what to accept")
+        note(f"accept all with `pegboard lock {chosen.config} --accept`, or name what to accept")
         return DIFFERENT
     elif not unreached:
-        note(f"all is as it was accepted in {_short_path(config.lock_path)}")
+        note(f"all definitions match {_short_path(config.lock_path)}")
     return CANNOT_CONNECT if unreached else OK
 
 
 async def catalogs(config: GatewayConfig) -> tuple[Mapping[Server, ServerCatalog], Mapping[Server, str]]:
-    """What each server of a configuration lists, and why some could not be asked."""
+    """The definitions of each server of a configuration, and the errors of those that could not be reached."""
     gateway = Gateway(replace(config, lock="off"))
     found: dict[Server, ServerCatalog] = {}
     unreached: dict[Server, str] = {}
@@ -95,14 +95,14 @@ async def catalogs(config: GatewayConfig) -> tuple[Mapping[Server, ServerCatalog
             if downstream.catalog is not None:
                 found[key] = downstream.catalog
             else:
-                unreached[key] = downstream.problem or f"it did not answer within {_SECONDS:.0f} s"
+                unreached[key] = downstream.problem or f"no response within {_SECONDS:.0f} s"
     finally:
         await gateway.stop()
     return found, unreached
 
 
 def _disabled(config: GatewayConfig) -> Iterator[Server]:
-    """The servers that are not asked now, and may be again."""
+    """The servers that are disabled now, and may be enabled again."""
     for toolbox in config.toolboxes.values():
         yield from ((toolbox.name, server.name) for server in toolbox.servers.values() if not server.enabled)
 
@@ -122,7 +122,7 @@ def _print_report(report: Report) -> Iterator[str]:
         yield f"new       {_name(place)}"
         yield from flags.pop(place, ())
     for place in report.vanished:
-        yield f"gone      {_name(place)}"
+        yield f"removed   {_name(place)}"
     for place, told in flags.items():
         yield f"flagged   {_name(place)}"
         yield from told
@@ -159,7 +159,7 @@ def _count(number: int) -> str:
 
 
 def _short_path(path: str) -> str:
-    """A path as short as it can be said from here."""
+    """A path, relative to the current folder if that is shorter."""
     with contextlib.suppress(ValueError):
         return str(Path(path).relative_to(Path.cwd()))
     return path

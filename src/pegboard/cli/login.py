@@ -20,19 +20,21 @@ OK, USAGE, CANNOT_CONNECT = 0, 2, 3
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="pegboard login",
-        description="Log in to a server of a configuration, in the browser; `pegboard up` uses the token from then on.",
-        epilog="Without a browser on this machine, open the printed link anywhere that reaches 127.0.0.1 here.",
+        description="Log in to a server of a configuration, in the browser; `pegboard up` then uses the token.",
+        epilog="If this machine has no browser, open the printed link anywhere that can reach 127.0.0.1 here.",
     )
     parser.add_argument("config", metavar="CONFIG", help="the configuration file of the gateway")
-    parser.add_argument("server", metavar="SERVER", help="the server, or TOOLBOX/SERVER where two have one name")
+    parser.add_argument(
+        "server", metavar="SERVER", help="the server, or TOOLBOX/SERVER if two toolboxes have one of that name"
+    )
     parser.add_argument("--no-browser", action="store_false", dest="browser", help="only print the link")
-    parser.add_argument("--port", type=int, default=0, help="where to wait for the browser (any free port)")
-    parser.add_argument("--principal", default="", metavar="NAME", help="log in for this user of the gateway only")
+    parser.add_argument("--port", type=int, default=0, help="port for the browser's redirect (any free port)")
+    parser.add_argument("--principal", default="", metavar="NAME", help="log in for this principal of the gateway only")
     parser.add_argument("--timeout", type=float, default=300.0, metavar="SECONDS", help="how long to wait (300)")
     chosen = parser.parse_args(argv)
     toolbox, server = _find(chosen.config, chosen.server)
     if server.kind not in ("http", "sse"):
-        raise SetupError(f"{server.name} is reached by {server.kind}; only servers behind a URL take a login")
+        raise SetupError(f"{server.name} uses {server.kind}; only servers with a URL can be logged in to")
     shown: list[str] = []
 
     def show(text: str) -> None:
@@ -42,7 +44,7 @@ def main(argv: list[str]) -> int:
     login = BrowserLogin(port=chosen.port, browser=chosen.browser, seconds=chosen.timeout, show=show)
     auth = Logins(token_storage(), login=login).auth(server, chosen.principal)
     if auth is None:
-        raise SetupError(f"{server.name} is sent a header Authorization already, or its auth is none")
+        raise SetupError(f"{server.name} already has a header Authorization, or its auth is none")
     client = Client(server.url, headers=server.headers, auth=auth)
     return asyncio.run(_log_in(f"{toolbox}/{server.name}", client, shown))
 
@@ -57,8 +59,8 @@ async def _log_in(name: str, client: Client, shown: list[str]) -> int:
     except ServerFault as fault:
         note(f"pegboard login: {fault}")
         return CANNOT_CONNECT
-    # It may be open to all, or the token of the last time still good.
-    done = "logged in" if shown else "lets us in as it is"
+    # It may need no login, or the last token may still be valid.
+    done = "logged in" if shown else "needs no new login"
     note(f"{name}: {done}, {len(tools)} tool{'' if len(tools) == 1 else 's'}")
     return OK
 
@@ -74,8 +76,10 @@ def _find(config: str, wanted: str) -> tuple[str, ServerConfig]:
     if len(found) == 1:
         return found[0]
     if found:
-        raise SetupError(f"{config}: several toolboxes have a server {name!r}; say which: {found[0][0]}/{name}")
+        raise SetupError(
+            f"{config}: several toolboxes have a server {name!r}; name one, for example {found[0][0]}/{name}"
+        )
     known = [server for box in read.toolboxes.values() for server in box.servers]
     close = suggest(name, known, 1)
     hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(known)}"
-    raise SetupError(f"{config}: there is no server {wanted!r}{hint}")
+    raise SetupError(f"{config}: unknown server {wanted!r}{hint}")

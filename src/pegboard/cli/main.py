@@ -13,23 +13,23 @@ from pegboard.logs import guard_last_resort
 from pegboard.printable import printable_lines
 
 VERBS = {
-    "demo": "serve a gateway over three small servers to play with",
+    "demo": "serve a gateway with three sample servers",
     "run": "serve the board in a Python file, over HTTP or stdio",
-    "up": "serve many servers as one, by a configuration file",
+    "up": "serve many servers as one, from a configuration file",
     "login": "log in to a server of a configuration",
-    "lock": "pin what servers say of their tools; show and accept changes",
+    "lock": "pin tool definitions; review and accept changes",
     "list": "list the tools of a file or a server",
     "call": "call a tool of a file or a server",
     "read": "read a resource",
-    "prompt": "fill in a prompt",
-    "inspect": "show what a server says of itself and offers",
+    "prompt": "print the messages of a prompt",
+    "inspect": "show a server's name, revision and everything it offers",
 }
 
 OK, TOOL_ERROR, USAGE, CANNOT_CONNECT = 0, 1, 2, 3
 
 _EPILOG = """\
-exit codes: 0 ok, 1 a tool answered with an error, 2 wrong usage or set-up, 3 cannot connect
-`pegboard VERB --help` says more about each verb."""
+          exit codes: 0 ok, 1 a tool returned an error, 2 wrong usage or set-up, 3 cannot connect
+          Run `pegboard VERB --help` for the options of a verb."""
 
 
 def main(argv: list[str] | None = None) -> NoReturn:
@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     arguments = sys.argv[1:] if argv is None else argv
     parser = argparse.ArgumentParser(
         prog="pegboard",
-        description="One board for every tool an agent may use.",
+        description="MCP servers in Python: serve tools, call servers, and combine many servers behind one endpoint.",
         epilog="verbs:\n" + "\n".join(f"  {verb:<8} {text}" for verb, text in VERBS.items()) + "\n\n" + _EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="pegboard [-h] [--version] VERB …",

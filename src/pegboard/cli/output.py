@@ -10,12 +10,12 @@ from pegboard.printable import printable, printable_json, printable_lines
 
 
 def show(line: str = "") -> None:
-    """Print one line of the answer."""
+    """Print one line of the result."""
     print(printable(line))
 
 
 def show_text(text: str) -> None:
-    """Print a text that a server answered: exactly as it came, unless a terminal shows it."""
+    """Print text from a server: unchanged, except on a terminal."""
     print(printable_lines(text) if sys.stdout.isatty() else text)
 
 
@@ -25,10 +25,10 @@ def show_json(value: object) -> None:
 
 
 def note(line: str) -> None:
-    """Print one line beside the answer, on stderr."""
+    """Print one line of information on stderr."""
     print(printable(line), file=sys.stderr, flush=True)
 
 
 def note_lines(text: str) -> None:
-    """Print lines of ours beside the answer; foreign parts of them have been made `printable` already."""
+    """Print lines of information on stderr; foreign parts of them must already be `printable`."""
     print(printable_lines(text), file=sys.stderr, flush=True)

@@ -16,13 +16,13 @@ from pegboard.tools.naming import suggest
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="pegboard prompt",
-        description="Fill in a prompt and print its messages.",
+        description="Get a prompt and print its messages.",
         epilog="example:\n  pegboard prompt examples/notes.py review code='x = 1'",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments = {
         "prompt": {"metavar": "NAME"},
-        "arguments": {"metavar": "KEY=VALUE", "nargs": "*", "help": "arguments, all of which are text"},
+        "arguments": {"metavar": "KEY=VALUE", "nargs": "*", "help": "arguments, all of them text"},
     }
     return run("prompt", _prompt(read_target(parser, argv, arguments)))
 

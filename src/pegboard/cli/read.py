@@ -16,7 +16,7 @@ from pegboard.cli.target_argument import OK, TargetArgument, read_target, run
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="pegboard read",
-        description="Read a resource: text and bytes go to stdout as they are; on a terminal, control characters are escaped.",
+        description="Print a resource: text and bytes unchanged; on a terminal, control characters are escaped.",
         epilog="example:\n  pegboard read http://127.0.0.1:7332/mcp notes://today",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -44,7 +44,7 @@ def _print(part: Mapping[str, Json]) -> None:
         note(f"pegboard read: {part.get('uri')} is not valid Base64")
         return
     if sys.stdout.isatty():
-        show(f"[{part.get('mimeType') or 'bytes'}, {len(data)} bytes: send stdout to a file to keep them]")
+        show(f"[{part.get('mimeType') or 'bytes'}, {len(data)} bytes: redirect stdout to a file to keep them]")
     else:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)

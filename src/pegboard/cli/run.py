@@ -20,11 +20,11 @@ from pegboard.tools.naming import counted
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="pegboard run",
-        description="Serve the board in a Python file: over stdio if stdin is a pipe, as when a client starts us, else over HTTP.",
-        epilog="Every flag can be set by the environment: PEGBOARD_PORT=8000 is --port 8000.",
+        description="Serve the board in a Python file: over stdio if a client started the process, else over HTTP.",
+        epilog="Every flag has an environment variable: PEGBOARD_PORT=8000 is --port 8000.",
     )
     parser.add_argument(
-        "target", metavar="FILE[:BOARD]", help="a Python file, and the board in it if there are several"
+        "target", metavar="FILE[:BOARD]", help="a Python file, and the name of the board if it has several"
     )
     add_flags(parser)
     chosen = parser.parse_args(argv)
@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
 
 
 def announce(board: Board, url: str, began: float) -> None:
-    """The first lines a newcomer needs: what is served, where, and how to reach it."""
+    """The first lines for a new user: what is served, where, and how to connect."""
     count = counted(len(board.tools), "tool")
     lines = [f"pegboard {__version__}   {board.name}: {count}, ready in {time.monotonic() - began:.1f} s"]
     lines.append(f"  MCP      {url}")
@@ -50,7 +50,7 @@ def announce(board: Board, url: str, began: float) -> None:
 
 
 def command() -> str:
-    """How to type this program's name so that the shell finds it."""
+    """How to run this program from the shell."""
     own = Path(sys.argv[0])
     if shutil.which("pegboard") is not None or own.name != "pegboard":
         return "pegboard"
@@ -58,7 +58,7 @@ def command() -> str:
 
 
 def _sample(schema: object) -> str:
-    """Arguments to try a tool with, made up from its schema."""
+    """Example arguments for a tool, made from its schema."""
     properties = schema.get("properties", {}) if isinstance(schema, dict) else {}
     required = schema.get("required", []) if isinstance(schema, dict) else []
     return " ".join(f"{name}={_value(properties.get(name, {}), index)}" for index, name in enumerate(required))

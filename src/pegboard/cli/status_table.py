@@ -14,7 +14,7 @@ _WORDS = {"needs_login": "needs login"}
 
 
 def render_status(gateway: Gateway, url: str, seconds: float, command: str) -> list[str]:
-    """What was connected, what it costs a model, and what to do next."""
+    """The connected servers, the token costs, and the next steps."""
     servers = gateway.downstreams
     ready = sum(one.state == "ready" for one in servers)
     waiting = sum(one.config.lazy and one.state == "idle" for one in servers)
@@ -57,14 +57,14 @@ def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
         told_row = "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
         yield f"    {told_row}".rstrip()
         if row[5]:
-            # Below, and whole: what a server said last is what explains it.
+            # Below the table, in full: the last output of a server explains its failure.
             indent = " " * (6 + widths[0])
             yield from textwrap.wrap(row[5], 110, initial_indent=indent, subsequent_indent=indent)
 
 
 def _next_steps(gateway: Gateway, command: str) -> Iterator[str]:
     if not gateway.pinned and gateway.config.path:
-        yield f"  pin      {command} lock {gateway.config.path}   (be told when a server changes its tools)"
+        yield f"  pin      {command} lock {gateway.config.path}   (to be notified when a server changes its tools)"
     for one in gateway.downstreams:
         if one.state == "needs_login":
             yield f"  log in   {command} login {gateway.config.path} {one.toolbox}/{one.name}"

@@ -20,7 +20,7 @@ from pegboard.errors import Refusal, ServerFault, SetupError
 from pegboard.loading import load_board
 from pegboard.protocol.revisions import SUPPORTED
 
-# host:port, as people write it in a browser
+# host:port, as in a browser
 _URL: Final = re.compile(r"[\w.-]+:\d{1,5}(/.*)?")
 
 OK, TOOL_ERROR, USAGE, CANNOT_CONNECT = 0, 1, 2, 3
@@ -30,7 +30,7 @@ _SERVERS = "dev.pegboard/servers"
 
 
 class TargetArgument:
-    """A parsed command line: where it points, and its flags."""
+    """A parsed command line: the target, and the flags."""
 
     def __init__(self, chosen: argparse.Namespace, command: list[str]) -> None:
         self.chosen = chosen
@@ -42,7 +42,7 @@ class TargetArgument:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
-        """A client of the target; whatever it prints goes to stderr, as stdout is for the answer."""
+        """A client of the target; its output goes to stderr, since stdout is for the result."""
         with contextlib.redirect_stdout(sys.stderr):
             if self._is_config():
                 async with self._gateway_client() as client:
@@ -56,8 +56,8 @@ class TargetArgument:
 
     @asynccontextmanager
     async def _gateway_client(self) -> AsyncIterator[Client]:
-        """A client of all servers of a configuration, once each of them has answered or failed."""
-        # By the package: whoever asks a single server does not pay for a gateway.
+        """A client of all servers of a configuration, once each of them has responded or failed."""
+        # Imported here: requests to a single server do not need the gateway.
         gateway = pegboard.Gateway(self.chosen.target)
         async with Client(gateway, timeout=self.chosen.timeout) as client:
             await gateway.wait_connected(self.chosen.timeout or _CONNECT_SECONDS, lazy=True)
@@ -67,13 +67,13 @@ class TargetArgument:
         chosen = self.chosen
         flags: dict[str, Any] = {"version": chosen.protocol, "ca": chosen.ca, "timeout": chosen.timeout}
         if self._command:
-            # Typed in a shell, a command sees what every command there sees.
+            # A command typed in a shell gets the environment of the shell.
             return Client(self._command, env=dict(os.environ), **flags)
         if chosen.target.startswith(("http://", "https://", "ws://", "wss://")):
             return Client(_with_default_path(chosen.target), headers=_headers(chosen.header), **flags)
         if _URL.fullmatch(chosen.target):
             raise SetupError(
-                f"{chosen.target} is no file; a server's address begins with http://, https://, ws:// or wss://"
+                f"{chosen.target} is not a file; the URL of a server starts with http://, https://, ws:// or wss://"
             )
         return Client(load_board(chosen.target), timeout=chosen.timeout)
 
@@ -81,12 +81,12 @@ class TargetArgument:
 def read_target(
     parser: argparse.ArgumentParser, argv: list[str], arguments: dict[str, dict[str, Any]]
 ) -> TargetArgument:
-    """Read a command line that has a target first, or a command after `--`, and these arguments."""
+    """Parse a command line with a target first, or a command after `--`, and these arguments."""
     words, command = argv, list[str]()
     if "--" in argv:
         words, command = argv[: argv.index("--")], argv[argv.index("--") + 1 :]
         if not command:
-            parser.error("after -- comes the command that starts the server")
+            parser.error("add the command that starts the server after --")
     shown = " ".join(str(about.get("metavar") or "") for about in arguments.values())
     parser.usage = (
         f"{parser.prog} [options] TARGET {shown}".rstrip() + f"\n       {parser.prog} [options] {shown}".rstrip()
@@ -96,20 +96,24 @@ def read_target(
         parser.add_argument(
             "target",
             metavar="TARGET",
-            help="a Python file with a board, a gateway's configuration, or a server's URL: http(s), ws(s)",
+            help="a Python file with a board, a gateway configuration, or the URL of a server: http(s), ws(s)",
         )
     for name, about in arguments.items():
         parser.add_argument(name, **about)
-    parser.add_argument("--json", action="store_true", help="print all of it as JSON")
-    parser.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="send a header to a URL")
-    parser.add_argument("--ca", metavar="FILE", help="the authority that a server's certificate is signed by")
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after so long without news")
-    parser.add_argument("--protocol", choices=SUPPORTED, metavar="REVISION", help=f"one of {', '.join(SUPPORTED)}")
+    parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
+    parser.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="send a header to the URL")
+    parser.add_argument("--ca", metavar="FILE", help="CA bundle for verifying the server")
+    parser.add_argument(
+        "--timeout", type=float, metavar="SECONDS", help="fail after SECONDS without any message from the server"
+    )
+    parser.add_argument(
+        "--protocol", choices=SUPPORTED, metavar="REVISION", help=f"protocol revision, one of {', '.join(SUPPORTED)}"
+    )
     return TargetArgument(parser.parse_args(words), command)
 
 
 def run(verb: str, work: Coroutine[Any, Any, int]) -> int:
-    """Run the work of a verb; what a server does to us becomes a line on stderr and an exit code."""
+    """Run the work of a verb; errors of a server become a line on stderr and an exit code."""
     try:
         return asyncio.run(work)
     except ServerFault as fault:
@@ -121,7 +125,7 @@ def run(verb: str, work: Coroutine[Any, Any, int]) -> int:
 
 
 def _with_default_path(url: str) -> str:
-    """The address itself; where it has no path, that of our own servers."""
+    """The URL; without a path, that of our own servers."""
     with contextlib.suppress(ValueError):
         parts = urlsplit(url)
         if parts.hostname and not parts.path:
@@ -140,10 +144,10 @@ def _headers(lines: list[str]) -> dict[str, str]:
 
 
 async def report_missing(client: Client) -> None:
-    """Say on stderr which servers behind a gateway have nothing to list, and why."""
+    """Print the servers behind a gateway that are unavailable, and why."""
     listed = await client.request("tools/list")
     meta = listed.get("_meta")
     servers = meta.get(_SERVERS) if isinstance(meta, dict) else None
     for name, told in servers.items() if isinstance(servers, dict) else ():
         state, problem = (told.get("state"), told.get("problem")) if isinstance(told, dict) else ("", "")
-        note(f"not there  {name}: {problem or state}")
+        note(f"missing    {name}: {problem or state}")

@@ -25,17 +25,17 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="pegboard up",
         description="Serve the servers of a configuration file as one: over HTTP, or over stdio to one client.",
-        epilog="The file is JSON or TOML: ours, or one of Claude, Cursor, VS Code, Codex or Gemini as it is. "
-        "It is reloaded when it changes. Every flag can be set by the environment: PEGBOARD_PORT=8000.",
+        epilog="The file is JSON or TOML: ours, or that of Claude, Cursor, VS Code, Codex or Gemini. It is reloaded "
+        "when it changes. Every flag has an environment variable, for example PEGBOARD_PORT=8000.",
     )
     parser.add_argument(
         "config",
         metavar="CONFIG",
         nargs="?",
-        help="a configuration file; without one PEGBOARD_CONFIG, or pegboard.json or pegboard.toml here",
+        help="a configuration file; default: PEGBOARD_CONFIG, or pegboard.json or pegboard.toml here",
     )
-    parser.add_argument("--mode", choices=("all", "dynamic", "proxy", "auto"), help="how tools are shown")
-    parser.add_argument("--no-watch", action="store_false", dest="watch", help="do not reload the file when it changes")
+    parser.add_argument("--mode", choices=("all", "dynamic", "proxy", "auto"), help="which tools clients see")
+    parser.add_argument("--no-watch", action="store_false", dest="watch", help="do not reload the file on change")
     add_flags(parser, store="a SQLite file of this user")
     chosen = parser.parse_args(argv)
     options = read_options(chosen, store="")
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
 
 
 class Announcement:
-    """What is said once the servers have answered, or have had their time."""
+    """What is printed once the servers have responded, or the time is up."""
 
     def __init__(self, gateway: Gateway, url: str, began: float, more: Sequence[str] = ()) -> None:
         self._gateway = gateway
