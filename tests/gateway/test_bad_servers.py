@@ -146,7 +146,7 @@ async def test_a_schema_whose_references_multiply_is_left_out_and_its_siblings_s
         assert (await client.call("dev__bad__doubled", {})).structured == {"a": "x"}
         await is_well(client)
     assert (
-        "dev/bad: dev__bad__doubling: schema at its root: to check one value takes up to 1,073,741,823" in caplog.text
+        "dev/bad: dev__bad__doubling: schema at its root: checking one value takes up to 1,073,741,823" in caplog.text
     )
     assert "the outputSchema of 'dev__bad__doubled' cannot be used" in caplog.text
 

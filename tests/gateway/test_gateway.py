@@ -478,7 +478,7 @@ def test_a_configuration_that_names_itself_is_refused(tmp_path: Path) -> None:
     config.write_bytes(msgspec.json.encode({"mcpServers": {"own": own}}))
     outer = Gateway(config, environ={})
     environ = {"PEGBOARD_WITHIN": outer.downstreams[0]._marks["PEGBOARD_WITHIN"]}
-    with pytest.raises(SetupError, match="names itself"):
+    with pytest.raises(SetupError, match="starts itself"):
         Gateway(config, environ=environ)
     another = tmp_path / "another.json"
     another.write_bytes(config.read_bytes())

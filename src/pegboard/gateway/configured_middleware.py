@@ -16,7 +16,7 @@ from pegboard.hooks.middleware import check_middleware
 
 
 class ConfiguredMiddleware:
-    """All that a configuration names, made once: `shared` with the toolbox it is for, if any; `own` by server."""
+    """All middleware of a configuration, created once: `shared` with its toolbox, if any; `own` by server."""
 
     def __init__(self, config: GatewayConfig) -> None:
         self.shared: list[tuple[Any, str | None]] = []
@@ -37,7 +37,7 @@ class ConfiguredMiddleware:
 
 @contextmanager
 def _beside(path: str) -> Iterator[None]:
-    """Modules that lie beside the configuration can be named, as boards can; libraries of the same name come first."""
+    """Modules beside the configuration can be named, as boards can; libraries with the same name take precedence."""
     folder = str(Path(path).resolve().parent) if path else ""
     if not folder or folder in sys.path:
         yield
@@ -51,7 +51,7 @@ def _beside(path: str) -> Iterator[None]:
 
 
 def make_middleware(configs: Iterable[MiddlewareConfig], where: str) -> tuple[Any, ...]:
-    """One of each; SetupError, naming the place, where one cannot be made."""
+    """Create one of each; SetupError, naming the location, if one cannot be created."""
     return tuple(_make(config, where) for config in configs)
 
 
@@ -61,9 +61,7 @@ def _make(config: MiddlewareConfig, where: str) -> Any:
         try:
             made = made(**config.options)
         except (TypeError, ValueError) as problem:
-            raise SetupError(
-                f"{where}: middleware {config.use!r} cannot be made with these options: {problem}"
-            ) from None
+            raise SetupError(f"{where}: middleware {config.use!r} does not accept these options: {problem}") from None
     elif config.options:
         raise SetupError(f"{where}: middleware {config.use!r} is a function and takes no options")
     check_middleware(made)
@@ -75,7 +73,7 @@ def _make(config: MiddlewareConfig, where: str) -> Any:
 def _find(use: str, where: str) -> Any:
     module, colon, name = use.partition(":")
     if not colon:
-        # Which there are was checked when the configuration was read.
+        # Whether it exists was checked when the configuration was read.
         return getattr(pegboard.middleware, use)
     try:
         return getattr(import_module(module), name)

@@ -52,8 +52,8 @@ Key = tuple[str, str]
 class Gateway(Hosted):
     """Serves the tools, resources and prompts of many servers at one endpoint, and each toolbox at its own.
 
-    `config` is a file or what was read from one; `boards` are boards of this process by the names that entries of kind
-    `board` use for them. What middleware is put around is the same for local and downstream tools.
+    `config` is a file or a loaded configuration; `boards` are boards of this process by the names that entries of kind
+    `board` use. Middleware applies to local and downstream tools alike.
     """
 
     _started = False
@@ -69,7 +69,7 @@ class Gateway(Hosted):
         boards: Mapping[str, InProcessServer] | None = None,
         logins: Logins | None = None,
     ) -> None:
-        """`mode` goes before that of the file; `watch` takes over edits of the file while it is served."""
+        """`mode` takes precedence over that of the file; `watch` reloads the file when it changes."""
         self._environ = os.environ if environ is None else environ
         self._mode = mode
         self.config = self._told(config if isinstance(config, GatewayConfig) else read_config(config, self._environ))
@@ -106,12 +106,12 @@ class Gateway(Hosted):
 
     @property
     def info(self) -> Mapping[str, Json]:
-        """Who this server is, as clients are told."""
+        """The name and version of this server, as clients see them."""
         return {"name": self.config.name, "version": __version__}
 
     @property
     def handler(self) -> Handler:
-        """The gateway as a Handler: everything at once."""
+        """The gateway as a Handler: the endpoint of all toolboxes."""
         return self.main.handler
 
     @property
@@ -121,7 +121,7 @@ class Gateway(Hosted):
 
     @property
     def pinned(self) -> bool:
-        """Whether what servers say of their tools is compared with what was accepted."""
+        """Whether definitions of servers are compared with the lock file."""
         return self.config.lock == "off" or not self._pins.is_empty
 
     @property
@@ -138,17 +138,17 @@ class Gateway(Hosted):
         tool: str | Iterable[str] | None = None,
         order: float | None = None,
     ) -> None:
-        """Put middleware around the calls of all tools, or of a toolbox, a category, a tag or named tools."""
+        """Add middleware around the calls of all tools, or of a toolbox, a category, a tag or named tools."""
         scope: dict[str, Any] = {"toolbox": toolbox, "category": category, "tag": tag, "tool": tool, "order": order}
         for endpoint in self.endpoints:
             endpoint.board.use(*middleware, **scope)
-        # For the toolboxes that an edit of the configuration adds.
+        # For toolboxes that are added to the configuration later.
         self._used.append((middleware, scope))
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def start(self, shared: SharedStore | None = None) -> None:
-        """Begin to connect the servers, all at once; whoever lists before they have answered waits for a moment."""
+        """Start connecting all servers; list requests before they have responded wait for a moment."""
         if self._started:
             return
         self._started = True
@@ -174,7 +174,7 @@ class Gateway(Hosted):
             self._keep_task(asyncio.create_task(watch_lock_file(lambda: self.config, self._apply_pins)))
 
     def _apply_pins(self, pins: Pins) -> None:
-        """Let through what was accepted while we serve."""
+        """Serve definitions that are accepted while the gateway runs."""
         self._pins = pins
         for endpoint in self.endpoints:
             endpoint.stale = True
@@ -186,14 +186,15 @@ class Gateway(Hosted):
         task.add_done_callback(self._tasks.discard)
 
     async def wait_connected(self, seconds: float | None = None, *, lazy: bool = False) -> None:
-        """Wait until every server has answered or failed for the first time, or time is up; `lazy` ones only if told."""
+        """Wait until every server has responded or failed for the first time, or the time is up; `lazy` ones only on
+        request."""
         wanted = [one for one in self._downstreams.values() if lazy or not one.config.lazy]
         waits = [asyncio.ensure_future(one.wait_connected()) for one in wanted]
         if waits:
             await asyncio.wait(waits, timeout=seconds)
         for wait in waits:
             wait.cancel()
-        # What they have said is shown from the next turn of the loop on.
+        # Their offers are published in the next turn of the loop.
         await asyncio.sleep(0)
 
     async def _start_endpoint(self, name: str, endpoint: GatewayEndpoint) -> None:
@@ -221,11 +222,11 @@ class Gateway(Hosted):
             warnings.warn(f"unclosed gateway {self.config.name!r}", ResourceWarning, source=self, stacklevel=2)
 
     async def reload(self, _before: GatewayConfig, config: GatewayConfig) -> None:
-        """Serve another configuration: what is not in it ends, what is new or changed connects, the rest goes on."""
+        """Switch to another configuration: removed servers end, new and changed ones connect, the others continue."""
         config = self._told(config)
         self._redaction.learn(config.secrets)
         changes = compare(self.config, config)
-        # What can fail comes first: an edit is taken over whole or not at all.
+        # What can fail comes first: an edit is applied completely or not at all.
         pins, made = read_pins(config), ConfiguredMiddleware(config)
         self._detach()
         self.config, self._pins, self._made = config, pins, made
@@ -238,7 +239,7 @@ class Gateway(Hosted):
         await _stop_all(ended)
 
     def _apply_config(self, config: GatewayConfig, changed: frozenset[Key]) -> list[Downstream]:
-        """Have a Downstream for each server and an endpoint for each toolbox; those that are not needed any more."""
+        """Have a Downstream for each server and an endpoint for each toolbox; returns those no longer needed."""
         wanted = {
             (toolbox.name, server.name): (toolbox, server)
             for toolbox in config.toolboxes.values()
@@ -290,7 +291,7 @@ class Gateway(Hosted):
     # -- changes ---------------------------------------------------------------------------------------------------------
 
     def _changed(self, _downstream: Downstream) -> None:
-        """A server has other things to offer, or another state; many at once are looked at once."""
+        """A server has changed its offers or its state; many changes are handled together."""
         if self._rearranging is None:
             self._rearranging = asyncio.get_running_loop().call_soon(self._rearrange)
 
@@ -301,7 +302,7 @@ class Gateway(Hosted):
                 endpoint.board.changes.publish(Change("updated", offers.addresses.to_gateway(uri)))
 
     def _follow(self, endpoint: GatewayEndpoint, downstream: Downstream, uris: frozenset[str]) -> None:
-        """Resources are followed at several endpoints; their server is told of all of them."""
+        """Several endpoints may have subscribers to a resource; its server gets one subscription for all."""
         followed = self._followed.setdefault(downstream, {})
         if followed.get(endpoint, frozenset()) != uris:
             followed[endpoint] = uris
@@ -336,7 +337,7 @@ class Gateway(Hosted):
         return Offers(downstream, toolbox, self.forwarder, middleware, self.limits.result_bytes)
 
     async def _scan(self) -> None:
-        """Tell what a person should look at in what servers say of themselves."""
+        """Log what an operator should review in the definitions of servers."""
         catalogs = {key: offers.catalog for key, offers in self._offers.items() if offers.catalog is not None}
         for found in await self._scanner.scan_all(catalogs, self._pins):
             self._note(found)
@@ -353,7 +354,7 @@ class Gateway(Hosted):
             _log.warning("%s", redact(note, self.config.secrets))
 
     def _find(self, toolbox: str, server: str, tool: str) -> Destination | None:
-        """Where a call that was interrupted by a question goes on."""
+        """Where a call continues that was interrupted by a question."""
         offers = self._offers.get((toolbox, server))
         if offers is None:
             return None
@@ -373,7 +374,7 @@ class Gateway(Hosted):
 
 
 class Places(Mapping[str, Handler]):
-    """The toolboxes as places of their own, as they come and go."""
+    """Update the endpoints of toolboxes when these are added or removed."""
 
     def __init__(self, endpoints: Mapping[str, GatewayEndpoint]) -> None:
         self._endpoints = endpoints

@@ -32,17 +32,17 @@ from pegboard.tools.qualified_names import ToolName, explain_unknown, parse_name
 from pegboard.tools.tool import Tool
 
 SERVERS: Final = "dev.pegboard/servers"
-"""Where a list says which servers it could not ask."""
+"""The key under which a list names unavailable servers."""
 
 LIST_SECONDS: Final = 2.5
-"""How long a list waits for servers that are being connected for the first time."""
+"""How long a list waits for servers that connect for the first time."""
 
 _TEMPLATE_WITHHELD: Final = (
-    "resource templates of its server are withheld; whoever runs this gateway can look at them and accept them"
+    "resource templates of its server are withheld; the operator of this gateway can review and accept them"
 )
 _EVERYTHING: Final = Access()
 _AS_THE_REST: Final = EndpointConfig()
-# What a shared cache may hand to others, and what it must not.
+# What a shared cache may serve to others, and what not.
 _SAME_FOR_ALL: Final = Caching(scope="public").hints()
 _OF_ONE: Final = Caching(scope="private").hints()
 _LISTS_KEPT: Final = 64
@@ -53,7 +53,7 @@ _LISTS: Final = frozenset({"tools/list", "prompts/list", "resources/list", "reso
 
 
 class GatewayEndpoint:
-    """A board over some toolboxes; what a server offers is hung and taken down as it changes."""
+    """A board for some toolboxes; the offers of its servers are added and removed as they change."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class GatewayEndpoint:
         self.reconfigure(config, toolboxes)
 
     def reconfigure(self, config: GatewayConfig, toolboxes: Mapping[str, ToolboxConfig]) -> None:
-        """Take over another configuration of the same place."""
+        """Switch to another configuration of the same endpoint."""
         self._toolboxes = toolboxes
         self.toolbox_names = frozenset(toolboxes)
         self.stale = True
@@ -124,13 +124,13 @@ class GatewayEndpoint:
         return self._dispatch(call)
 
     def _call_unlisted(self, call: Call) -> Coroutine[Any, Any, Reply]:
-        """Who knows a tool from before need not list it again: its server may just be on its way."""
+        """A client may call a known tool without listing it: its server may still be connecting."""
         place = parse_name(call.name)
         owner = None if place is None else self._offers.get((place.toolbox, place.server))
         if owner is not None:
             waited = [owner.downstream]
         else:
-            # By a name that does not say whose it is, any of them can be meant.
+            # A name without a server may belong to any of them.
             waited = [one for one in self.downstreams if place is None or one.toolbox in self._plain]
         waited = [one for one in waited if one.pending]
         return self._answer_when_connected(call, waited, None) if waited else self._dispatch(call)
@@ -141,7 +141,7 @@ class GatewayEndpoint:
         return any(one.pending for one in self.downstreams)
 
     def _answer_about_uri(self, call: Call) -> Coroutine[Any, Any, Reply]:
-        """Answer once it is known what the URI's server offers, where that has to be accepted first."""
+        """Answer once the offers of the URI's server are known, if they have to be accepted first."""
         owner = self._owner(call.name)
         if owner is not None and owner.downstream.pending and owner.place in self._withheld_templates:
             return self._answer_when_connected(call, [owner.downstream], None)
@@ -149,16 +149,16 @@ class GatewayEndpoint:
 
     async def _subscribe(self, call: Call) -> Reply:
         reply = await self._answer_about_uri(call)
-        # Who subscribes is noted when this has been answered.
+        # The subscriber is recorded after this has been answered.
         self._uris_changed(_NOTED_SECONDS)
         return reply
 
     def _uris_changed(self, seconds: float = 0.0) -> None:
-        """Others follow other resources: let the servers know, once for many, and look again later."""
+        """Subscriptions changed: notify the servers, once for many changes, and check again later."""
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
         if self._uris_timer is not None:
-            # uvloop's handles do not say when they are due.
+            # uvloop's handles do not tell when they are due.
             if self._uris_timer[0] <= due:
                 return
             self._uris_timer[1].cancel()
@@ -175,22 +175,22 @@ class GatewayEndpoint:
         for place, offers in self._offers.items():
             self._notify_followed(offers.downstream, frozenset(wanted.get(place, ())))
         if followed:
-            # A session that wants no more of a resource does not say so here.
+            # A session that unsubscribes does not say so here.
             self._uris_changed(_POLL_SECONDS)
 
     async def _answer_when_connected(self, call: Call, waited: Sequence[Downstream], seconds: float | None) -> Reply:
-        """Answer once these servers have been connected for the first time, or have failed."""
+        """Answer once these servers have connected for the first time, or have failed."""
         await self._wait_connected(waited, seconds)
-        # What they offer hangs here from the next turn of the loop on.
+        # Their offers are published in the next turn of the loop.
         await asyncio.sleep(0)
         return await self._dispatch(call)
 
     # -- what there is -----------------------------------------------------------------------------------------------
 
     def replace_all(self, offers: Sequence[Offers], withheld: WithheldDefinitions) -> None:
-        """Show what these servers offer, and tell those who follow if that differs from before."""
+        """Publish the offers of these servers, and notify subscribers if they changed."""
         self._offers = {one.place: one for one in offers}
-        # URIs have hosts, and hosts have no capitals.
+        # The host of a URI is lower-case.
         self._by_host = {(toolbox.lower(), server.lower()): one for (toolbox, server), one in self._offers.items()}
         self.stale = False
         listed = [(one, offer) for one in offers for offer in one.tools if offer.place not in withheld.tools]
@@ -222,7 +222,7 @@ class GatewayEndpoint:
         self.refresh()
 
     def refresh(self) -> None:
-        """A server is not as it was: who lists is told how it is."""
+        """A server changed its state, which lists report."""
         self._lists.clear()
         self._opens.clear()
         self._statuses = tuple(self._status(toolbox) for toolbox in self._toolboxes.values())
@@ -232,7 +232,7 @@ class GatewayEndpoint:
         self.board._add_capabilities({"extensions": extensions} if extensions else {})
 
     def _extensions(self) -> Mapping[str, Json]:
-        """What servers can do beyond the protocol goes through as it is."""
+        """Capabilities of servers beyond the protocol are passed on unchanged."""
         extensions: dict[str, Json] = {}
         for one in self._offers.values():
             declared = {} if one.catalog is None else one.catalog.capabilities.get("extensions")
@@ -257,7 +257,7 @@ class GatewayEndpoint:
             for resource in one.resources:
                 if resource.template is not None and resource.uri in withheld:
                     continue
-                # Of two that have one URI the second is where its server is.
+                # If two have one URI, the second is listed under its server's.
                 shown = one.qualified(resource) if resource.uri in taken else resource
                 taken.add(shown.uri)
                 resources.append(shown)
@@ -265,10 +265,10 @@ class GatewayEndpoint:
         self.board.resources.replace_all(resources)
 
     def _route(self, uri: str) -> Resource | None:
-        """The server behind a URI that is not listed.
+        """The server behind an unlisted URI.
 
-        A server that has a withheld template is asked for no such URI: only the server knows which of its URIs that
-        template is for.
+        A server with a withheld template gets no request for such a URI: only the server knows which of its URIs belong
+        to that template.
         """
         owner = self._owner(uri)
         if owner is None:
@@ -286,7 +286,7 @@ class GatewayEndpoint:
         return True
 
     def _owner(self, uri: str) -> Offers | None:
-        """Whose resource that is, or would be."""
+        """The owner of a resource, listed or not."""
         found = unwrap_uri(uri)
         if found is not None:
             return self._by_host.get((found[0], found[1]))
@@ -311,14 +311,14 @@ class GatewayEndpoint:
     # -- what is listed ----------------------------------------------------------------------------------------------
 
     def _listed(self) -> Any:
-        """What a client that has opened everything is shown: if that changes, somebody is shown something else."""
+        """The list of a client that has opened everything: if it changes, some client sees a change."""
         return self._meta.listed(_EVERYTHING, self.toolbox_names)
 
     async def _choose(self, call: Call) -> EncodedResult:
         access = self.access(call.caller)
         if access not in self._opens:
             self._opens[access] = "dynamic" in self._meta.modes(access).values()
-        # Where nothing is opened, every session is shown the same, and nothing has to be looked up for it.
+        # If nothing can be opened, all sessions see the same list, without a lookup.
         opened = await self.opened(call.caller) if self._opens[access] else None
         kept = self._lists.get((access, opened))
         if kept is None:
@@ -331,7 +331,7 @@ class GatewayEndpoint:
         return kept
 
     def _down(self) -> dict[str, Json]:
-        """The servers that are not as they should be; a list that lacks their tools says so."""
+        """The servers that are not ready; a list without their tools says so."""
         return {
             f"{toolbox.name}/{server.name}": {"state": server.state}
             | ({"problem": server.problem} if server.problem else {})
@@ -340,7 +340,8 @@ class GatewayEndpoint:
             if server.problem or server.state == "connecting"
         }
 
-    # -- what the meta-tools need (bench.Bench) ------------------------------------------------------------------------
+    # -- for the meta-tools (MetaToolHost)
+    # -------------------------------------------------------------------------------
 
     @property
     def toolboxes(self) -> Sequence[Toolbox]:
@@ -385,7 +386,7 @@ class GatewayEndpoint:
         await self._opened.change(caller, opened)
 
     def costs(self) -> ModeCosts:
-        """What each mode would cost a model here."""
+        """The cost of each mode for a model."""
         return self._meta.costs()
 
     # -- life ----------------------------------------------------------------------------------------------------------

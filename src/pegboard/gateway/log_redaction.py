@@ -8,12 +8,12 @@ from typing import Final
 
 from pegboard.config.mistakes import redact
 
-# A filter is asked only for what is logged by the very logger that it is added to.
+# A filter applies only to records of the logger that it is added to.
 _LOGGERS: Final = tuple(map(logging.getLogger, ("pegboard.gateway", "pegboard.client", "pegboard.client.websocket")))
 
 
 class LogRedaction(logging.Filter):
-    """Hides what it was told is secret, while it is in force."""
+    """Redacts the given secrets while it is active."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class LogRedaction(logging.Filter):
         self._lines = logging.Formatter()
 
     def learn(self, secrets: Iterable[str]) -> None:
-        """Hide these too; those of before may still be said."""
+        """Redact these too; earlier ones may still be logged."""
         self._secrets = self._secrets.union(secrets)
 
     def begin(self) -> None:

@@ -30,7 +30,7 @@ _UNCHANGED = ToolOverride()
 
 
 class ToolOffer:
-    """A tool of a server; at each endpoint it is the same, under the name that it goes by there."""
+    """A tool of a server; it is the same at each endpoint, except for its name."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ToolOffer:
         self._made: dict[str, RelayedTool] = {}
 
     def under(self, name: str) -> RelayedTool:
-        """The tool under that name; DeclarationError where it cannot be one."""
+        """The tool under that name; DeclarationError if its definition is invalid."""
         made = self._made.get(name)
         if made is None:
             made = self._made[name] = self._make(name)
@@ -52,7 +52,7 @@ class ToolOffer:
 
 
 class PromptOffer:
-    """A prompt of a server, likewise."""
+    """A prompt of a server; the same."""
 
     def __init__(self, place: ToolName, make: Callable[[str], RelayedPrompt]) -> None:
         self.place = place
@@ -60,7 +60,7 @@ class PromptOffer:
 
 
 class Offers:
-    """All that one server has; `notes` are for who runs the gateway: what was left out, and why."""
+    """Everything that one server offers; `notes` tell the operator what was left out, and why."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class Offers:
                 middleware=self._middleware,
                 timeout=override.timeout,
                 arguments=config.arguments or self._toolbox.arguments,
-                # A board of this process has its authors here.
+                # The author of a board in this process is trusted.
                 promises=shown.get("annotations") if config.kind == "board" else override.annotations,
             )
             if tool.flaw:
@@ -160,7 +160,7 @@ class Offers:
         self.destinations[original] = destination
 
         def relay(call: Call, parsed: ParsedArguments) -> Coroutine[Any, Any, Reply]:
-            # What fits keeps its numbers as they were written.
+            # Arguments that fit keep the spelling of their numbers.
             fits = arguments.unchanged and not parsed.warnings
             sent = call.raw if fits else arguments.to_server_arguments(parsed.arguments)
             return self._forwarder.forward(destination, call, {"name": original, "arguments": sent})
@@ -180,7 +180,7 @@ class Offers:
         )
 
     def _with_origin(self, definition: Mapping[str, Json], original: str, kind: str) -> dict[str, Json]:
-        """A definition that says where it is from."""
+        """A definition that names its server."""
         toolbox, server = self._toolbox.name, self.downstream.name
         own = definition.get("_meta")
         meta = self.addresses.in_meta(own) if isinstance(own, Mapping) else {}
@@ -230,21 +230,21 @@ class Offers:
                 self.notes.append(f"{self.source}: a resource is left out: {problem}")
 
     def place_of(self, tool: str) -> ToolName | None:
-        """Where a tool is found that its server calls so; None for one that is not shown."""
+        """The served name of a server's tool; None for one that is hidden."""
         return self._places.get(tool)
 
     @property
     def serves_resources(self) -> bool:
-        """Whether there may be resources that are not listed."""
+        """Whether there may be unlisted resources."""
         return self.catalog is not None and "resources" in self.catalog.capabilities
 
     def qualified(self, resource: RelayedResource) -> RelayedResource:
-        """The same under a URI that says where it is; one that does so already is as it was."""
+        """The same under a URI that names its server; unchanged if it already does."""
         whole = UriRewriter(self._toolbox.name, self.downstream.name)
         return RelayedResource(whole.in_definition(resource.definition()), self.relay, source=self.source)
 
     def relay(self, call: Call) -> Coroutine[Any, Any, Reply]:
-        """Answer whatever is asked about a resource of this server, listed or not."""
+        """Answer requests for a resource of this server, listed or not."""
         if call.method == "completion/complete":
             asked = msgspec.json.decode(call.params)["ref"]
             return self._complete(call, {**asked, "uri": self.addresses.to_server(asked["uri"])})

@@ -11,7 +11,7 @@ from pegboard.call import Json
 from pegboard.config.gateway_config import ArgumentOverride
 from pegboard.schema.literals import fold_name
 
-# Where one of these stands in a schema, more arguments may be declared than its properties.
+# With one of these in a schema, arguments may be declared outside of its properties.
 _OPEN: Final = frozenset(
     {
         "additionalProperties", "unevaluatedProperties", "patternProperties", "dependentSchemas",
@@ -21,7 +21,7 @@ _OPEN: Final = frozenset(
 
 
 class ArgumentMapping:
-    """What the arguments are called here and at the server; `schema` is how they are shown.
+    """The names of the arguments here and at the server; `schema` is what callers see.
 
     `unchanged` says that the server can be sent the caller's arguments as they are.
 
@@ -42,7 +42,7 @@ class ArgumentMapping:
         self.unchanged = not (self._withheld or self._defaults)
 
     def to_server_arguments(self, sent: Mapping[str, Json]) -> dict[str, Json]:
-        """The arguments as the server takes them."""
+        """The arguments in the server's names."""
         shown = self.schema.get("properties", ())
         named = {
             self._names.get(name, name): value

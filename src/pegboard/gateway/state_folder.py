@@ -24,7 +24,7 @@ _log = logging.getLogger("pegboard.gateway")
 
 
 def state_folder(environ: dict[str, str] | None = None) -> Path:
-    """The folder of this user for what programs keep: `PEGBOARD_STATE`, or where the system has such things."""
+    """The state folder of this user: `PEGBOARD_STATE`, or the default of the platform."""
     told = os.environ if environ is None else environ
     if given := told.get("PEGBOARD_STATE"):
         return Path(given).expanduser()
@@ -36,11 +36,13 @@ def state_folder(environ: dict[str, str] | None = None) -> Path:
 
 
 def make_private(folder: Path) -> Path:
-    """The folder, made if need be; SetupError where other users could put files into it."""
+    """The folder, created if needed; SetupError if other users could put files into it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as problem:
-        raise SetupError(f"{folder} cannot be made: {problem.strerror}; set PEGBOARD_STATE to another folder") from None
+        raise SetupError(
+            f"{folder} cannot be created: {problem.strerror}; set PEGBOARD_STATE to another folder"
+        ) from None
     check_private_folder(folder)
     return folder
 
@@ -48,7 +50,7 @@ def make_private(folder: Path) -> Path:
 def store_path(config: str) -> Path:
     """The SQLite file of the gateway with this configuration file; another file is another gateway.
 
-    Those of gateways that nobody has run for long are removed: their sessions ended long ago.
+    The files of gateways that have not run for a long time are removed: their sessions have ended.
     """
     path = Path(config).resolve()
     mark = sha256(str(path).encode("utf-8", "surrogatepass")).hexdigest()[:12]
@@ -59,16 +61,16 @@ def store_path(config: str) -> Path:
 
 
 def _remove_unused(folder: Path, kept: Path) -> None:
-    """What cannot be looked at or removed stays."""
+    """Keep what cannot be read or removed."""
     oldest = time.time() - UNUSED_DAYS * 24 * 3600
     with suppress(OSError):
         for file in sorted(folder.iterdir()):
             if file != kept and _STORE_NAME.fullmatch(file.name) and _used_at(file) < oldest and remove_unused(file):
-                _log.info("%s: removed, its gateway was not run for %d days", file, UNUSED_DAYS)
+                _log.info("%s: removed, its gateway has not run for %d days", file, UNUSED_DAYS)
 
 
 def _used_at(file: Path) -> float:
-    """When a store was last written to; never mind what is no file."""
+    """When a store was last written; 0 if it is not a file."""
     if file.is_symlink() or not file.is_file():
         return math.inf
     beside = (file.with_name(file.name + ending) for ending in ("", "-wal", "-shm"))
@@ -76,5 +78,5 @@ def _used_at(file: Path) -> float:
 
 
 def token_folder() -> Path:
-    """Where the tokens of logins are kept."""
+    """Where login tokens are kept."""
     return make_private(state_folder()) / "tokens"

@@ -9,7 +9,7 @@ from pegboard.gateway.uris import unwrap_uri, wrap_uri
 
 
 class UriRewriter:
-    """There and back; a server whose toolbox keeps its own names keeps its URIs too."""
+    """Rewrites in both directions; a server whose toolbox keeps plain names keeps its URIs too."""
 
     def __init__(self, toolbox: str, server: str, *, plain: bool = False) -> None:
         self._toolbox = toolbox
@@ -18,14 +18,14 @@ class UriRewriter:
         self._changes = ("content", self._block), ("contents", self._contents), ("messages", self._message)
 
     def to_gateway(self, uri: str) -> str:
-        """A URI of the server, as clients are told it."""
-        # One that poses as a URI of ours would lead elsewhere: it is told as what it is.
+        """A URI of the server, as clients see it."""
+        # A server's URI that looks like ours would lead elsewhere: wrap it too.
         if self._plain and unwrap_uri(uri) is None:
             return uri
         return wrap_uri(uri, self._toolbox, self._server)
 
     def to_server(self, uri: str) -> str:
-        """What the server calls it."""
+        """The URI at the server."""
         found = unwrap_uri(uri)
         return uri if found is None else found[2]
 
@@ -39,7 +39,7 @@ class UriRewriter:
         return told
 
     def in_meta(self, meta: Mapping[str, Json]) -> dict[str, Json]:
-        """The metadata of a tool, which may name the resource that shows it (MCP Apps)."""
+        """The metadata of a tool, which may name its UI resource (MCP Apps)."""
         told = dict(meta)
         ui = told.get("ui")
         if isinstance(ui, Mapping) and isinstance(uri := ui.get("resourceUri"), str):
@@ -80,6 +80,6 @@ class UriRewriter:
         if not isinstance(item, dict):
             return item
         content = item.get("content")
-        # Older revisions have one block, some servers a list.
+        # Older revisions have one block, some servers send a list.
         told = [self._block(one) for one in content] if isinstance(content, list) else self._block(content)
         return {**item, "content": told}

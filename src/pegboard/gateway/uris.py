@@ -22,18 +22,18 @@ _WRAPPED: Final = re.compile(
     r"([A-Za-z][A-Za-z0-9+.-]*)://([a-z0-9_-]+)\.([a-z0-9_-]+)\.pegboard/(~|:|!|%7e|%3a|%21)(.*)",
     re.IGNORECASE | re.ASCII | re.DOTALL,
 )
-# How what follows the mark was led in. A client that normalises URLs may have escaped the mark.
+# The separators before the mark. A client that normalizes URLs may have escaped the mark.
 _LEADS: Final = {"~": "://", "%7e": "://", ":": ":", "%3a": ":"}
 _OURS: Final = "pegboard"
 
 
 def _stays(uri: str) -> bool:
-    """Whether a URI is the same on both sides, and only the catalogue tells whose it is."""
+    """Whether a URI is the same on both sides, so that only the catalog tells its owner."""
     return uri[:8].lower().startswith(("http:", "https:"))
 
 
 def wrap_uri(uri: str, toolbox: str, server: str) -> str:
-    """A server's own URI as the gateway's clients have it."""
+    """A server's URI as the gateway's clients see it."""
     if _stays(uri):
         return uri
     host = f"{server}.{toolbox}.pegboard".lower()
@@ -45,12 +45,12 @@ def wrap_uri(uri: str, toolbox: str, server: str) -> str:
 
 
 def wrap_template(template: str, toolbox: str, server: str) -> str:
-    """The same for a URI template: whatever the result expands to, unwrapped, is what the template itself expands to."""
+    """The same for a URI template: every expansion, unwrapped, is an expansion of the original template."""
     return wrap_uri(template, toolbox, server)
 
 
 def unwrap_uri(uri: str) -> tuple[str, str, str] | None:
-    """Toolbox and server, in small letters, and the server's own URI; None for one that is not wrapped."""
+    """Toolbox and server, in lower case, and the server's own URI; None for one that is not wrapped."""
     found = _WRAPPED.fullmatch(uri)
     if found is None:
         return None

@@ -14,7 +14,7 @@ from pegboard.tools.qualified_names import ToolName
 class WithheldDefinitions(Struct):
     """Tools with the reason, prompts, and templates by server and URI.
 
-    A server whose templates are not known yet is among `templates` with none.
+    A server whose templates are not known yet is in `templates` with none.
     """
 
     tools: dict[ToolName, str] = {}
@@ -23,7 +23,7 @@ class WithheldDefinitions(Struct):
 
 
 def withhold(shown: Sequence[Offers], pins: Pins) -> WithheldDefinitions:
-    """What the lock file does not let through; what is told of it goes to the notes of each server's offers."""
+    """What the lock file withholds; details go to the notes of each server's offers."""
     withheld = WithheldDefinitions()
     for offers in shown:
         if offers.catalog is None:

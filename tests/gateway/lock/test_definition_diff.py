@@ -83,7 +83,7 @@ PROPERTIES = "inputSchema.properties"
         (changed(f"{PROPERTIES}.options.properties.far", {}), ["new argument options.far: anything"]),
         (changed("inputSchema.additionalProperties", False), ["inputSchema.additionalProperties is new: false"]),
         (changed("annotations.readOnlyHint", False), ["annotations.readOnlyHint was true, is now false"]),
-        (changed("annotations", ...), ['annotations is gone; it was {"readOnlyHint":true}']),
+        (changed("annotations", ...), ['annotations was removed; it was {"readOnlyHint":true}']),
         (changed("_meta.ui.resourceUri", "ui://x"), ['_meta is new: {"ui":{"resourceUri":"ui://x"}}']),
         (changed("unheard.of", 1), ['unheard is new: {"of":1}']),
         (changed("outputSchema", {"type": "object"}), ['outputSchema is new: {"type":"object"}']),
@@ -96,7 +96,7 @@ def test_a_change_is_told(new: dict[str, Any], words: list[str]) -> None:
 
 def test_a_schema_that_is_gone_is_shown_clipped() -> None:
     (told,) = describe_differences(TOOL, changed("inputSchema", ...))
-    assert told.startswith('inputSchema is gone; it was {"properties":{')
+    assert told.startswith('inputSchema was removed; it was {"properties":{')
     assert told.endswith("…")
 
 

@@ -54,7 +54,7 @@ def test_a_finding_says_where_it_is() -> None:
     (finding,) = scan_definition({"name": "a", "inputSchema": schema})
     assert finding.where == "inputSchema.properties.deep.items[0].description"
     assert str(finding) == (
-        "inputSchema.properties.deep.items[0].description: it wants something kept from the user (hide-from-user): "
+        "inputSchema.properties.deep.items[0].description: it asks to keep something from the user (hide-from-user): "
         "do not tell the user"
     )
 

@@ -93,12 +93,12 @@ def test_no_file_is_no_lock(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is no lock file"),
-        ("[]", "is no lock file"),
+        ("", "is not a lock file"),
+        ("[]", "is not a lock file"),
         ('{"format": 1, "tools": {"a/b/c": 1}}', "$.tools[...]"),
-        ('{"format": 2}', "is of format 2, and this version of pegboard reads format 1"),
-        ('{"format": 1, "more": {}}', "is no lock file"),
-        ('{"format": 1, "tools": {"a/b/c": {"digest": "sha256:0", "definition": {}}}}', "somebody edited it"),
+        ('{"format": 2}', "has format 2, and this version of pegboard reads format 1"),
+        ('{"format": 1, "more": {}}', "is not a lock file"),
+        ('{"format": 1, "tools": {"a/b/c": {"digest": "sha256:0", "definition": {}}}}', "the file was edited"),
     ],
 )
 def test_a_broken_file_is_refused_with_the_fix(tmp_path: Path, text: str, said: str) -> None:
@@ -204,7 +204,7 @@ def test_a_server_or_toolbox_is_accepted_whole() -> None:
 
 
 def test_a_name_that_nothing_goes_by_is_refused_with_a_suggestion() -> None:
-    with pytest.raises(SetupError, match="There is nothing called 'dev/fs/raed' to accept; did you mean 'dev/fs/read'"):
+    with pytest.raises(SetupError, match="Nothing to accept is called 'dev/fs/raed'; did you mean 'dev/fs/read'"):
         accept(LOCK, NOW, names=["dev/fs/raed"])
 
 
@@ -220,11 +220,11 @@ def test_report_lets_everything_through_and_tells() -> None:
     verdict = Pins(LOCK, "report", config="c.json").judge("dev", "fs", NOW[FS].tools)
     assert verdict.served == NOW[FS].tools
     assert verdict.withheld == {}
-    later = "`pegboard lock c.json --diff` shows it, `--accept` accepts it"
+    later = "`pegboard lock c.json --diff` shows the differences, `--accept` accepts them"
     assert verdict.notes == (
-        "dev/fs/read is not as it was accepted: description changed. `pegboard lock c.json --diff` shows it whole",
-        f"dev/fs offers tools that nobody has accepted: 'scribble', 'new'. {later}",
-        f"dev/fs does not offer any more what was accepted: 'write'. {later}",
+        "dev/fs/read differs from what was accepted: description changed. `pegboard lock c.json --diff` shows it in full",
+        f"dev/fs offers tools that were not accepted: 'scribble', 'new'. {later}",
+        f"dev/fs no longer offers what was accepted: 'write'. {later}",
     )
 
 
@@ -245,7 +245,9 @@ def test_without_a_lock_report_lets_all_through_and_quarantine_holds_all_back() 
     held = Pins(None, "quarantine", config="c.json").judge("dev", "fs", NOW[FS].tools)
     assert held.served == ()
     assert held.withheld == dict.fromkeys(["read", "scribble", "new"], ADDED)
-    assert held.notes == ("all tools of dev/fs are withheld, as nothing is pinned yet: `pegboard lock c.json` pins it",)
+    assert held.notes == (
+        "all tools of dev/fs are withheld, because nothing is pinned yet: run `pegboard lock c.json`",
+    )
 
 
 def test_one_servers_pins_do_not_count_for_another() -> None:
@@ -283,7 +285,7 @@ def test_pins_are_read_as_the_configuration_says(tmp_path: Path) -> None:
     write_lock(LOCK, read.lock_path)
     assert read_pins(read).judge("dev", "fs", NOW[FS].tools).withheld.keys() == {"read", "scribble", "new"}
     Path(read.lock_path).write_text("{")
-    with pytest.raises(SetupError, match="is no lock file"):
+    with pytest.raises(SetupError, match="is not a lock file"):
         read_pins(read)
 
 
@@ -325,4 +327,4 @@ async def test_a_server_that_says_too_much_is_not_read_to_the_end(monkeypatch: p
     monkeypatch.setattr("pegboard.gateway.lock.scanner.MAX_CATALOG_BYTES", 300)
     tools = [tool(f"tool{number}", "x" * 100) for number in range(3)]
     (found,) = await Scanner().scan_all({FS: catalog(*tools)}, Pins(None))
-    assert found == "dev/fs/tool1: is not read, nor what follows: its server says more than 300 bytes"
+    assert found == "dev/fs/tool1: is not scanned, nor is the rest: its server sends more than 300 bytes"

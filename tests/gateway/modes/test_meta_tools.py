@@ -110,7 +110,7 @@ async def test_arguments_beside_the_name_are_gathered_and_that_is_said(meta_tool
     assert isinstance(reply, Done)
     warning = reply.result["_meta"][WARNINGS][-1]  # type: ignore[index]  # it is what was told
     assert warning["code"] == "fields_gathered_into_object"
-    assert warning["message"] == 'arguments: fields sent beside it gathered: {"a":2,"b":3}'
+    assert warning["message"] == 'arguments: fields sent beside it moved into it: {"a":2,"b":3}'
 
 
 async def test_an_argument_called_name_is_gathered_beside_the_tool_s_name() -> None:
@@ -131,7 +131,7 @@ async def test_arguments_both_in_their_place_and_beside_it_are_refused_with_what
     reply = await send(Workbench(), USE, {"tool_name": "dev__calc__add", "arguments": {"a": 2}, "b": 3})
 
     assert said(reply) == (
-        "isError: workbench_use_tool: 1 problem with the arguments; nothing was run. Mend and call again:\n"
+        "isError: workbench_use_tool: 1 problem with the arguments; nothing was run. Fix and call again:\n"
         "- b: unknown argument; put it into `arguments`"
     )
 
@@ -346,7 +346,7 @@ async def test_another_toolbox_beside_the_name_is_told() -> None:
 async def test_a_meta_tool_is_not_used_through_another(name: str) -> None:
     nested: dict[str, Any] = {"tool_name": name, "arguments": {"tool_name": USE}}
 
-    assert "called directly" in said(await send(Workbench(), USE, nested))
+    assert f"call '{name}' directly" in said(await send(Workbench(), USE, nested))
 
 
 async def test_a_name_that_nobody_answers_to_is_seen_by_what_surrounds_every_call() -> None:

@@ -24,16 +24,16 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def describe_differences(old: Mapping[str, Json], new: Mapping[str, Json]) -> tuple[str, ...]:
-    """Every change as a sentence; none if the two say the same."""
+    """Every change as a sentence; none if the two are equal."""
     if _same(old, new):
         return ()
     told = [*_members(old, new)]
-    return tuple(told) or ("it is written differently",)
+    return tuple(told) or ("only its formatting differs",)
 
 
 def _members(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[str]:
     if old.get("name") != new.get("name"):
-        yield f"it was called {_show(old.get('name'))}, and is now {_show(new.get('name'))}"
+        yield f"it was called {_show(old.get('name'))}, and is now called {_show(new.get('name'))}"
     for member in _TEXTS:
         yield from _text(member, old.get(member), new.get(member))
     yield from _schema("argument", "inputSchema", old.get("inputSchema"), new.get("inputSchema"))
@@ -43,14 +43,14 @@ def _members(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[str]:
 
 
 def _text(label: str, old: Json, new: Json) -> Iterator[str]:
-    """A text that was replaced, by the part of it that differs."""
+    """A changed text, reduced to the part that differs."""
     if _same(old, new):
         return
     if old is None:
         yield f"{label} is new:"
         yield from _lines("+", str(new))
     elif new is None:
-        yield f"{label} is gone:"
+        yield f"{label} was removed:"
         yield from _lines("-", str(old))
     else:
         yield f"{label} changed:"
@@ -60,7 +60,7 @@ def _text(label: str, old: Json, new: Json) -> Iterator[str]:
 
 
 def _differing(old: str, new: str) -> tuple[str, str]:
-    """Both texts without the lines that they begin and end with alike; within one line, without most of its rest."""
+    """Both texts without their common first and last lines; within one line, without most of the common rest."""
     before, after = old.split("\n"), new.split("\n")
     most = min(len(before), len(after)) - 1
     alike = next((at for at in range(most) if before[at] != after[at]), most)
@@ -77,7 +77,7 @@ def _differing(old: str, new: str) -> tuple[str, str]:
 
 
 def _window(text: str, start: int, end: int) -> str:
-    """The text between what is common, with a little of that on either side."""
+    """The text between the common parts, with some context on either side."""
     first, last = max(0, start - _AROUND), min(len(text), len(text) - end + _AROUND)
     return ("…" if first else "") + text[first:last] + ("…" if last < len(text) else "")
 
@@ -105,7 +105,7 @@ def _properties(what: str, prefix: str, old: Mapping[str, Json], new: Mapping[st
     before, after = _mapping(old.get("properties")), _mapping(new.get("properties"))
     needed, needs = _names(old.get("required")), _names(new.get("required"))
     for name in before.keys() - after.keys():
-        yield f"{what} {_path(prefix, name)} is gone"
+        yield f"{what} {_path(prefix, name)} was removed"
     for name, schema in after.items():
         path = _path(prefix, name)
         if name not in before:
@@ -137,14 +137,14 @@ def _property(what: str, path: str, old: Json, new: Json, depth: int) -> Iterato
 
 
 def _values(label: str, old: Mapping[str, Json], new: Mapping[str, Json], depth: int) -> Iterator[str]:
-    """Whatever else is different, by its path."""
+    """All other differences, by path."""
     for key in [*old, *(key for key in new if key not in old)]:
         path = _path(label, key)
         before, after = old.get(key), new.get(key)
         if key not in old:
             yield f"{path} is new: {_show(after)}"
         elif key not in new:
-            yield f"{path} is gone; it was {_show(before)}"
+            yield f"{path} was removed; it was {_show(before)}"
         elif _same(before, after):
             continue
         elif isinstance(before, Mapping) and isinstance(after, Mapping) and depth < _MAX_DEPTH:
@@ -156,7 +156,7 @@ def _values(label: str, old: Mapping[str, Json], new: Mapping[str, Json], depth:
 
 
 def _kind(schema: Json) -> str:
-    """What a schema takes, in a word or two."""
+    """What a schema accepts, in a word or two."""
     if not isinstance(schema, Mapping):
         return "nothing" if schema is False else "anything"
     if "const" in schema:
@@ -177,7 +177,7 @@ def _kind(schema: Json) -> str:
 
 
 def _same(one: Json, other: Json) -> bool:
-    # Written out, because 1, 1.0 and True are equal in Python.
+    # Encoded, because 1, 1.0 and True are equal in Python.
     return _encode(one) == _encode(other)
 
 
@@ -186,7 +186,7 @@ def _show(value: Json) -> str:
 
 
 def _shorten(text: str, longest: int) -> str:
-    """The beginning of a server's text, made visible; the rest of a long one is not even looked at."""
+    """The start of a server's text, with hidden characters made visible."""
     return _clip(printable(text[: longest + 1]), longest)
 
 

@@ -20,7 +20,7 @@ from pegboard.printable import printable
 from pegboard.tools.qualified_names import SEPARATOR, ToolName
 
 MAX_TEXT_LENGTH: Final = 20_000
-"""The characters of one text that are looked at."""
+"""The number of characters of one text that are scanned."""
 
 _SHOWN: Final = 120
 _PATH: Final = 200
@@ -28,22 +28,22 @@ _SHORT: Final = 256
 _CAMEL_CASE: Final = re.compile(r"([a-z0-9])([A-Z])")
 _BLANKS: Final = re.compile(r"\s+")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_.:/-]{3,256}")
-# Where a plain word is meant as the name of a tool.
+# Contexts in which a plain word means the name of a tool.
 _CALLED: Final = re.compile(
     r"(?:\b(?:tool|function)s?\s++(?:named\s++|called\s++)?[`'\"]([\w.-]{1,128}+)[`'\"])"
     r"|(?:[`'\"]([\w.-]{1,128}+)[`'\"]\s++(?:tool|function)\b)|(?<![\w.-])([\w.-]{1,128}+)\(\)"
 )
-# Pictures are data, and no model reads them.
+# Images are data that models do not read.
 _UNREAD: Final = frozenset({"icons"})
 
 SHADOWING: Final = {
-    "look-alike-name": "its name can be taken for that of another server's tool",
-    "names-another": "it speaks of another server's tool",
+    "look-alike-name": "its name looks like that of another server's tool",
+    "names-another": "it refers to another server's tool",
 }
 
 
 class Finding(Struct, frozen=True):
-    """What was found: by which rule, where in the definition, the words, and why they matter."""
+    """A finding: the rule, the location in the definition, the words, and the reason."""
 
     rule: str
     where: str
@@ -55,7 +55,7 @@ class Finding(Struct, frozen=True):
 
 
 def scan_definition(definition: Mapping[str, Json]) -> list[Finding]:
-    """Hidden characters and orders in any text of a definition: names, descriptions, schemas, keys and defaults."""
+    """Hidden characters and instructions in any text of a definition: names, descriptions, schemas, keys, defaults."""
     found: dict[tuple[str, str], Finding] = {}
     for where, text, is_name in _texts(definition):
         for finding in scan_text(text, where, is_name=is_name):
@@ -64,7 +64,7 @@ def scan_definition(definition: Mapping[str, Json]) -> list[Finding]:
 
 
 def scan_text(text: str, where: str, *, is_name: bool = False) -> Iterator[Finding]:
-    """The findings in one text; the words of a name are told apart by `_`, `-` and capitals."""
+    """The findings in one text; the words of a name are separated by `_`, `-` and capitals."""
     judged = _judge_cached(text, is_name) if len(text) <= _SHORT else _judge(text, is_name)
     for rule, shown, reason in judged:
         yield Finding(rule, where, shown, reason)
@@ -74,7 +74,7 @@ def _judge(text: str, is_name: bool) -> tuple[tuple[str, str, str], ...]:
     found = []
     seen = text[:MAX_TEXT_LENGTH]
     read = remove_hidden(seen)
-    # One character can stand for eighteen in its common form.
+    # Normalization can turn one character into eighteen.
     if len(text) > MAX_TEXT_LENGTH or len(read) > MAX_TEXT_LENGTH:
         found.append(("too-long", f"{max(len(text), len(read))} characters", REASONS["too-long"]))
         read = read[:MAX_TEXT_LENGTH]
@@ -95,9 +95,9 @@ _judge_cached = lru_cache(maxsize=4096)(_judge)
 
 
 def find_shadows(tools: Mapping[ToolName, Mapping[str, Json]]) -> dict[ToolName, list[Finding]]:
-    """Tools whose name or words concern another server's; what a server says of its own is its business.
+    """Tools whose name or description concerns another server's tools.
 
-    The same server in two toolboxes is not another one: a name that a server has itself is its own.
+    The same server in two toolboxes is not another one: a server may use any name that it has itself.
     """
     owners: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
     looks: defaultdict[str, list[ToolName]] = defaultdict(list)
@@ -117,8 +117,8 @@ def find_shadows(tools: Mapping[ToolName, Mapping[str, Json]]) -> dict[ToolName,
 
 
 def _twins(alike: list[ToolName]) -> Iterator[tuple[ToolName, ToolName]]:
-    """Each name that another server has in another spelling, and one such."""
-    # Of two spellings of a server at least one differs from any name: no more of them need to be compared.
+    """Each name that another server has in another spelling, with one of these."""
+    # Of two spellings at a server, at least one differs from any name: no more have to be compared.
     spellings: defaultdict[tuple[str, str], dict[str, ToolName]] = defaultdict(dict)
     for name in alike:
         own = spellings[name.toolbox, name.server]
@@ -150,7 +150,7 @@ def _named_others(
 
 
 def _mentions(text: str) -> Iterator[str]:
-    """What in a text can be meant as the name of a tool: words that no prose has, and words said to be one."""
+    """The words of a text that can be names of tools: identifiers, and words called a tool."""
     for token in _TOKEN.findall(text):
         word = token.strip(".:/-")
         if re.search(r"\w[_.-]\w|[a-z][A-Z]", word):
@@ -160,7 +160,7 @@ def _mentions(text: str) -> Iterator[str]:
 
 
 def _texts(definition: Mapping[str, Json]) -> Iterator[tuple[str, str, bool]]:
-    """Every text in a definition with the way to it, and whether it is a name: a key, or what a tool is called."""
+    """Every text in a definition with its path, and whether it is a name: a key, or the name of a tool."""
     left: list[tuple[str, Json, bool]] = [("", definition, False)]
     while left:
         where, value, is_key = left.pop()
@@ -178,7 +178,7 @@ def _texts(definition: Mapping[str, Json]) -> Iterator[tuple[str, str, bool]]:
 
 
 def _extend(path: str, step: str) -> str:
-    """The way to a part of a definition; one that is long already stays as it is."""
+    """The path to a part of a definition; a long path is not extended."""
     return path if len(path) > _PATH else path + step
 
 

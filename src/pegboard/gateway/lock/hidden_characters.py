@@ -12,7 +12,7 @@ from pegboard.printable import printable
 
 
 class HiddenText(Struct, frozen=True):
-    """Where and how a text hides something; `shown` is what it hides, where that can be read."""
+    """Where and how a text hides something; `shown` is the hidden text, if it can be decoded."""
 
     rule: str
     at: int
@@ -20,19 +20,19 @@ class HiddenText(Struct, frozen=True):
 
 
 REASONS: Final = {
-    "hidden-tags": "characters of the tag block spell out text that nobody sees",
-    "hidden-variation": "variation selectors where they change nothing can carry text that nobody sees",
-    "hidden-zero-width": "characters without width hide text, or break words up so that nobody finds them",
-    "hidden-bidi": "controls of the writing direction show a text other than it is read",
+    "hidden-tags": "characters of the tag block spell out invisible text",
+    "hidden-variation": "variation selectors without effect can carry invisible text",
+    "hidden-zero-width": "zero-width characters hide text, or split words to evade searches",
+    "hidden-bidi": "bidirectional controls show text in another order than it is read",
     "hidden-control": "control characters can rewrite what a terminal shows",
-    "hidden-private-use": "characters without a common meaning can carry text that nobody sees",
-    "hidden-padding": "a gap that long puts what follows out of sight",
-    "too-long": "nobody reads a text that long; only its beginning was looked at",
-    "mixed-scripts": "letters of another script stand for Latin ones that they look like",
+    "hidden-private-use": "private-use characters can carry invisible text",
+    "hidden-padding": "a gap this long moves the following text out of sight",
+    "too-long": "the text is too long to review; only its start was scanned",
+    "mixed-scripts": "letters of another script imitate Latin ones",
 }
 
 _TAGS: Final = re.compile("[\U000e0000-\U000e007f]+")
-# The three flags of emoji that are written with tags: England, Scotland, Wales.
+# The three emoji flags that use tags: England, Scotland, Wales.
 _FLAGS: Final = re.compile(
     "\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074"
     "|\U000e0077\U000e006c\U000e0073)\U000e007f"
@@ -45,14 +45,14 @@ _BIDI: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _BIDI_MARKS: Final = "\u061c\u200e\u200f"
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _PRIVATE: Final = re.compile("[\ue000-\uf8ff\U000f0000-\U0010ffff]")
-# A run is tried from its first character alone, or from each of twenty line breaks: not from all places within it.
+# A run is tried from its first character only, or from each of twenty line breaks: not from every position in it.
 _BLANK: Final = r"[ \t\u00a0\u2000-\u200a\u3000]"
 _PADDING: Final = re.compile(rf"(?<!{_BLANK}){_BLANK}{{120,}}+(?=\S)|\n(?:[^\S\n]*+\n){{19}}")
 _WORDS: Final = re.compile(r"[^\W\d_]{2,}")
-# `normalize` sorts the marks on a letter pair by pair: a text of marks alone would take the square of its length.
+# `normalize` sorts the combining marks of a letter in pairs: text of marks alone would take quadratic time.
 _BLOCK: Final = 512
 
-# Letters that cannot be told from Latin ones in most fonts.
+# Letters that look like Latin ones in most fonts.
 _LOOKALIKES: Final = {
     **dict(
         zip("авеёкмнопрстухАВЕЁКМНОРСТУХЗіІїјЈѕЅԁԌһԛԝҮүь", "abeekmhonpctyxABEEKMHOPCTYX3iIijJsSdGhqwYyb", strict=True)
@@ -71,20 +71,20 @@ _INVISIBLE: Final = re.compile(
 
 
 def find_hidden(text: str) -> list[HiddenText]:
-    """What a text hides, the first of each kind."""
+    """What a text hides, the first finding of each kind."""
     found = []
     if not text.isascii():
         found = [one for find in (_tags, _selectors, _zero_width, _bidi, _private, _mixed) if (one := find(text))]
     if control := _CONTROL.search(text):
         found.append(HiddenText("hidden-control", control.start(), printable(control[0])))
-    # What stands before the end of a text puts nothing out of sight.
+    # Blanks at the end of a text hide nothing.
     if padding := _PADDING.search(text.rstrip()):
         found.append(HiddenText("hidden-padding", padding.start(), f"{len(padding[0])} blanks"))
     return found
 
 
 def remove_hidden(text: str) -> str:
-    """The text as a model may read it: forms made common, nothing invisible within."""
+    """The text as a model may read it: normalized, without invisible characters."""
     if text.isascii():
         return text if _CONTROL.search(text) is None else _CONTROL.sub("", text)
     blocks = (text[at : at + _BLOCK] for at in range(0, len(text), _BLOCK))
@@ -92,23 +92,23 @@ def remove_hidden(text: str) -> str:
 
 
 def latinise(text: str) -> str:
-    """The text with Latin letters for those that look like them."""
+    """The text with Latin letters in place of look-alikes."""
     return text if text.isascii() else text.translate(_TABLE)
 
 
 def skeleton(name: str) -> str:
-    """The form in which names that look alike are equal; case and separators do not count either."""
+    """The form in which look-alike names are equal; also ignores case and separators."""
     plain = re.sub(r"[\s_.\-/:]+", "", latinise(remove_hidden(name))).casefold()
     return plain.replace("0", "o").replace("1", "l").replace("rn", "m").replace("i", "l").replace("vv", "w")
 
 
 def read_tags(text: str) -> str:
-    """What is written in tags."""
+    """The text written in tags."""
     return "".join(chr(ord(letter) - 0xE0000) for letter in text if 0xE0020 <= ord(letter) <= 0xE007E)
 
 
 def read_selectors(text: str) -> str:
-    """What is written in variation selectors, a byte each."""
+    """The text written in variation selectors, one byte each."""
     data = bytes(code - 0xFE00 if (code := ord(letter)) < 0xE0100 else code - 0xE0100 + 16 for letter in text)
     return data.decode("utf-8", "replace")
 
@@ -129,7 +129,7 @@ def _selectors(text: str) -> HiddenText | None:
 
 
 def _selectable(letter: str, selector: int) -> bool:
-    """Whether a selector after this letter can be there for its looks."""
+    """Whether a selector after this letter can affect its display."""
     if selector >= 0xE0100:
         return unicodedata.category(letter) == "Lo" and ord(letter) >= 0x3400
     if selector >= 0xFE0E:
@@ -147,7 +147,7 @@ def _zero_width(text: str) -> HiddenText | None:
 
 
 def _joinable(before: str, after: str) -> bool:
-    """Whether a joiner is there for its looks: in emoji, and in scripts whose letters join."""
+    """Whether a joiner affects the display: in emoji, and in scripts whose letters join."""
     emoji = unicodedata.category(after) == "So" and unicodedata.category(before) in ("So", "Sk", "Mn")
     return emoji or (0x0590 <= ord(before) < 0x1100 and (0x0590 <= ord(after) < 0x1100 or not after.isalnum()))
 

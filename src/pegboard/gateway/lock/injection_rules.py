@@ -16,7 +16,7 @@ from pegboard.gateway.lock.word_chain import WordChain
 
 
 class Rule(Struct, frozen=True):
-    """What to look for, and why it matters."""
+    """The patterns to search for, and why they matter."""
 
     id: str
     reason: str
@@ -51,7 +51,7 @@ def _rule(name: str, reason: str, *patterns: str) -> Rule:
 RULES: Final = (
     _rule(
         "override-instructions",
-        "it sets aside what the model was told before",
+        "it tells the model to ignore earlier instructions",
         r"\b(?:ignore|disregard|forget|override|bypass|discard|neglect|stop following|do not follow|don't follow)\b"
         r"<30>\b(?:previous|prior|above|earlier|preceding|existing|all|any|your|system|other|original|safety)\b"
         r"<25>\b(?:instruction|prompt|rule|guideline|directive|polic|command|constraint|guardrail|restriction)",
@@ -60,7 +60,7 @@ RULES: Final = (
     ),
     _rule(
         "override-translated",
-        "it sets aside what the model was told before, in another language",
+        "it tells the model to ignore earlier instructions, in another language",
         r"(?:ignoriere|missachte|vergiss)<30>(?:anweisung|vorgabe|instruktion|regel)",
         r"(?:ignore[zr]?|oublie[zr]?)<30>(?:instructions|consignes) (?:précédentes|antérieures)",
         r"(?:ignora|olvida|ignore|esqueça|dimentica)<30>(?:instrucciones|instruções|istruzioni)",
@@ -70,7 +70,7 @@ RULES: Final = (
     ),
     _rule(
         "hide-from-user",
-        "it wants something kept from the user",
+        "it asks to keep something from the user",
         rf"\b{_NEVER}\b<20>\b{_TELL}\w*+\b<30>\b{_USER}",
         rf"\b{_USER}\s(?:must|should|does|do|need|may|can)(?: not|n't)(?: to)?(?: ever)? (?:know|see|notice|find out|be )",
         rf"\bwithout\b<20>\b{_USER}(?:'s)? (?:knowledge|knowing|noticing|awareness|seeing|consent)",
@@ -79,13 +79,13 @@ RULES: Final = (
     ),
     _rule(
         "covert-action",
-        "it wants something done unseen",
+        "it asks to do something unnoticed",
         r"\b(?:secretly|silently|covertly|quietly|discreetly|stealthily|invisibly)\b<15>"
         r"\b(?:call|send|run|read|include|forward|copy|attach|add|bcc|upload|execute|invoke|collect|append|log|post)",
     ),
     _rule(
         "skip-consent",
-        "it speaks for the user, or around them",
+        "it claims the user's consent, or avoids asking for it",
         r"\b(?:do not|don't|never|no need to|skip)\b<15>\b(?:ask|wait|prompt|request)\w*+\b<20>"
         r"\b(?:confirmation|permission|approval|consent)",
         r"\bskip(?:ping)? (?:the |any |all )?(?:user )?(?:confirmation|approval|consent)",
@@ -94,7 +94,7 @@ RULES: Final = (
     ),
     _rule(
         "before-other-tools",
-        "it wants to be called before what the user asked for",
+        "it asks to be called before other tools or actions",
         r"\b(?:before|prior to)\b<15>\b(?:us(?:e|ing)|call(?:ing)?|invok(?:e|ing)|run(?:ning)?|execut(?:e|ing))\b"
         r"<10>\b(?:any|all|every|each|other|another)\b<20>\b(?:tool|function|action|command)",
         r"\b(?:must|always|has to|needs? to)\b<40>\b(?:first|before)\b<20>\b(?:any|every|all|each|anything)\b"
@@ -117,7 +117,7 @@ RULES: Final = (
     ),
     _rule(
         "secret-files",
-        "it names files that hold secrets",
+        "it names files that contain secrets",
         r"(?:~|\$home|/home/\w++|/root|/users/\w++)[/\\]\.(?:ssh|aws|gnupg|kube|docker|azure|config/gcloud)\b",
         r"\bid (?:rsa|ed25519|ecdsa)\b|\bid_(?:rsa|dsa|ed25519|ecdsa)\b|\.ssh/|\bauthorized_keys\b",
         r"/etc/(?:shadow|passwd|sudoers)\b|\.aws/credentials|\.git-credentials|(?<!\w)\.netrc\b|(?<!\w)\.pypirc\b",
@@ -127,7 +127,7 @@ RULES: Final = (
     ),
     _rule(
         "private-data-wanted",
-        "it asks for what is none of a tool's business",
+        "it asks for private data that a tool does not need",
         rf"\b(?:pass|send|include|provide|put|append|add|attach|forward|supply|paste|copy|write|give|share|reveal|repeat|print"
         rf"|output|embed|fill|place|insert|encode|dump)\w*+\b<50>\b{_PRIVATE}",
         rf"\b(?:include|append|attach|forward|embed|collect|gather|extract|harvest|dump)\w*+\b<40>\b{_CREDENTIALS}",
@@ -136,14 +136,14 @@ RULES: Final = (
     ),
     _rule(
         "file-as-argument",
-        "it wants a file or a result read and handed over as an argument",
+        "it asks for the content of a file or a result as an argument",
         r"\b(?:read|cat|open|load|access)\b<80>\b(?:and|then)\b<12>\b(?:pass|put|include|supply|provide|insert|hand)\b"
         r"<40>\b(?:as|in|into|through|via|using)\b",
         r"\bpass (?:its|their|the file's|the) contents? (?:as|in|into|through|via)\b",
     ),
     _rule(
         "send-elsewhere",
-        "it sends what it is given to a place of its own",
+        "it sends data to an outside address",
         rf"\b(?:send|post|upload|forward|exfiltrat|transmit|leak|deliver|report|submit|copy|redirect|bcc|cc|mail)\w*+\b"
         rf"<80 no-example>\b(?:to|at|via)\b<25 no-example-colon>{_PLACE}",
         rf"\b(?:bcc|cc|add)\b<12>\b{_PLACE}",
@@ -152,7 +152,7 @@ RULES: Final = (
     ),
     _rule(
         "model-markup",
-        "it is marked up as if the system or the user had said it",
+        "it has markup that imitates the system or the user",
         r"</?\s?(?:important|system|instructions?|hidden|critical|assistant|override|attention|secret_instructions?"
         r"|system[_ -](?:prompt|message|instruction)s?|sys)\s?/?>",
         r"<\|(?:im_start|im_end|system|user|assistant|endoftext|begin_of_text|start_header_id)[^|]{0,20}\|?>?",
@@ -164,7 +164,7 @@ RULES: Final = (
     ),
     _rule(
         "role-change",
-        "it tells the model who it is",
+        "it assigns the model a role",
         r"\byou are now\b|\bfrom now on,? (?:you|always|all|every|any|the)\b|\bpretend (?:to be|that you|you are)\b",
         r"\bact as (?:an? |the )?(?:admin|administrator|root|superuser|system|unrestricted|developer|different)\b",
         r"\b(?:developer|debug|god|jailbreak|admin|maintenance) mode (?:is )?(?:now )?(?:on|enabled|active|activated)\b",
@@ -173,7 +173,7 @@ RULES: Final = (
     ),
     _rule(
         "standing-order",
-        "it tells the model how to do everything else",
+        "it tells the model how to act beyond this tool",
         r"\b(?:all|every|any|each)\b<25>\b(?:commands?|messages?|responses?|replies|reply|answers?|e-?mails?|code|files?)\b"
         r"<15>\byou\b<30>\b(?:must|should|shall|have to|need to)\b",
         r"\b(?:always|must)\b<10>\b(?:begin|start|end|prefix|finish|sign)\b<20>\b(?:your|every|each|all)\b<12>"
@@ -182,7 +182,7 @@ RULES: Final = (
     ),
     _rule(
         "threat",
-        "it threatens the model into obeying",
+        "it threatens the model",
         r"\bif you (?:do not|don't|fail to|refuse)\b<100>\b(?:tool|server|application|assistant|agent|system|account|ide|user"
         r"|data|files?)\b<20>\b(?:will|won't|would)\b",
         r"\b(?:otherwise|or else)\b<40>\b(?:user|human|you)\b<20>\b(?:will|would)\b<20>"
@@ -191,7 +191,7 @@ RULES: Final = (
     ),
     _rule(
         "runs-commands",
-        "it hands the model a command to run",
+        "it contains a command to run",
         r"\b(?:curl|wget)\b<120 any>\|\s?(?:sudo )?(?:ba|z|da)?sh\b",
         r"\bbase64 (?:-d|--decode)\b<40 any>\|",
         r"\bpowershell\b<40 any>-e(?:nc|ncodedcommand)?\b",
@@ -200,7 +200,7 @@ RULES: Final = (
     ),
     _rule(
         "encoded-text",
-        "text that is encoded hides what it says",
+        "it contains encoded text",
         r"(?<![\w/+])(?=[a-z+/]*+[0-9])(?=[0-9+/]*+[a-z])[a-z0-9+/]{160,}+={0,2}(?![\w/+])",
         r"\b(?:decode|decrypt|base64-decode|rot13|unscramble)\b<40>\b(?:and|then)\b<15>\b(?:follow|execute|obey|run|do)\b",
     ),

@@ -36,13 +36,13 @@ Server: TypeAlias = tuple[str, str]
 _FORMAT: Final = 1
 _MAX_BYTES: Final = 256 * 1024 * 1024
 MEMBERS: Final[Mapping[Kind, str]] = {"tools": "name", "prompts": "name", "templates": "uriTemplate"}
-"""What a definition of each kind goes by; what a server says of itself goes by the server's own name."""
+"""The member that names a definition of each kind; a server's own description is named after the server."""
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class Pin(Struct, frozen=True):
-    """A definition as it was accepted."""
+    """An accepted definition."""
 
     digest: str
     definition: dict[str, Json]
@@ -53,7 +53,7 @@ class Pin(Struct, frozen=True):
 
 
 Place: TypeAlias = tuple[Kind, str]
-"""What a pin is of: its kind, and `toolbox/server/name`."""
+"""The kind of a pin, and `toolbox/server/name`."""
 Pinned: TypeAlias = Mapping[Place, Pin]
 
 
@@ -66,12 +66,12 @@ class _File(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Lock(Struct, frozen=True):
-    """All that was accepted."""
+    """All accepted definitions."""
 
     pins: Pinned = {}
 
     def of_server(self, kind: Kind, toolbox: str, server: str) -> dict[str, Pin]:
-        """The pins of one server by the names that it has for what they are of."""
+        """The pins of one server, by the server's own names."""
         start = f"{toolbox}/{server}/"
         return {
             place[len(start) :]: pin for (a, place), pin in self.pins.items() if a == kind and place.startswith(start)
@@ -79,14 +79,14 @@ class Lock(Struct, frozen=True):
 
 
 class ChangedDefinition(Struct, frozen=True):
-    """A definition that is not what was accepted, and how it differs."""
+    """A definition that differs from the accepted one, with the changes."""
 
     place: Place
     words: tuple[str, ...]
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What is different from what was accepted; `flagged` is what was found in that which is new or different."""
+    """The differences from the accepted definitions; `flagged` are findings in new or changed ones."""
 
     changed: tuple[ChangedDefinition, ...] = ()
     added: tuple[Place, ...] = ()
@@ -99,17 +99,17 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 def digest(definition: Definition) -> str:
-    """The same for the same definition, in whatever order its members come."""
+    """The digest of a definition, whatever the order of its members."""
     return f"sha256:{sha256(_encode(definition)).hexdigest()}"
 
 
 def name_place(kind: Kind, toolbox: str, server: str, definition: Definition) -> Place:
-    """Where a definition is pinned."""
+    """The key of a definition in the lock file."""
     return kind, f"{toolbox}/{server}" + (f"/{definition[MEMBERS[kind]]}" if kind in MEMBERS else "")
 
 
 def read_lock(path: str | Path) -> Lock | None:
-    """What a lock file says; None if there is none."""
+    """Read a lock file; None if it does not exist."""
     file = Path(path)
     try:
         with open_trusted_file(file) as stream:
@@ -119,27 +119,27 @@ def read_lock(path: str | Path) -> Lock | None:
     except OSError as error:
         raise SetupError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(data) > _MAX_BYTES:
-        raise SetupError(f"{path} is larger than {_MAX_BYTES} bytes, so it is hardly a lock file")
+        raise SetupError(f"{path} is larger than {_MAX_BYTES} bytes, the limit for a lock file")
     try:
         read = msgspec.json.decode(data, type=_File)
     except msgspec.MsgspecError as error:
         raise SetupError(
-            f"{path} is no lock file: {error}; take it from version control, or remove it and run `pegboard lock`"
+            f"{path} is not a lock file: {error}; restore it from version control, or remove it and run `pegboard lock`"
         ) from None
     if read.format != _FORMAT:
-        raise SetupError(f"{path} is of format {read.format}, and this version of pegboard reads format {_FORMAT}")
+        raise SetupError(f"{path} has format {read.format}, and this version of pegboard reads format {_FORMAT}")
     pins: dict[Place, Pin] = {(kind, place): pin for kind in KINDS for place, pin in getattr(read, kind).items()}
     for (_, place), pin in pins.items():
         if digest(pin.definition) != pin.digest:
             raise SetupError(
-                f"{path}: the digest of {place} is not that of its definition, so somebody edited it; take it from "
-                f"version control, or accept what its server says now: pegboard lock CONFIG --accept {place}"
+                f"{path}: the digest of {place} does not match its definition, so the file was edited; restore it from "
+                f"version control, or accept the current definition: pegboard lock CONFIG --accept {place}"
             )
     return Lock(pins)
 
 
 def write_lock(lock: Lock, path: str | Path) -> None:
-    """Replace the file, all or nothing."""
+    """Replace the file atomically."""
     file = Path(path)
     lines = ["{", f'"format": {_FORMAT},']
     for kind in KINDS:
@@ -154,7 +154,7 @@ def write_lock(lock: Lock, path: str | Path) -> None:
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
                 stream.write("\n".join(lines))
-            # Made for its owner alone; a lock file holds no secret, and is shared with the configuration.
+            # Created for its owner only; a lock file contains no secrets, and is shared like the configuration.
             Path(name).chmod(0o644)
             Path(name).replace(file)
         except BaseException:
@@ -170,7 +170,7 @@ def _line(pin: Pin) -> str:
 
 
 def pin_all(catalogs: Mapping[Server, ServerCatalog]) -> dict[Place, Pin]:
-    """Everything that the servers say now, as pins."""
+    """The current definitions of the servers, as pins."""
     return {
         place: Pin(digest(definition), dict(definition))
         for (toolbox, server), catalog in catalogs.items()
@@ -179,7 +179,7 @@ def pin_all(catalogs: Mapping[Server, ServerCatalog]) -> dict[Place, Pin]:
 
 
 def compare(lock: Lock, catalogs: Mapping[Server, ServerCatalog], unreached: Collection[Server] = ()) -> Report:
-    """What the servers say now against what was accepted; nothing is said of servers that could not be asked."""
+    """Compare the current definitions with the accepted ones; servers that could not be reached are left out."""
     now = pin_all(catalogs)
     before = {place: pin for place, pin in lock.pins.items() if _server(place) not in unreached}
     changed = [
@@ -208,9 +208,9 @@ def accept(
     unreached: Collection[Server] = (),
     names: Collection[str] = (),
 ) -> Lock:
-    """The lock with what the servers say now in place of what was accepted before: all of it, or what is named.
+    """The lock with the current definitions of the servers in place of the accepted ones: all, or those named.
 
-    A name is `toolbox/server/tool`, the tool's name at the gateway, or a toolbox or server for all that it has.
+    A name is `toolbox/server/tool`, the tool's name at the gateway, or a toolbox or server for everything in it.
     """
     now = pin_all(catalogs)
     kept = {place: pin for place, pin in lock.pins.items() if _server(place) in unreached}
@@ -225,9 +225,9 @@ def accept(
         if not found:
             close = suggest(name, dict.fromkeys(place for _, place in known))
             hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
-            raise SetupError(f"There is nothing called {name!r} to accept{hint}")
+            raise SetupError(f"Nothing to accept is called {name!r}{hint}")
         chosen.update(found)
-    # Both names of what was renamed go together.
+    # Both names of a renamed definition go together.
     pairs = _pair(
         {p: q for p, q in lock.pins.items() if p not in now}, {p: q for p, q in now.items() if p not in lock.pins}
     )
@@ -253,7 +253,7 @@ def _server(place: Place) -> Server:
 
 
 def _pair(gone: Mapping[Place, Pin], come: Mapping[Place, Pin]) -> Iterator[tuple[Place, Place]]:
-    """What went from one name to another of the same server, and is the same otherwise."""
+    """Definitions that changed only their name, within one server."""
     nameless: dict[tuple[Kind, Server, str], list[Place]] = {}
     for place, pin in gone.items():
         nameless.setdefault(_without_name(place, pin), []).append(place)
@@ -264,7 +264,7 @@ def _pair(gone: Mapping[Place, Pin], come: Mapping[Place, Pin]) -> Iterator[tupl
 
 
 def _without_name(place: Place, pin: Pin) -> tuple[Kind, Server, str]:
-    # A title is mostly made of the name.
+    # A title is usually made from the name.
     names = {MEMBERS.get(place[0]), "title"}
     return place[0], _server(place), digest({key: value for key, value in pin.definition.items() if key not in names})
 

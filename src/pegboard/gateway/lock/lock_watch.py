@@ -18,8 +18,8 @@ POLL_SECONDS: Final = 1.0
 
 
 async def watch_lock_file(config: Callable[[], GatewayConfig], take: Callable[[Pins], None]) -> None:
-    """Look again and again, until cancelled; a file that cannot be used changes nothing and is told once."""
-    # Nothing is taken as seen: it may have been written between the reading and the first look.
+    """Check repeatedly, until cancelled; an invalid file changes nothing and is reported once."""
+    # Starts unseen: the file may have been written between the reading and the first look.
     seen: tuple[int, int] | None = None
     while True:
         await asyncio.sleep(POLL_SECONDS)
@@ -30,7 +30,7 @@ async def watch_lock_file(config: Callable[[], GatewayConfig], take: Callable[[P
         try:
             pins = await asyncio.to_thread(read_pins, config())
         except SetupError as problem:
-            _log.error("The lock file is not used, what was accepted before holds. %s", problem)
+            _log.error("The lock file is not used, the previous one stays in force. %s", problem)
             continue
         take(pins)
 

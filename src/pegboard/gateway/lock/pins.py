@@ -14,16 +14,15 @@ from pegboard.gateway.lock.lock_file import MEMBERS, Kind, Lock, Pin, digest, na
 from pegboard.gateway.servers.server_catalog import Definition
 
 CHANGED: Final = (
-    "what its server says of it changed after it was accepted; whoever runs this gateway can look at the change and "
-    "accept it"
+    "its definition changed after it was accepted; the operator of this gateway can review and accept the change"
 )
-ADDED: Final = "nobody has accepted it yet; whoever runs this gateway can look at it and accept it"
+ADDED: Final = "it has not been accepted yet; the operator of this gateway can review and accept it"
 _NAMED: Final = 5
 _CHANGES: Final = 20
 
 
 class Verdict(Struct, frozen=True):
-    """`served` may be shown and called; `withheld` are names with what a caller is told; `notes` are for the operator."""
+    """`served` may be listed and called; `withheld` maps names to the reason for callers; `notes` are for operators."""
 
     served: tuple[Definition, ...]
     withheld: Mapping[str, str] = {}
@@ -31,10 +30,10 @@ class Verdict(Struct, frozen=True):
 
 
 class Pins:
-    """Policy `off`: everything goes through unseen; `report`: it goes through, and what is different is told;
-    `quarantine`: what is new or different waits.
+    """Policy `off`: everything is served; `report`: everything is served, and differences are logged; `quarantine`: new
+    and changed definitions wait for acceptance.
 
-    The same sequence of definitions is judged once: a server's catalogue stays the same object while it says the same.
+    The same sequence of definitions is compared once: a server's catalog stays the same object until it changes.
     """
 
     def __init__(self, lock: Lock | None, policy: LockPolicy = "report", *, config: str = "CONFIG") -> None:
@@ -44,7 +43,7 @@ class Pins:
         self._judged: dict[tuple[Kind, str, str], tuple[Sequence[Definition], Verdict]] = {}
 
     def judge(self, toolbox: str, server: str, definitions: Sequence[Definition], *, kind: Kind = "tools") -> Verdict:
-        """What of a server's definitions may be served."""
+        """The definitions of a server that may be served."""
         if self._policy == "off":
             return Verdict(tuple(definitions))
         key = kind, toolbox, server
@@ -55,16 +54,16 @@ class Pins:
 
     @property
     def quarantines(self) -> bool:
-        """Whether nothing is served before it is accepted."""
+        """Whether definitions are served only after they were accepted."""
         return self._policy == "quarantine"
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no lock file, and so nothing to compare with."""
+        """Whether there is no lock file to compare with."""
         return self._lock is None
 
     def has_accepted(self, kind: Kind, toolbox: str, server: str, definition: Definition) -> bool:
-        """Whether this very definition is pinned."""
+        """Whether this exact definition is pinned."""
         if self._lock is None:
             return False
         pin = self._lock.pins.get(name_place(kind, toolbox, server, definition))
@@ -73,11 +72,13 @@ class Pins:
     def _compare(self, toolbox: str, server: str, definitions: Sequence[Definition], kind: Kind) -> Verdict:
         member = MEMBERS[kind]
         if self._lock is None:
-            # One who has pinned nothing is not reminded of every server.
+            # Without any pins, do not warn about every server.
             if self._policy == "report" or not definitions:
                 return Verdict(tuple(definitions))
             names = [str(definition[member]) for definition in definitions]
-            note = f"all {kind} of {toolbox}/{server} are withheld, as nothing is pinned yet: `{self._command}` pins it"
+            note = (
+                f"all {kind} of {toolbox}/{server} are withheld, because nothing is pinned yet: run `{self._command}`"
+            )
             return Verdict((), dict.fromkeys(names, ADDED), (note,))
         pins = self._lock.of_server(kind, toolbox, server)
         served: list[Definition] = []
@@ -99,23 +100,21 @@ class Pins:
             else:
                 withheld[name] = ADDED if pin is None else CHANGED
         if added:
-            notes.append(
-                self._describe(f"{toolbox}/{server} offers {kind} that nobody has accepted{self._waits}", added)
-            )
+            notes.append(self._describe(f"{toolbox}/{server} offers {kind} that were not accepted{self._waits}", added))
         if pins:
-            notes.append(self._describe(f"{toolbox}/{server} does not offer any more what was accepted", list(pins)))
+            notes.append(self._describe(f"{toolbox}/{server} no longer offers what was accepted", list(pins)))
         return Verdict(tuple(served), withheld, tuple(notes))
 
     def _describe_change(self, place: str, pin: Pin, definition: Definition) -> str:
         words = [line for line in describe_differences(pin.definition, definition) if not line.startswith(" ")]
         more = [f"and {len(words) - _CHANGES} more changes"] if len(words) > _CHANGES else []
         told = "; ".join(words[:_CHANGES] + more).replace(":;", ";").removesuffix(":")
-        return f"{place} is not as it was accepted{self._waits}: {told}. `{self._command} --diff` shows it whole"
+        return f"{place} differs from what was accepted{self._waits}: {told}. `{self._command} --diff` shows it in full"
 
     def _describe(self, what: str, names: list[str]) -> str:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         listed = ", ".join(map(repr, names[:_NAMED]))
-        return f"{what}: {listed}{more}. `{self._command} --diff` shows it, `--accept` accepts it"
+        return f"{what}: {listed}{more}. `{self._command} --diff` shows the differences, `--accept` accepts them"
 
     @property
     def _waits(self) -> str:
@@ -123,6 +122,6 @@ class Pins:
 
 
 def read_pins(config: GatewayConfig) -> Pins:
-    """The pins of a configuration's lock file; one that was made in a program may have none."""
+    """The pins of a configuration's lock file; a configuration made in code may have none."""
     lock = None if config.lock == "off" or not config.lock_path else read_lock(config.lock_path)
     return Pins(lock, config.lock, config=Path(config.path).name)

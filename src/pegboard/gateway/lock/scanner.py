@@ -14,18 +14,18 @@ from pegboard.printable import printable
 from pegboard.tools.qualified_names import ToolName
 
 MAX_CATALOG_BYTES: Final = 4 * 1024 * 1024
-"""How much of one server's definitions is read, in bytes of them as JSON."""
+"""How much of one server's definitions is scanned, in bytes of JSON."""
 
 
 class Scanner:
-    """Remembers what it has read by the digest of a server's catalogue."""
+    """Caches its findings by the digest of a server's catalog."""
 
     def __init__(self) -> None:
         self._read: dict[Server, tuple[str, dict[Place, list[str]]]] = {}
         self._reading = asyncio.Lock()
 
     async def scan_all(self, catalogs: Mapping[Server, ServerCatalog], pins: Pins) -> list[str]:
-        """A sentence for each finding in what nobody has accepted; the same ones again for what says the same."""
+        """A sentence for each finding in definitions that were not accepted; cached for the same definitions."""
         async with self._reading:
             return await asyncio.to_thread(lambda: list(self._report(dict(catalogs), pins)))
 
@@ -48,7 +48,7 @@ class Scanner:
         for place, pin in pin_all({server: catalog}).items():
             size += pin.size
             if size > MAX_CATALOG_BYTES:
-                yield place, [f"is not read, nor what follows: its server says more than {MAX_CATALOG_BYTES} bytes"]
+                yield place, [f"is not scanned, nor is the rest: its server sends more than {MAX_CATALOG_BYTES} bytes"]
                 return
             found = [str(finding) for finding in scan_definition(pin.definition)]
             if found:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 _GAP: Final = re.compile(r"<(\d+)(?: ([a-z-]+))?>")
 
-# What may not stand in a gap, by the word in its notation; `<30>` alone stays within a sentence.
+# What a gap may not contain, by the word in its notation; `<30>` alone stays within a sentence.
 _BARRIERS: Final = {
     None: re.compile("[.。]"),
     "any": None,
@@ -32,7 +32,7 @@ class Span(NamedTuple):
 
 
 class _Link(Struct, frozen=True):
-    """A link, and how far it may be from the end of the one before it."""
+    """A link, and its largest distance from the end of the previous one."""
 
     pattern: re.Pattern[str]
     catch_up_to: int = 0
@@ -42,7 +42,7 @@ class _Link(Struct, frozen=True):
 class WordChain:
     """Links written as one pattern with gaps between them: `ignore<30>previous<25>instructions`.
 
-    A link must not have a repeat that can run over the whole text from many of its positions.
+    A link must not contain a repeat that can match the whole text from many positions.
     """
 
     def __init__(self, notation: str) -> None:
@@ -58,10 +58,10 @@ class WordChain:
         return [self._first, *(link.pattern for link in self._rest)]
 
     def search(self, text: str) -> Span | None:
-        """The first place where the whole chain stands."""
+        """The first match of the whole chain."""
         found: Iterator[Span] = _places(self._first, text)
         for link in self._rest:
-            # Sorted by their ends: of two places that begin at different words the later one may end earlier.
+            # Sorted by their ends: of two matches, the one that starts later may end earlier.
             reached = sorted(found, key=lambda span: span.end)
             if not reached:
                 return None
@@ -70,7 +70,7 @@ class WordChain:
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
-    # As a lookahead it is found at every position, also within what it matched before.
+    # A lookahead finds it at every position, also inside an earlier match.
     return re.compile(f"(?=({pattern}))")
 
 
@@ -79,7 +79,7 @@ def _places(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
 
 
 def _join(reached: list[Span], link: _Link, text: str) -> Iterator[Span]:
-    """Each place of the link that the chain so far reaches, from the start of the chain on."""
+    """Each match of the link within reach of the chain so far, from the start of the chain."""
     near = 0
     for start, end in _places(link.pattern, text):
         while near < len(reached) and reached[near].end <= start:

@@ -22,7 +22,7 @@ _PLACEHOLDERS: Final = "…"
 def write_instructions(
     toolboxes: Sequence[Toolbox], directory: Directory, modes: Mapping[str, ShownMode], access: Access
 ) -> str:
-    """The toolboxes, and how their tools are come by where they are not listed."""
+    """The toolboxes, and how to reach their tools if they are not listed."""
     if not toolboxes:
         return "No toolboxes configured. There is nothing to call until one is added to the configuration."
     listed = "\n\n".join(_describe_toolbox(toolbox) for toolbox in toolboxes)
@@ -40,13 +40,13 @@ def write_instructions(
 def _describe_toolbox(toolbox: Toolbox) -> str:
     count = len(toolbox.servers)
     said = f"{toolbox.name} ({count} server{'' if count == 1 else 's'})"
-    # A description is one line here, whatever its author made of it.
+    # A description is one line here, whatever its line breaks.
     about = " ".join(toolbox.description.split())
     return f"{said}\n  Description: {about}" if about else said
 
 
 def _choose_example(hidden: Sequence[Toolbox], directory: Directory, access: Access) -> Mapping[str, Json]:
-    """A call that works as it stands: of a tool that only reads, else one that opens a toolbox."""
+    """A working example call: of a read-only tool, else one that opens a toolbox."""
     for toolbox in hidden:
         for entry in filter(access.admits, directory.of_toolbox(toolbox.name)):
             for arguments in _example_arguments(entry):
@@ -57,11 +57,11 @@ def _choose_example(hidden: Sequence[Toolbox], directory: Directory, access: Acc
 
 
 def _example_arguments(entry: DirectoryEntry) -> Iterator[Json]:
-    """Arguments that the tool takes, if it says that it changes nothing and they can be made from its schema."""
+    """Example arguments of a tool, if it is read-only and they can be made from its schema."""
     hints, schema = entry.definition.get("annotations"), entry.definition.get("inputSchema")
     if not isinstance(hints, Mapping) or hints.get("readOnlyHint") is not True or not isinstance(schema, Mapping):
         return
     made = example(schema, schema) if schema.get("required") else ({},)
-    # A made-up text is fine by the schema, and nothing that there is.
+    # A made-up text would fit the schema, but names nothing that exists.
     if made is not None and _PLACEHOLDERS not in str(made) and Validator(schema).is_valid(made[0]):
         yield made[0]

@@ -28,7 +28,7 @@ SPELLINGS: Final[Mapping[str, str]] = {
     "use_tool": USE,
     "call_tool": USE,
 }
-"""Every name that a meta-tool answers to, with the tool that it means."""
+"""Every name of a meta-tool, with the tool that it means."""
 
 _TEXT: Final[Mapping[str, Json]] = {"type": "string"}
 _USES: Final[Mapping[str, Json]] = {"readOnlyHint": True, "openWorldHint": False}
@@ -56,7 +56,7 @@ _DEFINITIONS: Final[Mapping[str, Mapping[str, Json]]] = {
         "annotations": _OPENS,
     },
     CLOSE: {
-        "description": "Take the tools of an open toolbox out of the list of tools.",
+        "description": "Remove the tools of an open toolbox from the tool list.",
         "inputSchema": _TOOLBOX,
         "annotations": {**_OPENS, "openWorldHint": False},
     },
@@ -69,7 +69,7 @@ _DEFINITIONS: Final[Mapping[str, Mapping[str, Json]]] = {
                 "detail": {
                     "type": "string",
                     "enum": ["name", "brief", "full"],
-                    "description": "full (default) has input schemas",
+                    "description": "full (default) includes input schemas",
                 },
                 "limit": {"type": "integer", "minimum": 1},
                 "toolbox_name": _TEXT,
@@ -84,7 +84,7 @@ _DEFINITIONS: Final[Mapping[str, Mapping[str, Json]]] = {
             "type": "object",
             "properties": {
                 "tool_name": {"type": "string", "description": "Its exact name"},
-                "arguments": {"type": "object", "description": "As its input schema says"},
+                "arguments": {"type": "object", "description": "Arguments that fit its input schema"},
             },
             "required": ["tool_name"],
         },
@@ -97,7 +97,7 @@ _DEFINITIONS: Final[Mapping[str, Mapping[str, Json]]] = {
     },
 }
 
-# Those who know the meta-tools from elsewhere name a tool in other ways, which wanted.py reads.
+# Models that know meta-tools from elsewhere name a tool in other ways, which tool_reference.py reads.
 _NAMING_TOOLS: Final = dict.fromkeys(("tool_name", "tool", "name", "toolbox_name", "toolbox", "server"), True)
 _ANSWERED: Final[Mapping[str, Mapping[str, Json]]] = {
     USE: {"type": "object", "properties": {**_NAMING_TOOLS, "arguments": {"type": "object"}}},
@@ -111,11 +111,11 @@ _RENAMED: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
 
 
 class MetaTool(RelayedTool):
-    """A meta-tool under one of its names; it takes more spellings of its arguments than it shows."""
+    """A meta-tool under one of its names; it accepts more spellings of its arguments than it shows."""
 
     def __init__(self, name: str, kind: str, relay: Relay) -> None:
         super().__init__({"name": name, **_DEFINITIONS[kind]}, relay, source="pegboard", arguments="lenient")
-        # What surrounds every call goes around the tool that is used, and would see the call twice.
+        # Middleware applies to the tool that is used, and would otherwise see the call twice.
         self.surrounded = kind != USE
         self._renamed = _RENAMED.get(kind, {})
         self._gathers = kind == USE

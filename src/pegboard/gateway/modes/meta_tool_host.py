@@ -11,11 +11,11 @@ from pegboard.call import Call, Caller, Reply
 from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
 
 Mode: TypeAlias = Literal["all", "dynamic", "proxy", "auto"]
-"""How tools are shown: all of them, those of opened toolboxes, none but the meta-tools, or all where they are few."""
+"""Which tools are listed: all, those of opened toolboxes, only the meta-tools, or all if they are few."""
 
 
 class ServerStatus(Struct, frozen=True):
-    """One server of a toolbox: whether its tools can be had, and what a caller may be told if not.
+    """One server of a toolbox: whether its tools are available, and if not, why.
 
     `state` is that of a Downstream; `problem` is for peers, so it names no command, path, address or secret.
     """
@@ -27,7 +27,7 @@ class ServerStatus(Struct, frozen=True):
 
 
 class Toolbox(Struct, frozen=True):
-    """A toolbox as callers are told of it."""
+    """A toolbox as callers see it."""
 
     name: str
     description: str = ""
@@ -36,9 +36,9 @@ class Toolbox(Struct, frozen=True):
 
 
 class Access(Struct, frozen=True):
-    """What a caller may see; equal, and hashed alike, for all callers that are shown the same. None: everything.
+    """What a caller may see; equal for all callers that see the same. None: everything.
 
-    `tools` are served names; `mode` is the one that this principal is given, if any.
+    `tools` are served names; `mode` is the one set for this principal, if any.
     """
 
     toolboxes: frozenset[str] | None = None
@@ -46,7 +46,7 @@ class Access(Struct, frozen=True):
     mode: Mode | None = None
 
     def admits(self, entry: DirectoryEntry) -> bool:
-        """Whether this tool exists for the caller."""
+        """Whether the caller may see this tool."""
         if self.toolboxes is not None and entry.place.toolbox not in self.toolboxes:
             return False
         return self.tools is None or entry.name in self.tools
@@ -56,30 +56,30 @@ class Access(Struct, frozen=True):
 
 
 class MetaToolHost(Protocol):
-    """An endpoint, as far as its meta-tools are concerned."""
+    """An endpoint, as seen by its meta-tools."""
 
     @property
     def directory(self) -> Directory:
-        """The tools that are there now, the meta-tools not among them; another object after each change."""
+        """The current tools without the meta-tools; a new object after each change."""
 
     @property
     def toolboxes(self) -> Sequence[Toolbox]:
-        """All toolboxes of this endpoint, in the order of the configuration, as they are now."""
+        """All toolboxes of this endpoint and their current state, in the order of the configuration."""
 
     def access(self, caller: Caller) -> Access:
-        """What this caller may see; the meta-tools leave out whatever it does not admit."""
+        """What this caller may see; the meta-tools leave out everything else."""
 
     async def wait_connected(self, toolbox: str) -> None:
-        """Connect the servers of a toolbox that are not yet, and wait until each has answered or failed; bounded."""
+        """Connect the servers of a toolbox, and wait until each has responded or failed, up to a limit."""
 
     def call(self, call: Call) -> Coroutine[Any, Any, Reply]:
-        """Run the tool that `call.name` says through all that surrounds it, as if it had come from outside."""
+        """Call the tool `call.name` with all its middleware, as if the request had come from outside."""
 
     async def opened(self, caller: Caller) -> frozenset[str] | None:
-        """The toolboxes that are open for this caller; None where nothing is remembered of callers, as for modern ones."""
+        """The toolboxes that this caller has opened; None for callers without a session, such as modern ones."""
 
     async def change_opened(self, caller: Caller, opened: frozenset[str]) -> None:
-        """Remember what is open for this caller; only called for callers of whom something is remembered.
+        """Set the toolboxes that this caller has opened; only for callers with a session.
 
-        Who asked is told by the meta-tool itself, on the stream of its call; other connections of the session are not.
+        The meta-tool notifies the caller on the stream of its call; other connections of the session are not notified.
         """

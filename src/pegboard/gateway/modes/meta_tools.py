@@ -41,14 +41,14 @@ from pegboard.tools.tool import Tool
 Detail: TypeAlias = Literal["name", "brief", "full"]
 
 META_NAMES: Final = frozenset(SPELLINGS)
-"""Every name that a meta-tool answers to; no other tool may go by one."""
+"""All names of meta-tools; no other tool may have one."""
 
 _FEW, _MANY, _MOST = 5, 20, 50
-# With more tools than these a search takes longer than others should wait for the loop.
+# With more tools than this, a search would block the loop too long.
 _QUICK: Final = 500
 _MAX_LINE: Final = 160
 _MAX_INSTRUCTIONS: Final = 2_000
-# Where a tool is from is said beside its definition, in words; pictures are not for models.
+# The server of a tool is named beside its definition; icons are not for models.
 _OMITTED: Final = frozenset({"icons", "_meta"})
 
 _encode = msgspec.json.Encoder().encode
@@ -64,7 +64,7 @@ _decode_sent = msgspec.json.Decoder(_Sent).decode
 
 
 class MetaTools:
-    """The meta-tools of one endpoint, and what is listed there."""
+    """The meta-tools of one endpoint, and the list of its tools."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class MetaTools:
             USE: self._use_tool,
         }
         self.tools: Sequence[Tool] = tuple(MetaTool(name, kind, relays[kind]) for name, kind in SPELLINGS.items())
-        """All of them, those too that are answered and not listed."""
+        """All of them, including those that are callable and not listed."""
         shown = {tool.name: tool.definition() for tool in self.tools}
         self._for_proxy = [shown[name] for name in (LIST, OPEN, SEARCH, USE)]
         self._for_dynamic = [shown[name] for name in (LIST, OPEN, CLOSE, SEARCH, USE)]
@@ -93,7 +93,7 @@ class MetaTools:
     # -- what is listed ------------------------------------------------------------------------------------------------
 
     def listed(self, access: Access, opened: frozenset[str] | None) -> list[Mapping[str, Json]]:
-        """The definitions that tools/list shows; `opened` is None for callers of whom nothing is remembered."""
+        """The definitions for tools/list; `opened` is None for callers without a session."""
         directory = self._host.directory
         modes = self.modes(access)
         kinds = set(modes.values())
@@ -105,23 +105,23 @@ class MetaTools:
         return [*meta, *(one.definition for one in directory if one.place.toolbox in whole and access.admits(one))]
 
     def modes(self, access: Access) -> dict[str, ShownMode]:
-        """How each toolbox that a caller may know of is shown to it."""
+        """The mode of each toolbox that a caller may see."""
         return choose_modes(self._host.toolboxes, self._host.directory, self._choice, access, self._tokens)
 
     @property
     def shows_tools(self) -> bool:
-        """Whether the list depends on the servers: without, a client need not wait for them to be listed something."""
+        """Whether the list depends on the servers; if not, clients need not wait for them."""
         everyone = Access()
         return any(self._choice.of(one, everyone) in ("all", "auto") for one in self._host.toolboxes)
 
     def instructions(self, access: Access | None = None) -> str:
-        """What clients are told at the beginning."""
+        """The instructions for clients."""
         seen = access or Access()
         toolboxes = list(self._visible(seen).values())
         return write_instructions(toolboxes, self._host.directory, self.modes(seen), seen)
 
     def costs(self) -> ModeCosts:
-        """What each mode would cost a model here."""
+        """The cost of each mode for a model."""
         return count_costs(self._host.directory, self._for_proxy, self._for_dynamic)
 
     @staticmethod
@@ -132,7 +132,7 @@ class MetaTools:
     # -- toolboxes -----------------------------------------------------------------------------------------------------
 
     def _visible(self, access: Access) -> dict[str, Toolbox]:
-        """The toolboxes that a caller may know of; one none of whose tools it may see is none of its business."""
+        """The toolboxes that a caller may see; one without visible tools is hidden."""
         directory = self._host.directory
         return {
             toolbox.name: toolbox
@@ -187,7 +187,7 @@ class MetaTools:
         return Done({"content": [text_block(f"Successfully closed toolbox '{name}' and unregistered tools.")]})
 
     async def _set_opened(self, call: Call, toolbox: str, *, is_open: bool) -> None:
-        """Change the list of a session that has one of its own, and tell it on the stream of this call."""
+        """Change the tool list of a session, and notify it on the stream of this call."""
         caller = call.caller
         before = await self._host.opened(caller)
         if before is None or self.modes(self._host.access(caller)).get(toolbox) != "dynamic":
@@ -214,7 +214,7 @@ class MetaTools:
             self._find_toolbox(within, access)
         directory = self._host.directory
         if not directory.index.is_ready:
-            # Others are served meanwhile.
+            # Let other calls run in between.
             await asyncio.to_thread(directory.index.prepare)
 
         def admits(entry: DirectoryEntry) -> bool:
@@ -235,7 +235,7 @@ class MetaTools:
         if missing:
             told["not_searched"] = missing
         if not found:
-            told["hint"] = "Nothing fits; use other words, or workbench_list_toolboxes"
+            told["hint"] = "No match; try other words, or workbench_list_toolboxes"
         return _text_result(told)
 
     async def _get_details(self, call: Call, parsed: ParsedArguments) -> Reply:
@@ -249,7 +249,7 @@ class MetaTools:
     async def _use_tool(self, call: Call, parsed: ParsedArguments) -> Reply:
         wanted = read_tool_reference(parsed.arguments)
         if wanted.name in META_NAMES:
-            raise ToolError(f"Error: '{wanted.name}' is called directly, not through {call.name}")
+            raise ToolError(f"Error: call '{wanted.name}' directly, not through {call.name}")
         access = self._host.access(call.caller)
         entry = find_tool(wanted, self._host.directory, access)
         if entry is None and (connecting := self._unconnected(wanted, access)):
@@ -265,19 +265,19 @@ class MetaTools:
         return await self._host.call(_call_of(call, entry.name, _arguments(call, parsed)))
 
     async def _refuse(self, call: Call, wanted: ToolReference, access: Access) -> Reply:
-        """Answer a call that names nothing; what surrounds every call sees this one too, so that it counts."""
+        """Answer a call of an unknown tool, inside the middleware, which counts it."""
         why = self._explain(wanted, access)
         if self._host.directory.find(wanted.describe) is None:
             try:
                 return await self._host.call(_call_of(call, wanted.describe, EMPTY_OBJECT))
             except UnknownTool as problem:
                 if wanted.place is None and access == Access():
-                    # The endpoint knows more, such as what it withholds; but it says so as if all might be seen.
+                    # The endpoint knows more, such as withheld tools; but its message ignores what the caller may see.
                     why = in_result(problem.message)
         raise ToolError(why)
 
     def _unconnected(self, wanted: ToolReference, access: Access) -> str:
-        """The toolbox that a tool may be in whose server nobody has asked yet; empty if there is none."""
+        """The toolbox that may contain the tool if its server has not connected yet; empty if there is none."""
         place = wanted.place or parse_name(wanted.name)
         toolbox = None if place is None else self._visible(access).get(place.toolbox)
         if place is None or toolbox is None:
@@ -292,9 +292,9 @@ class MetaTools:
 
 
 def _call_of(call: Call, name: str, arguments: Raw) -> Call:
-    """The call of another tool that this one is for; answers and ticket are the other tool's.
+    """The call of the other tool; answers and ticket belong to that tool.
 
-    Headers repeat the arguments of the tool that a client knows of, so they say nothing of this one's.
+    Headers mirror the arguments of the meta-tool, so they are dropped.
     """
     return structs.replace(
         call,
@@ -314,7 +314,7 @@ def _call_of(call: Call, name: str, arguments: Raw) -> Call:
 
 
 def _arguments(call: Call, parsed: ParsedArguments) -> Raw:
-    """What the other tool is called with: the JSON text that was sent, unless it had to be repaired or gathered."""
+    """The arguments for the other tool: the JSON text that was sent, unless it had to be repaired or collected."""
     if any(warning.code == GATHERED for warning in parsed.warnings):
         return Raw(_encode(parsed.arguments["arguments"]))
     try:
@@ -329,13 +329,13 @@ def _text_result(value: Json) -> Done:
 
 
 def _describe_states(toolbox: Toolbox) -> dict[str, dict[str, str]]:
-    """The servers whose tools are not all there, with the reason."""
+    """The servers whose tools are not all available, with the reason."""
     states = {one.name: one.problem or one.state for one in toolbox.servers if one.problem or one.state != "ready"}
     return {"servers": states} if states else {}
 
 
 def _describe_tool(entry: DirectoryEntry) -> dict[str, Json]:
-    """A tool as opening its toolbox tells it: its definition, and where it is."""
+    """A tool in the result of opening its toolbox: its definition, and its server."""
     place = entry.place
     return {
         **{key: value for key, value in entry.definition.items() if key not in _OMITTED},
@@ -347,7 +347,7 @@ def _describe_tool(entry: DirectoryEntry) -> dict[str, Json]:
 
 
 def _group(entries: Iterable[DirectoryEntry], detail: Detail) -> list[dict[str, Json]]:
-    """The tools by server; the server of the best comes first."""
+    """The tools by server; the server of the best match comes first."""
     groups: dict[tuple[str, str], list[Json]] = {}
     for entry in entries:
         told = entry.name if detail == "name" else _describe_match(entry, detail)
@@ -358,7 +358,7 @@ def _group(entries: Iterable[DirectoryEntry], detail: Detail) -> list[dict[str, 
 def _describe_match(entry: DirectoryEntry, detail: Detail) -> dict[str, Json]:
     said = entry.definition.get("description")
     place = entry.place
-    # The group says whose it is.
+    # The group names the server.
     about = said.removeprefix(f"[{place.toolbox}/{place.server}]").strip() if isinstance(said, str) else ""
     if detail == "brief":
         line = about.partition("\n")[0]

@@ -21,41 +21,41 @@ from pegboard.middleware.token_count import Counter, estimate_tokens
 ShownMode: TypeAlias = Literal["all", "dynamic", "proxy"]
 
 AUTO_TOKENS: Final = 10_000
-"""A twentieth of what the models of today can hold in mind."""
+"""A twentieth of the context window of current models."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 class ModeChoice(Struct, frozen=True):
-    """The modes that a configuration says, from the widest to the narrowest."""
+    """The modes of a configuration, from the most general to the most specific."""
 
     gateway: Mode = "all"
     endpoint: Mode | None = None
     auto_tokens: int = AUTO_TOKENS
 
     def of(self, toolbox: Toolbox, access: Access) -> Mode:
-        """What is said for one toolbox and one kind of caller."""
+        """The mode for one toolbox and one principal."""
         return access.mode or self.endpoint or toolbox.mode or self.gateway
 
     def without_toolboxes(self, access: Access) -> Mode:
-        """What is said where there is no toolbox to say it."""
+        """The mode without a toolbox."""
         return access.mode or self.endpoint or self.gateway
 
 
 def tokens_of(definition: Mapping[str, Json], count: Counter = estimate_tokens) -> int:
-    """What a definition costs a model that is shown it: about, since to know it a process holds 40 MB of vocabulary."""
+    """The approximate tokens of a definition; an exact count would need 40 MB of vocabulary per process."""
     return count(_encode(definition).decode("utf-8"))
 
 
 class TokenCounts:
-    """The tokens of each tool of a directory, counted when first asked for."""
+    """The tokens of each tool of a directory, counted on demand."""
 
     def __init__(self) -> None:
         self._directory: Directory | None = None
         self._counts: dict[str, int] = {}
 
     def of(self, directory: Directory, toolboxes: Iterable[str], access: Access) -> int:
-        """What the tools of some toolboxes cost together, those alone that a caller may see."""
+        """The total tokens of the tools of some toolboxes that a caller may see."""
         if directory is not self._directory:
             self._directory, self._counts = directory, {}
         return sum(
@@ -75,7 +75,7 @@ class TokenCounts:
 def choose_modes(
     toolboxes: Sequence[Toolbox], directory: Directory, choice: ModeChoice, access: Access, tokens: TokenCounts
 ) -> dict[str, ShownMode]:
-    """How each toolbox that a caller may know of is shown to it."""
+    """The mode of each toolbox that a caller may see."""
     said = {one.name: choice.of(one, access) for one in toolboxes if access.admits_toolbox(one.name)}
     undecided = [name for name, mode in said.items() if mode == "auto"]
     few = bool(undecided) and tokens.of(directory, undecided, access) <= choice.auto_tokens

@@ -14,10 +14,10 @@ from pegboard.tools.naming import counted
 
 
 class ModeCosts(Struct, frozen=True, kw_only=True):
-    """The tokens of the lists of tools that a client is shown in each mode.
+    """The tokens of the tool lists in each mode.
 
-    `dynamic` is what a session begins with; `opened` says what it comes to with one toolbox open, by toolbox, and
-    `dynamic_whole` with all of them.
+    `dynamic` is the start of a session; `opened` has the tokens with one toolbox open, by toolbox, and `dynamic_whole`
+    those with all of them.
     """
 
     tools: int
@@ -37,7 +37,7 @@ class ModeCosts(Struct, frozen=True, kw_only=True):
         return 1 - self.proxy / self.all if self.all > self.proxy else 0.0
 
     def lines(self) -> Iterator[str]:
-        """For people: a line for each mode."""
+        """One line for each mode, for people."""
         about = "" if self.exact else "about "
         yield f"all: {counted(self.tools, 'tool')}, {about}{self.all:,} tokens"
         largest = max(self.opened, key=lambda name: self.opened[name], default=None)

@@ -19,22 +19,22 @@ _decode = msgspec.msgpack.Decoder(tuple[str, ...]).decode
 
 
 class OpenedToolboxes:
-    """The open toolboxes by session; the longest unused are forgotten first, and kept where sessions are kept."""
+    """The open toolboxes by session, also in the session store; the least recently used are dropped first."""
 
     def __init__(self, most: int) -> None:
         self._by_session: BoundedDict[str, frozenset[str]] = BoundedDict(most)
         self._records: Records | None = None
 
     def use_store(self, records: Records) -> None:
-        """Remember them there too, so that a session that goes on elsewhere finds them."""
+        """Keep them in this store too, so that a session can continue in another process."""
         self._records = records
 
     def of(self, caller: Caller) -> frozenset[str] | None:
-        """None where nothing is remembered of a caller: it has no session."""
+        """None for a caller without a session."""
         return self._by_session.get(caller.session, frozenset()) if caller.session else None
 
     async def recall(self, caller: Caller) -> None:
-        """Learn what a session has opened elsewhere, before it came here or meanwhile."""
+        """Load what a session has opened in another process."""
         if not caller.session or self._records is None:
             return
         try:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 _CAMEL_CASE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-# Letters and digits of any script; everything else, `_` too, stands between words. What is longer is no word.
+# Letters and digits of any script; everything else, including `_`, separates words. Longer sequences are not words.
 _WORD: Final = re.compile(r"[^\W_]{1,40}")
 
 _FILLER: Final = """
@@ -17,7 +17,7 @@ _FILLER: Final = """
     your
 """
 FILLER: Final = frozenset(_FILLER.split())
-"""Words that say nothing of what is looked for."""
+"""Stop words."""
 
 _SYNONYM_LINES: Final = """
     delete remove erase drop destroy trash discard forget
@@ -84,7 +84,7 @@ _SYNONYM_LINES: Final = """
     vacation absence holiday
     silence mute
 """
-"""A line is a set of words that people use for one another when they look for a tool."""
+"""Each line is a set of words that people use interchangeably when they search for a tool."""
 
 
 def _read_synonyms(lines: str) -> Mapping[str, tuple[str, ...]]:
@@ -99,25 +99,25 @@ SYNONYMS: Final = _read_synonyms(_SYNONYM_LINES)
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text in small letters: `readFile_v2` is read, file, v2."""
+    """The words of a text in lower case: `readFile_v2` is read, file, v2."""
     return _WORD.findall(_CAMEL_CASE.sub(" ", text).lower())
 
 
 def significant_words(query: str, most: int) -> list[str]:
-    """The words of a query that say something, each once, in order; all of them where none does."""
+    """The words of a query without stop words, each once, in order; all of them if there are only stop words."""
     words = list(dict.fromkeys(split_words(query)))
     return ([word for word in words if word not in FILLER] or words)[:most]
 
 
 def singular(word: str) -> str:
-    """A word as synonyms are listed: without the s of the plural."""
+    """A word in the form in which synonyms are listed: without the plural s."""
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
 class Spelling:
-    """Finds the words of a vocabulary that one slip makes of another: a letter left out, added, changed or swapped.
+    """Finds the words of a vocabulary that are one typo away: a letter omitted, added, changed or swapped.
 
-    Two words that differ by one such slip have a form in common when a letter, or none, is taken out of each.
+    Two such words have a form in common when one letter, or none, is removed from each.
     """
 
     def __init__(self, syntax: Iterable[str]) -> None:
@@ -127,7 +127,7 @@ class Spelling:
                 self._forms.setdefault(form, []).append(word)
 
     def near(self, word: str, most: int) -> list[str]:
-        """The words that may have been meant, those that begin alike first."""
+        """The words that may have been meant, those with the same start first."""
         found = {known for form in _forms(word) for known in self._forms.get(form, ()) if _is_typo(word, known)}
         return sorted(found, key=lambda known: (known[0] != word[0], abs(len(known) - len(word)), known))[:most]
 
@@ -139,7 +139,7 @@ def _forms(word: str) -> Iterator[str]:
 
 
 def _is_typo(word: str, known: str) -> bool:
-    """Whether one slip lies between them; those with a form in common may be two apart."""
+    """Whether they are one typo apart; words with a form in common may be two apart."""
     if len(word) != len(known):
         return True
     differ = [place for place, (one, other) in enumerate(zip(word, known, strict=True)) if one != other]

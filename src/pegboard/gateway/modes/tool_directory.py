@@ -13,7 +13,7 @@ from pegboard.tools.qualified_names import ToolName
 
 
 class DirectoryEntry(Struct, frozen=True):
-    """A tool of the endpoint: the name it goes by, where it is from, and its definition as tools/list shows it."""
+    """A tool of the endpoint: its served name, its server, and its definition as tools/list shows it."""
 
     name: str
     place: ToolName
@@ -22,7 +22,7 @@ class DirectoryEntry(Struct, frozen=True):
 
 
 class Directory:
-    """What is on an endpoint at one time; whatever changes, a new one is made. The index of words is made when needed."""
+    """The tools of an endpoint at one time; replaced after each change. The search index is built on demand."""
 
     def __init__(self, entries: Iterable[DirectoryEntry] = ()) -> None:
         self.entries = tuple(entries)
@@ -39,29 +39,29 @@ class Directory:
         return iter(self.entries)
 
     def find(self, name: str) -> DirectoryEntry | None:
-        """The tool that goes by this name, or whose qualified name it is."""
+        """The tool with this served or qualified name."""
         return self._by_name.get(name) or self._by_qualified.get(name)
 
     def find_at(self, place: ToolName) -> DirectoryEntry | None:
-        """The tool that this server calls so."""
+        """The tool with this name at this server."""
         return self._by_place.get(place)
 
     def of_toolbox(self, toolbox: str) -> tuple[DirectoryEntry, ...]:
         return tuple(self._toolboxes.get(toolbox, ()))
 
     def search(self, query: str, admits: Callable[[DirectoryEntry], bool]) -> list[DirectoryEntry]:
-        """The tools that have to do with the query, the best first; those that are not admitted leave no trace."""
+        """The tools that match the query, best first; tools that the caller may not see have no effect."""
         entries = self.entries
         return [entry for number in self.index.search(query) if admits(entry := entries[number])]
 
     @cached_property
     def _by_qualified(self) -> Mapping[str, DirectoryEntry]:
-        """Where the served name is an alias, or plain, the qualified one is still understood."""
+        """If the served name is an alias or plain, the qualified name works too."""
         return {entry.place.qualified: entry for entry in self.entries}
 
     @cached_property
     def index(self) -> SearchIndex:
-        """All that can be searched; numbered as the entries are."""
+        """Everything that can be searched; numbered like the entries."""
         return SearchIndex(_page(entry) for entry in self.entries)
 
 
@@ -71,7 +71,7 @@ def _page(entry: DirectoryEntry) -> SearchDocument:
         name=place.tool,
         title=_text(definition.get("title")),
         owner=f"{place.toolbox} {place.server}",
-        # The owner has a field of its own, and would count twice for tools that are shown with it.
+        # The server has its own field, and would count twice for tools that are shown with it.
         description=_text(definition.get("description")).removeprefix(f"[{place.toolbox}/{place.server}]"),
         arguments=arguments_text(definition.get("inputSchema")),
         tags=" ".join(entry.tags),

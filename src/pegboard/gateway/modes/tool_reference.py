@@ -36,7 +36,7 @@ NAMES: Final = ("tool_name", "tool", "name")
 GATHERED: Final = "fields_gathered_into_object"
 UNKNOWN: Final = "unknown_parameter"
 _OWN: Final = frozenset({"toolbox_name", "toolbox", "server", "arguments"})
-# What else callers call the arguments.
+# Other names that callers use for the arguments.
 _ALIASES: Final = frozenset(
     {"args", "argument", "params", "parameters", "input", "tool_args", "tool_arguments", "tool_input"}
 )
@@ -44,7 +44,7 @@ _WHAT: Final = {"toolbox": "Toolbox name", "server": "Server name", "name": "Too
 
 
 class ToolReference(Struct, frozen=True):
-    """A tool as it was asked for: by the name it is served under, or by where it is."""
+    """A requested tool: by its served name, or by toolbox, server and name."""
 
     name: str = ""
     place: ToolName | None = None
@@ -52,12 +52,12 @@ class ToolReference(Struct, frozen=True):
 
     @property
     def describe(self) -> str:
-        """As it is called in records of the call."""
+        """The name for records of the call."""
         return self.name if self.place is None else self.place.qualified
 
 
 def read_tool_reference(arguments: Mapping[str, Json]) -> ToolReference:
-    """The tool that the arguments of a meta-tool name; ToolError with all that is missing."""
+    """The tool that the arguments of a meta-tool name; ToolError with everything that is missing."""
     key, given = next(((key, arguments[key]) for key in NAMES if arguments.get(key)), ("tool_name", ""))
     if isinstance(given, str) and given.lstrip().startswith("{"):
         given = _read_object(given)
@@ -74,9 +74,9 @@ def read_tool_reference(arguments: Mapping[str, Json]) -> ToolReference:
 
 
 def gather_arguments(parsed: ParsedArguments) -> ParsedArguments:
-    """The arguments for the other tool, which were put beside its name, where they belong; that is said.
+    """Move arguments for the other tool that were put beside its name to where they belong, with a warning.
 
-    Where some are in their place already, nobody knows what the others are for.
+    If some are in place already, the meaning of the others is unclear.
     """
     sent = parsed.arguments
     name = next((key for key in NAMES if sent.get(key)), "")
@@ -130,12 +130,12 @@ def _invalid(what: str) -> ToolError:
 
 
 def find_tool(wanted: ToolReference, directory: Directory, access: Access) -> DirectoryEntry | None:
-    """The tool, if it is there for this caller; a tool that the caller may not see is not there."""
+    """The tool, if this caller may see it; otherwise it counts as unknown."""
     place = wanted.place
     if place is None:
         entry = directory.find(wanted.name)
     else:
-        # The name beside toolbox and server may be the whole one: it says the same twice.
+        # The name beside toolbox and server may be the qualified one.
         entry = directory.find_at(place) or directory.find(place.tool)
         if entry is not None and (entry.place.toolbox, entry.place.server) != (place.toolbox, place.server):
             entry = None
@@ -145,7 +145,7 @@ def find_tool(wanted: ToolReference, directory: Directory, access: Access) -> Di
 def explain_missing(
     wanted: ToolReference, directory: Directory, toolboxes: Mapping[str, Toolbox], access: Access
 ) -> str:
-    """Why there is no such tool for this caller, with what was probably meant."""
+    """The error for a tool that is unknown to this caller, with suggestions."""
     seen = {entry.name: entry.place for entry in directory if access.admits(entry)}
     servers = {name: [server.name for server in toolbox.servers] for name, toolbox in toolboxes.items()}
     place = wanted.place

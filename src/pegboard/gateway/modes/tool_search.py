@@ -24,7 +24,7 @@ from pegboard.gateway.modes.search_words import SYNONYMS, Spelling, significant_
 
 
 class SearchDocument(Struct, frozen=True, kw_only=True):
-    """What is known of one tool, by the fields that count differently."""
+    """The text of one tool, by fields with different weights."""
 
     name: str
     title: str = ""
@@ -34,19 +34,19 @@ class SearchDocument(Struct, frozen=True, kw_only=True):
     tags: str = ""
 
 
-# How much a word counts by the field it is in.
+# The weight of a word by its field.
 _WEIGHTS: Final = {"name": 4.0, "title": 3.0, "owner": 1.5, "description": 2.0, "arguments": 0.6, "tags": 2.5}
 _FIELDS: Final = tuple(_WEIGHTS)
 
-# How much a page counts that has not the word itself, but another for it.
+# The weight of a match by a similar word.
 _BEGINNING, _SYNONYM, _SLIP, _PART = 0.7, 0.4, 0.8, 0.5
 
 _MAX_WORDS: Final = 32
 _MAX_NEAR: Final = 8
 _MAX_PARTS: Final = 16
-# A word that so many pages have says little: no other words are looked up for it.
+# A word on this many pages is not significant: no similar words are looked up for it.
 _COMMON: Final = 1_000
-# What servers say of their tools is theirs: a catalogue of books, or of words that nobody has, must not fill our memory.
+# Servers control the text of their tools: a huge or artificial catalog must not fill our memory.
 MAX_FIELD_LENGTH: Final = 4_000
 MAX_TEXT: Final = 3_000_000
 MAX_VOCABULARY: Final = 20_000
@@ -62,7 +62,7 @@ Found = dict[int, float]
 
 
 class SearchIndex:
-    """Answers queries with the numbers of pages, the best first."""
+    """Answers queries with the numbers of pages, best first."""
 
     def __init__(self, pages: Iterable[SearchDocument] = ()) -> None:
         self._pages = pages
@@ -71,7 +71,7 @@ class SearchIndex:
         self._searching = threading.Lock()
 
     def search(self, query: str) -> list[int]:
-        """The pages that have to do with the query; any text is a query. From any thread."""
+        """The pages that match the query; any text is a query. From any thread."""
         words = significant_words(query[:MAX_FIELD_LENGTH], _MAX_WORDS)
         scores: Found = {}
         with self._searching:
@@ -82,15 +82,15 @@ class SearchIndex:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a search would begin at once."""
+        """Whether the index is built."""
         return "_spelling" in self.__dict__
 
     def prepare(self) -> None:
-        """Read the pages, which the first search would do otherwise; from any thread."""
+        """Build the index, which the first search would do otherwise; from any thread."""
         _ = self._tables, self._spelling
 
     def _find(self, word: str, *, last: bool) -> Found:
-        """The pages that one word of a query leads to, with the best that it found in each."""
+        """The pages for one word of a query, with the best score for each."""
         kept = self._kept.get(key := f"{word} *" if last else word)
         if kept is not None:
             return kept
@@ -119,13 +119,13 @@ class SearchIndex:
         return rows
 
     def _words_with(self, part: str) -> list[str]:
-        """The words that a piece of three letters or more is a part of, the shortest first."""
+        """The words that contain a part of three letters or more, shortest first."""
         asked = "SELECT word FROM vocabulary WHERE word MATCH ? ORDER BY length(word) LIMIT ?"
         return [word for (word,) in self._tables.execute(asked, (f'"{part}"', _MAX_PARTS))]
 
     @cached_property
     def _tables(self) -> sqlite3.Connection:
-        # It is used from one thread at a time: first by whoever prepares it, then by whoever searches.
+        # Used from one thread at a time: first the one that builds it, then the one that searches.
         tables = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         weakref.finalize(self, tables.close)
         try:
@@ -156,7 +156,7 @@ class SearchIndex:
 
     @cached_property
     def _vocabulary(self) -> list[str]:
-        """The words that there are, those of names first: they are kept where there are too many."""
+        """The vocabulary, words of names first: these are kept if there are too many."""
         by_field = (fields[place] for place in range(len(_FIELDS)) for fields in self._texts)
         words = dict.fromkeys(word for text in by_field for word in text.split())
         return list(islice(words, MAX_VOCABULARY))
@@ -173,5 +173,5 @@ def _merge(found: Found, rows: Iterable[tuple[int, float]], weight: float) -> No
 
 
 def _plain(page: SearchDocument) -> tuple[str, ...]:
-    """The fields as words alone, split as queries are, so that `readFile` is found by either."""
+    """The fields split into words like queries, so that `readFile` is found either way."""
     return tuple(" ".join(split_words(getattr(page, field)[:MAX_FIELD_LENGTH])) for field in _FIELDS)
