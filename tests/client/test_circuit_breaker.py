@@ -48,7 +48,7 @@ def test_it_opens_at_the_limit_and_says_who_when_and_why() -> None:
     assert made.is_open
     with pytest.raises(
         Unreachable,
-        match=r"^the server: failed 3 times in a row, and is tried again in 1\.0 s\. The last time: it went away$",
+        match=r"^the server: failed 3 times in a row, and is tried again in 1\.0 s\. Last error: it went away$",
     ):
         made.enter()
 

@@ -124,7 +124,7 @@ async def test_a_tool_that_asks_runs_once_or_anew_for_each_answer_as_is_wished()
 
 @pytest.mark.parametrize("target", ["http://127.0.0.1:9/mcp", ["true"], {"command": "true"}])
 def test_only_a_board_in_this_process_can_be_told_to_ask_in_rounds(target: Any) -> None:
-    with pytest.raises(SetupError, match="rounds=True is for a board in this process"):
+    with pytest.raises(SetupError, match="rounds=True is only for a board in this process"):
         Client(target, rounds=True)
 
 

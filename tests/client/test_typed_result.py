@@ -55,5 +55,5 @@ def test_an_answer_becomes_a_value(structured: Any, text: str, wanted: Any, valu
     [({"y": 1}, "", Point), ({"x": "one"}, "", Point), (None, "hello", int), (None, "", Point)],
 )
 def test_an_answer_that_is_something_else_is_said_so(structured: Any, text: str, wanted: Any) -> None:
-    with pytest.raises(MalformedMessage, match=f"there: what it answered is no {wanted.__name__}"):
+    with pytest.raises(MalformedMessage, match=f"there: its result is not a {wanted.__name__}"):
         read_typed(structured, text, wanted, "there")

@@ -17,9 +17,9 @@ LONGEST_PAUSE_SECONDS: Final = 60.0
 class CircuitBreaker:
     """Counts the `failures` of one server in a row.
 
-    At `limit` of them it opens, and refuses at once. Each time its pause is over one request is let through to see how
-    the server fares, and the next only a pause later, whatever became of the first: an answer closes the breaker, a
-    failure doubles the pause. A limit of 0 never opens it.
+    At `limit` of them it opens, and rejects requests at once. After each pause it lets one request through as a probe,
+    and the next one only after another pause: a response closes the breaker, a failure doubles the pause. With a limit
+    of 0 it never opens.
     """
 
     def __init__(self, name: str, limit: int = FAILURE_LIMIT, clock: Callable[[], float] = time.monotonic) -> None:

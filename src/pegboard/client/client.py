@@ -50,17 +50,17 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Client:
-    """`async with Client(target) as client:` uses a server as an agent would.
+    """A client of one server: `async with Client(target) as client:`.
 
-    The target is a board in this process, a URL, a command as a list of words, or an entry of a configuration
-    (`{"command": …, "args": …}` or `{"url": …, "headers": …}`). `elicit`, `sample` and `roots` answer what the server
-    asks (see `Answers`); `log` hears what it logs. A call fails after `timeout` seconds without news, progress being
-    news, and after `max_timeout` in all; a board in this process is waited for unless these are given. A server that fails
-    `break_after` times in a row is left alone for a while (0: never). At most `connections` to a URL are open for calls at
-    once, the rest wait their turn. `version` pins the revision of the protocol; otherwise the newest one that both sides
-    speak is found out. `auth` gets credentials where a server at a URL wants some: see `OAuth` and `ClientCredentials`.
-    A tool of a board in this process waits where it asks; with `rounds=True` it ends and runs again with the answers, as for
-    a client of 2026-07-28 elsewhere.
+    The target is a board in this process, a URL, a command as a list of words, or a configuration entry (`{"command":
+    …, "args": …}` or `{"url": …, "headers": …}`). `elicit`, `sample` and `roots` answer the server's questions (see
+    `Answers`); `log` receives its log messages. A call fails after `timeout` seconds without news (progress counts as
+    news), and after `max_timeout` in total; for a board in this process there is no timeout by default. A server that
+    fails `break_after` times in a row is not contacted for a while (0: always contacted). At most `connections` to a
+    URL are open for calls at once, further calls wait. `version` pins the protocol revision; by default, the newest one
+    that both sides support is negotiated. `auth` provides credentials for a server at a URL: see `OAuth` and
+    `ClientCredentials`. A tool of a board in this process waits for answers to its questions; with `rounds=True` it
+    ends and runs again with the answers, as for a remote client of 2026-07-28.
     """
 
     _is_open = False
@@ -146,11 +146,11 @@ class Client:
 
     @property
     def version(self) -> str:
-        """The revision of the protocol that is spoken."""
+        """The negotiated protocol revision."""
         return self._link.version
 
     async def discover(self) -> Mapping[str, Json]:
-        """What the server says of itself."""
+        """The server's description of itself."""
         return await self.request("server/discover")
 
     async def list_tools(self) -> list[ToolDefinition]:
@@ -202,7 +202,7 @@ class Client:
     ) -> Any:
         """Call a tool; its failure is a result with `is_error`, a protocol error is raised as a Refusal.
 
-        With a `result_type` the answer is a value of that type, and the failure of the tool is raised as a ToolError.
+        With a `result_type` the result is a value of that type, and the failure of the tool is raised as a ToolError.
         """
         sent = EMPTY_OBJECT if arguments is None else Raw(_encode(arguments))
         result = read_result(
@@ -230,7 +230,7 @@ class Client:
         return cast(list[PromptMessage], self._requests.members(result, "messages"))
 
     async def complete(self, ref: Mapping[str, Json], argument: str, value: str) -> list[str]:
-        """Values that begin like this, for an argument of a prompt or a template."""
+        """Completions of a value, for an argument of a prompt or a template."""
         params = {"ref": ref, "argument": {"name": argument, "value": value}}
         completion = (await self.request("completion/complete", params)).get("completion")
         values = completion.get("values") if isinstance(completion, dict) else None
@@ -239,9 +239,9 @@ class Client:
     def listen(
         self, *, tools: bool = False, prompts: bool = False, resources: bool = False, uris: Iterable[str] = ()
     ) -> AsyncIterator[Change]:
-        """The changes of the server from now on, of the kinds that are asked for.
+        """The changes of the server from now on, of the requested kinds.
 
-        A connection that breaks is made anew, and as nobody knows what was missed, each kind is told once then.
+        A broken connection is reestablished; then each kind is reported once, since changes may have been missed.
         """
         return subscribe(
             self._requests.listen, self._lists, tools=tools, prompts=prompts, resources=resources, uris=uris
@@ -257,9 +257,9 @@ class Client:
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Mapping[str, Json]:
-        """Any method of the protocol; the result as values.
+        """Send a request for any method; returns the result as values.
 
-        `name` is what it is about (a tool, a prompt, a URI), `arguments` are JSON text, whose numbers are sent as written.
+        `name` is the subject (a tool, a prompt, a URI), `arguments` are JSON text, whose numbers are sent as written.
         """
         sent = dict(params or {})
         if name:

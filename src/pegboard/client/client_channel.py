@@ -46,7 +46,7 @@ class ClientChannel:
         return dict(zip(questions, told, strict=True))
 
     async def close_stream(self, retry_ms: int) -> None:
-        """There is none."""
+        """Nothing to close."""
 
     async def emit(self, notice: Notification) -> None:
         params: Mapping[str, Any] = notice.params

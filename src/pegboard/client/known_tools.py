@@ -14,7 +14,7 @@ from pegboard.errors import LoginFailed, Refusal
 
 
 class KnownTool(Struct, frozen=True):
-    """One tool; `mirrors` are the arguments it wants repeated in headers, name → path."""
+    """One tool; `mirrors` maps header names to the paths of the arguments that they mirror."""
 
     mirrors: Mapping[str, Sequence[str]] = {}
     repeatable: bool = False
@@ -24,7 +24,7 @@ _UNKNOWN_TOOL: Final = KnownTool()
 
 
 class KnownTools:
-    """The tools by name, as they were last listed; `edition` counts the lists."""
+    """The tools by name, as last listed; `edition` counts the lists."""
 
     def __init__(self) -> None:
         self.generation = 0
@@ -33,20 +33,20 @@ class KnownTools:
         self._failed: LoginFailed | None = None
 
     def find(self, name: str) -> KnownTool:
-        """What is known of a tool; nothing of one that was not listed."""
+        """The entry of a tool; None if it was not listed."""
         return self._tools.get(name, _UNKNOWN_TOOL)
 
     def update(self, tools: Iterable[Mapping[str, Json]]) -> None:
-        """Keep what a list says."""
+        """Store a list."""
         self._tools = {
             str(tool.get("name")): KnownTool(mirrored_parameters(tool), _is_repeatable(tool)) for tool in tools
         }
         self.generation += 1
 
     async def learn(self, generation: int, list_tools: Callable[[], Awaitable[object]]) -> None:
-        """List the tools where this edition is still the last, once for all who need them now.
+        """List the tools if this edition is still current, once for all concurrent requests.
 
-        A login that failed for one of them has failed for all: a person who said no is not asked once a call.
+        A failed login counts for all of them, so that a person who declined is not asked once per call.
         """
         failed = self._failed
         async with self._learning:

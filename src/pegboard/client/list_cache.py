@@ -20,7 +20,7 @@ _SHARED: Final = "anybody"
 CACHED: Final = frozenset(
     {"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
 )
-"""What may be cached at all (Cacheable Results)."""
+"""The methods that may be cached (Cacheable Results)."""
 
 _ABOUT: Final[Mapping[str, tuple[str, ...]]] = {
     CHANGE_METHODS["tools"]: ("tools/list",),
@@ -41,8 +41,8 @@ class _CachedPage(Struct, frozen=True):
 class ListCache:
     """Results by method and params.
 
-    What is not said to be `public` is for the authorization context in which it was got alone: "a different access token
-    requires a different cache".
+    A result that is not `public` is only for the authorization context in which it was obtained: "a different access
+    token requires a different cache".
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -50,7 +50,7 @@ class ListCache:
         self._kept: BoundedDict[tuple[str, bytes], _CachedPage] = BoundedDict(_MAX_PAGES)
 
     def find(self, method: str, params: Mapping[str, Json], context: Hashable = None) -> Mapping[str, Json] | None:
-        """A result that still holds, as the finder's own copy."""
+        """A copy of a fresh result."""
         key = method, _encode(params)
         page = self._kept.get(key)
         if page is None:
@@ -64,7 +64,7 @@ class ListCache:
     def keep(
         self, method: str, params: Mapping[str, Json], result: Mapping[str, Json], context: Hashable = None
     ) -> None:
-        """Keep a result for as long as it says; where that is not said it is stale at once."""
+        """Keep a result for its lifetime; without one it is stale at once."""
         millis = result.get("ttlMs")
         if method not in CACHED or isinstance(millis, bool) or not isinstance(millis, int | float) or millis <= 0:
             return
@@ -73,12 +73,12 @@ class ListCache:
         self._kept[method, _encode(params)] = _CachedPage(until, _encode(result), whose)
 
     def clear(self, method: str) -> None:
-        """Keep no page of this list."""
+        """Drop all pages of this list."""
         for key in [key for key in self._kept if key[0] == method]:
             del self._kept[key]
 
     def drop(self, notice: str, uri: str = "") -> None:
-        """A change was told: what it is about "should be considered immediately stale"."""
+        """A change was reported: its subject "should be considered immediately stale"."""
         methods = _ABOUT.get(notice, ())
         for key in [key for key in self._kept if key[0] in methods]:
             if not uri or msgspec.json.decode(key[1]).get("uri", "").startswith(uri):

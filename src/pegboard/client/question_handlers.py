@@ -16,7 +16,7 @@ from pegboard.schema.plain_json import as_plain
 
 
 class Elicitation(Struct, frozen=True):
-    """What a server wants of the user: a form of this schema filled in, or a URL opened."""
+    """A server's question to the user: fill in a form with this schema, or open a URL."""
 
     message: str
     schema: Mapping[str, Json]
@@ -29,11 +29,10 @@ OnSample: TypeAlias = Callable[[Mapping[str, Json]], str | Mapping[str, Json] | 
 
 
 class QuestionHandlers(Struct, frozen=True, kw_only=True):
-    """Whom a client asks; what nobody answers is not declared, and so not asked.
+    """The functions that answer a server's questions; kinds without a function are not declared, and so not asked.
 
-    `elicit` returns the content of the form, or None where the user declines; a field it leaves out gets the default
-    that the form proposes; `sample` returns text, or the whole
-    message; `roots` are the folders the client works in.
+    `elicit` returns the content of the form, or None if the user declines; omitted fields get the default of the form.
+    `sample` returns text, or the whole message; `roots` are the folders that the client works in.
     """
 
     elicit: OnElicit | None = None
@@ -41,7 +40,7 @@ class QuestionHandlers(Struct, frozen=True, kw_only=True):
     roots: Sequence[str] | None = None
 
     def capabilities(self) -> dict[str, Json]:
-        """What the client can declare."""
+        """The capabilities to declare."""
         declared: dict[str, Json] = {}
         if self.elicit is not None:
             declared["elicitation"] = {"form": {}, "url": {}}
@@ -82,7 +81,7 @@ def _elicitation_result(told: Content, asked: Elicitation) -> Json:
 
 
 def _with_defaults(content: Json, schema: Mapping[str, Json]) -> Json:
-    """The content with what the form proposes where it says nothing."""
+    """The content, with the form's defaults for omitted fields."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or not isinstance(content, Mapping | None):
         return content

@@ -25,10 +25,10 @@ MAX_PAGES: Final = 1000
 
 
 class RequestDelivery:
-    """Takes the requests of a client to its server, and brings the results.
+    """Sends the requests of a client to its server, and returns the results.
 
-    `waits` are the deadlines of all that is under way; `timeout` and `max_timeout` bound a call without news and in all,
-    with its retries, rounds and resumptions.
+    `waits` are the deadlines of all requests in flight; `timeout` and `max_timeout` limit a call without news and in
+    total, including its retries, rounds and resumptions.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class RequestDelivery:
         self._sender = RequestSender(link, breaker, self._tools, self._list_again, waits=waits, retries=retries)
 
     async def open(self) -> None:
-        """Open the link, with credentials where it takes some."""
+        """Open the link, with credentials if it uses some."""
         await self._sender.open()
 
     async def listen(self, params: Mapping[str, Json], channel: Channel) -> Mapping[str, Json]:
@@ -70,7 +70,7 @@ class RequestDelivery:
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Mapping[str, Json]:
-        """The result of a request; NoAnswer where it does not come in time."""
+        """The result of a request; ResponseTimeout if it does not come in time."""
         channel = ClientChannel(self._answers, self._lists, self._log, progress)
         quiet = self._timeout if timeout is None else timeout
         longest = self._max_timeout if timeout is None else max(self._max_timeout, timeout)
@@ -103,7 +103,7 @@ class RequestDelivery:
             except InvalidParams:
                 if not params:
                     raise
-                # "discard all cached pages and re-fetch from the beginning": the cursor does not hold any more.
+                # "discard all cached pages and re-fetch from the beginning": the cursor is no longer valid.
                 self._lists.clear(method)
                 found, params = [], {}
                 continue
@@ -115,10 +115,10 @@ class RequestDelivery:
         raise MalformedMessage(f"{self._link.name}: {method} has more than {MAX_PAGES} pages")
 
     def members(self, result: Mapping[str, Json], member: str) -> list[dict[str, Json]]:
-        """The objects that a result lists; Garbled where it does not."""
+        """The objects that a result lists; MalformedMessage if it is not a list."""
         items = result.get(member)
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-            raise MalformedMessage(f"{self._link.name}: answered with no list of {member}")
+            raise MalformedMessage(f"{self._link.name}: its response has no list of {member}")
         return items
 
     async def _rounds(self, out: OutgoingRequest) -> Mapping[str, Json]:
@@ -150,5 +150,5 @@ class RequestDelivery:
         if "requestState" in result:
             again["requestState"] = result["requestState"]
         if not again:
-            raise MalformedMessage(f"{self._link.name}: asks for input and does not say what")
+            raise MalformedMessage(f"{self._link.name}: asks for input without any question")
         return again

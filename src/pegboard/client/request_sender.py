@@ -18,7 +18,7 @@ from pegboard.errors import ConnectionLost, HeaderMismatch, Refusal, ResponseTim
 
 _WITHOUT_DEADLINE: Final = 5.0
 
-# Asking twice changes nothing: these may be sent again when nobody knows whether they arrived.
+# Requests without side effects, which may be retried even if they may have arrived.
 _REPEATABLE: Final = frozenset({*CACHED, "prompts/get", "completion/complete", "ping"})
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class RequestSender:
         self._retries = retries
 
     async def open(self) -> None:
-        """Open the link, with credentials where it takes some."""
+        """Open the link, with credentials if it uses some."""
         await self._with_credentials(self._link.open)
 
     async def listen(self, params: Mapping[str, Json], channel: Channel) -> Mapping[str, Json]:
@@ -119,7 +119,7 @@ class RequestSender:
         return out.method in _REPEATABLE
 
     def _with_credentials(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
-        """A person who logs in for one request is waited for by all."""
+        """While a person logs in for one request, all of them wait."""
         authorizer = self._link.authorizer
         return work() if authorizer is None else with_credentials(work, authorizer, lambda: paused(self._waits))
 

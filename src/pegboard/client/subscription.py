@@ -15,11 +15,11 @@ from pegboard.protocol.revisions import CHANGE_KINDS
 _RECONNECTS: Final = 10
 
 Listen: TypeAlias = Callable[[Mapping[str, Json], Channel], Awaitable[object]]
-"""Sends `subscriptions/listen` with these params, and hands what comes to the channel until that ends."""
+"""Sends `subscriptions/listen` with these params, and passes what comes to the channel until it ends."""
 
 
 class ChangeQueue:
-    """The channel of a subscription: changes wait here, each once, until they are taken."""
+    """The channel of a subscription: changes wait here, each once, until they are read."""
 
     def __init__(self, lists: ListCache) -> None:
         self._lists = lists
@@ -29,11 +29,11 @@ class ChangeQueue:
         self.acknowledged = False
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
-        """Nobody is asked on a subscription."""
+        """A subscription cannot ask."""
         return {}
 
     async def close_stream(self, retry_ms: int) -> None:
-        """There is none."""
+        """Nothing to close."""
 
     async def emit(self, notice: Notification) -> None:
         if notice.method == "notifications/subscriptions/acknowledged":
@@ -49,12 +49,12 @@ class ChangeQueue:
         self._changed.set()
 
     def end(self) -> None:
-        """No more will come."""
+        """No more changes will come."""
         self._ended = True
         self._changed.set()
 
     async def next(self) -> Change | None:
-        """The oldest change that waits; None once no more will come."""
+        """The oldest waiting change; None once no more will come."""
         while not self._waiting:
             if self._ended:
                 return None

@@ -26,7 +26,7 @@ Target: TypeAlias = InProcessServer | str | Sequence[str] | Mapping[str, Any]
 
 
 class LinkOptions(Struct, frozen=True, kw_only=True):
-    """How a server is reached; the keys of an entry take precedence over these."""
+    """How to connect to a server; the keys of an entry take precedence over these."""
 
     headers: Mapping[str, str] | None = None
     env: Mapping[str, str] | None = None
@@ -43,9 +43,9 @@ class LinkOptions(Struct, frozen=True, kw_only=True):
 def open_link(target: Target, identity: Identity, unattributed: Channel, options: LinkOptions) -> ServerLink:
     """The link to a target; nothing is connected or started yet."""
     if options.version is not None and options.version not in REVISIONS:
-        raise SetupError(f"There is no revision {options.version!r}; known are {', '.join(REVISIONS)}")
+        raise SetupError(f"Unknown revision {options.version!r}; use one of {', '.join(REVISIONS)}")
     if options.rounds and isinstance(target, str | Mapping | Sequence):
-        raise SetupError("rounds=True is for a board in this process; elsewhere the revision that is spoken decides")
+        raise SetupError("rounds=True is only for a board in this process; elsewhere the negotiated revision decides")
     match target:
         case str():
             return _link_to_url(target, identity, unattributed, options)
@@ -54,17 +54,17 @@ def open_link(target: Target, identity: Identity, unattributed: Channel, options
         case Sequence():
             return _link_to_command(list(target), identity, unattributed, options)
         case _ if not hasattr(target, "handler"):
-            kinds = "a board, a URL, a command as a list of words, or an entry of a configuration"
-            raise SetupError(f"{type(target).__name__} is nothing to connect to; give {kinds}")
+            kinds = "a board, a URL, a command as a list of words, or a configuration entry"
+            raise SetupError(f"cannot connect to a {type(target).__name__}; pass {kinds}")
         case _:
             return InProcessLink(target, identity, rounds=options.rounds)
 
 
 def _link_to_url(url: str, identity: Identity, unattributed: Channel, options: LinkOptions) -> ServerLink:
     if not url.startswith(("http://", "https://", "ws://", "wss://")):
-        raise SetupError(f"{url!r} is no URL; a command is given as a list of words, as in ['python', 'server.py']")
+        raise SetupError(f"{url!r} is not a URL; pass a command as a list of words, as in ['python', 'server.py']")
     if options.auth is not None and any(name.lower() == "authorization" for name in options.headers or ()):
-        raise SetupError(f"{url}: has both auth and a header Authorization; give one of them")
+        raise SetupError(f"{url}: has both auth and a header Authorization; use one of them")
     if url.startswith("ws"):
         return _link_to_websocket(url, identity, unattributed, options)
     return HttpLink(
@@ -95,7 +95,7 @@ def _link_to_websocket(url: str, identity: Identity, unattributed: Channel, opti
 
 def _link_to_command(words: list[str], identity: Identity, unattributed: Channel, options: LinkOptions) -> ServerLink:
     if not words or not words[0] or any("\0" in word for word in words):
-        raise SetupError("A command is a list of words, the first of which is a program")
+        raise SetupError("A command must be a list of words, starting with a program")
     return StdioLink(
         words,
         identity,

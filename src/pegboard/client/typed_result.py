@@ -15,7 +15,7 @@ from pegboard.tools.tool import Tool, tool_from_function
 
 
 def read_typed(structured: Json, text: str, wanted: Any, where: str) -> Any:
-    """The structured answer, or else the text as JSON or as it is, as a value of the type; Garbled where it is none."""
+    """The structured content, or else the text as JSON or plain, as a value of the type; MalformedMessage if it does not fit."""
     problems: Sequence[ParseError] = ()
     for candidate in _candidates(structured, text):
         value, errors = _read(_reader_tool(wanted), candidate)
@@ -24,11 +24,11 @@ def read_typed(structured: Json, text: str, wanted: Any, where: str) -> Any:
         problems = problems or errors
     told = "; ".join(error.message for error in problems[:3])
     name = getattr(wanted, "__name__", str(wanted))
-    raise MalformedMessage(f"{where}: what it answered is no {name}: {told or 'it answered nothing'}")
+    raise MalformedMessage(f"{where}: its result is not a {name}: {told or 'it is empty'}")
 
 
 def _candidates(structured: Json, text: str) -> list[Json]:
-    """What may be meant: older revisions carry a value that is no object in a box."""
+    """The possible values: older revisions wrap a value that is not an object."""
     if structured is not None:
         wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
         return [structured, structured["result"]] if wrapped else [structured]
@@ -42,7 +42,7 @@ def _reader_tool(wanted: Any) -> Tool:
     try:
         return _cached_reader_tool(wanted)
     except TypeError:
-        # Not hashable: an Annotated with a list in it, say.
+        # Not hashable: for example an Annotated that contains a list.
         return _cached_reader_tool.__wrapped__(wanted)
 
 

@@ -29,7 +29,7 @@ def test_an_address_is_read(url: str, authority: str, target: str) -> None:
     ["", "a", "ftp://a/", "http://", "http://a:0x/", "http://a b/", "http://a/\r\nX: y", "http://a/\x7f", "http://a/é"],
 )
 def test_what_is_not_an_address_is_refused(url: str) -> None:
-    with pytest.raises(SetupError, match="is not an address"):
+    with pytest.raises(SetupError, match="is not a valid URL"):
         read_address(url)
 
 
@@ -85,5 +85,5 @@ def test_a_proxy_may_want_credentials() -> None:
 
 @pytest.mark.parametrize("value", ["https://p:1", "socks5://p:1", "http://", "http://p:x"])
 def test_a_proxy_we_cannot_use_is_said_so(value: str) -> None:
-    with pytest.raises(SetupError, match="names no proxy"):
+    with pytest.raises(SetupError, match="is not a valid proxy URL"):
         find_proxy(read_address("https://a/"), {"HTTPS_PROXY": value})

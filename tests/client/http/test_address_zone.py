@@ -83,7 +83,7 @@ async def test_a_server_elsewhere_does_not_redirect_to_this_machine(
     async with nothing_left(), faking(lambda asked, writer: reply(writer, b"inside")) as inside:
         async with faking(moved(f"http://{host}:{inside.port}/secret")) as proxy:
             behind_proxy(monkeypatch, proxy, *([host.strip("[]")] if straight else []))
-            with pytest.raises(MalformedMessage, match="is on this machine, and was named by a server on the internet"):
+            with pytest.raises(MalformedMessage, match="on this machine, named by a server on the internet"):
                 async with Client("http://mcp.example/mcp"):
                     pass
         assert inside.connections == 0

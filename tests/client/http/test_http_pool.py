@@ -97,8 +97,8 @@ async def test_a_session_goes_to_no_other_origin() -> None:
     ("status", "location", "told"),
     [
         (307, "/start", "redirected more than 5 times"),
-        (307, "http://[", "redirected to no address"),
-        (307, "file:///etc/passwd", "redirected to no address"),
+        (307, "http://[", "redirected to an invalid URL"),
+        (307, "file:///etc/passwd", "redirected to an invalid URL"),
     ],
 )
 async def test_redirects_are_bounded_and_lead_to_addresses(status: int, location: str, told: str) -> None:
@@ -133,7 +133,7 @@ async def test_tls_is_spoken_with_an_authority_of_ones_own(certificate: tuple[Pa
 
 async def test_a_certificate_nobody_vouches_for_is_refused(certificate: tuple[Path, Path]) -> None:
     async with nothing_left(), faking(lambda asked, writer: None, ssl=served(certificate)) as fake:
-        with pytest.raises(Unreachable, match="Name the bundle of its authority with ca="):
+        with pytest.raises(Unreachable, match="Pass its CA bundle with ca="):
             async with Client(f"https://localhost:{fake.port}/mcp"):
                 pass
         with pytest.raises(Unreachable, match="Cannot reach"):
@@ -143,7 +143,7 @@ async def test_a_certificate_nobody_vouches_for_is_refused(certificate: tuple[Pa
 
 
 async def test_a_bundle_that_is_none_is_said_so(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match="is no bundle of certificates"):
+    with pytest.raises(SetupError, match="is not a certificate bundle"):
         async with Client("https://localhost:1/mcp", ca=tmp_path / "nowhere.pem"):
             pass
 
@@ -318,7 +318,7 @@ async def test_what_follows_a_body_is_bounded_as_its_head_is(endless: bytes) -> 
 
     async with nothing_left(), faking(answer) as fake, web() as browser:
         response = await browser.send(get(fake))
-        with pytest.raises(MalformedMessage, match="the trailer of an answer of more than 65536 bytes"):
+        with pytest.raises(MalformedMessage, match="the trailer of a response of more than 65536 bytes"):
             await response.read_all(1_000)
 
 

@@ -36,7 +36,7 @@ async def test_a_person_is_shown_the_link_and_waited_for(monkeypatch: pytest.Mon
             await until(lambda: bool(opened))
             page = await come_back(redirect.uri, "code=a%20b&state=right")
             assert await visit == f"{redirect.uri}?code=a%20b&state=right"
-        assert (opened, shown) == ([URL], [f"Log in here to go on:\n{URL}"])
+        assert (opened, shown) == ([URL], [f"Log in here to continue:\n{URL}"])
         assert page.startswith("HTTP/1.1 200 OK\r\n")
         assert "default-src 'none'" in page
         assert "right" not in page

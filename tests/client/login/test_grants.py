@@ -35,14 +35,14 @@ def test_a_code_is_taken_from_the_server_it_was_asked_of(says: bool | None, answ
 @pytest.mark.parametrize(
     ("says", "answer", "told"),
     [
-        (True, {"code": "c", "state": "s"}, "without saying that it is from"),
+        (True, {"code": "c", "state": "s"}, "does not name its issuer"),
         (True, {"code": "c", "state": "s", "iss": ISSUER + "/"}, "another authorization server"),
         (None, {"code": "c", "state": "s", "iss": "https://A.example"}, "another authorization server"),
         (None, {"code": "c", "state": "s", "iss": "https://a.example:443"}, "another authorization server"),
         (None, {"code": "c", "state": "s", "iss": ""}, "another authorization server"),
         (None, {"code": "c", "state": "t"}, "state of another"),
         (None, {"code": "c"}, "state of another"),
-        (None, {"state": "s"}, "without a code"),
+        (None, {"state": "s"}, "has no code"),
         (None, {"error": "access_denied", "error_description": "no\n!", "state": "s"}, r"access_denied, no\\n!"),
     ],
 )

@@ -54,7 +54,7 @@ async def asking(answer: Answer, seconds: float = 5.0) -> AsyncIterator[tuple[Lo
     ],
 )
 async def test_some_addresses_are_not_asked(server: str, url: str) -> None:
-    with pytest.raises(MalformedMessage, match="named for a login"):
+    with pytest.raises(MalformedMessage, match="named by login metadata"):
         LoginClient(HttpPool(), read_address(server)).check_address(url)
 
 
@@ -76,7 +76,7 @@ async def test_a_form_goes_to_its_address_and_is_not_sent_after_a_redirect() -> 
         reply(writer, b"", "307 Moved", Location="/elsewhere")
 
     async with asking(answer) as (login_client, url, fake):
-        with pytest.raises(MalformedMessage, match="what is secret is not sent after it"):
+        with pytest.raises(MalformedMessage, match="secrets are not sent to another address"):
             await login_client.post_form(f"{url}/token", [("code", "secret")], b"Authorization: Basic c2VjcmV0\r\n")
         assert [asked.target for asked in fake.asked] == ["/token"]
 

@@ -95,7 +95,7 @@ def test_the_metadata_of_another_server_are_refused() -> None:
     "issuer", ["https://a.example/", "https://A.example", "https://a.example:443", "https://b.example"]
 )
 def test_the_issuer_is_compared_to_the_letter(issuer: str) -> None:
-    with pytest.raises(MalformedMessage, match="to the letter"):
+    with pytest.raises(MalformedMessage, match="is not exactly"):
         read_server({"issuer": issuer, "token_endpoint": "https://a.example/token"}, "https://a.example", "there")
 
 

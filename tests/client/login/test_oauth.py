@@ -238,7 +238,7 @@ async def test_scopes_that_did_not_help_are_not_asked_for_again() -> None:
         async with Client(server.url, auth=OAuth(login=person)) as client:
             server.demand = {"tools/call": "admin"}
             for _ in range(3):
-                with pytest.raises(LoginFailed, match="wants the scopes 'admin'"):
+                with pytest.raises(LoginFailed, match="requires the scopes 'admin'"):
                     await call(client)
         assert len(person.visits) == 2
 
@@ -334,7 +334,7 @@ async def test_a_server_that_refuses_every_token_is_left() -> None:
     async with locked(granted=REFRESH) as server:
         person = Person()
         server.taken = set()
-        with pytest.raises(LoginFailed, match="refuses the token"):
+        with pytest.raises(LoginFailed, match="rejects the token"):
             async with Client(server.url, auth=OAuth(login=person)):
                 pass
         assert len(person.visits) == 1
@@ -386,14 +386,14 @@ async def test_a_client_that_nobody_came_back_for_registers_again() -> None:
     class Away(Person):
         async def visit(self, url: str) -> str:
             self.visits.append(url)
-            raise ResponseTimeout("Nobody logged in")
+            raise ResponseTimeout("No login")
 
     async with locked() as server:
         storage = MemoryStorage()
         for person in (Away(), Person()):
             async with Client(server.url, version="2026-07-28", auth=OAuth(login=person, storage=storage)) as client:
                 if isinstance(person, Away):
-                    with pytest.raises(LoginFailed, match="Nobody logged in"):
+                    with pytest.raises(LoginFailed, match="No login"):
                         await call(client)
                 else:
                     await call(client)
@@ -438,7 +438,7 @@ async def test_credentials_for_one_authorization_server_are_not_shown_to_another
             async with Client(server.url, auth=auth) as client:
                 await call(client)
                 server.authority = moved
-                with pytest.raises(LoginFailed, match="its tokens are given out by"):
+                with pytest.raises(LoginFailed, match="its tokens are issued by"):
                     await call(client)
             assert {asked.method for asked in door.asked} <= {"GET"}
 
@@ -486,9 +486,9 @@ async def test_a_client_with_a_document_of_its_own_does_not_register() -> None:
     ("answer", "told"),
     [
         ({"token_type": "mac"}, "only Bearer"),
-        ({"access_token": "a\r\nb"}, "no header can carry"),
+        ({"access_token": "a\r\nb"}, "a header cannot carry"),
         ({"access_token": 1}, "no token"),
-        ({"access_token": ""}, "no header can carry"),
+        ({"access_token": ""}, "a header cannot carry"),
     ],
 )
 async def test_a_token_that_is_none_is_told(answer: dict[str, Any], told: str) -> None:
@@ -618,6 +618,6 @@ async def test_the_example_logs_in(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 async def test_where_clients_are_registered_by_hand_the_error_says_so() -> None:
     async with locked(metadata={"registration_endpoint": None}) as server:
-        with pytest.raises(LoginFailed, match="give its client_id"):
+        with pytest.raises(LoginFailed, match="use its client_id"):
             async with Client(server.url, auth=OAuth(login=Person())):
                 pass

@@ -132,7 +132,7 @@ async def test_a_connection_that_was_lost_comes_back_with_a_fresh_token() -> Non
 async def test_a_server_that_refuses_every_token_is_left() -> None:
     async with nothing_left(), locked() as lock:
         lock.taken = []
-        with pytest.raises(LoginFailed, match="refuses the token that was got for it just now"):
+        with pytest.raises(LoginFailed, match="rejects the token that was just issued for it"):
             async with Client(lock.url, auth=OAuth(login=Person())):
                 pass
         assert len(lock.authority.tokens) == 1

@@ -370,7 +370,7 @@ async def test_an_entry_of_a_configuration_is_a_target(tmp_path: Path) -> None:
         ({}, "must have a 'command' field"),
         ({"command": "x", "url": "http://x/"}, "has 'command' and 'url': expected one of them"),
         ({"command": 5}, "command: got 5, expected a string or a list of strings"),
-        ({"url": "ftp://x/"}, "is no URL"),
+        ({"url": "ftp://x/"}, "is not a URL"),
     ],
 )
 def test_an_entry_that_says_nothing_is_refused(entry: dict[str, object], told: str) -> None:

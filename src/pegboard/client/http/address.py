@@ -16,7 +16,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Address(Struct, frozen=True, cache_hash=True):
-    """A URL that can be asked; `target` is its path and query."""
+    """A URL that can be requested; `target` is its path and query."""
 
     scheme: str
     host: str
@@ -33,7 +33,7 @@ class Address(Struct, frozen=True, cache_hash=True):
 
     @property
     def authority(self) -> str:
-        """As the Host field has it."""
+        """The value of the Host field."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -50,15 +50,15 @@ class Address(Struct, frozen=True, cache_hash=True):
         return f"{self.scheme}://{self.authority}{self.target}"
 
     def join(self, reference: str) -> Address:
-        """The address that a Location field or an endpoint event names, seen from here."""
+        """The address in a Location field or an endpoint event, relative to this one."""
         try:
             return read_address(urljoin(str(self), reference))
         except ValueError:
-            raise SetupError(f"{reference[:200]!r} is not an address") from None
+            raise SetupError(f"{reference[:200]!r} is not a valid URL") from None
 
 
 class Proxy(Struct, frozen=True):
-    """The way through somebody else: `credentials` is its Proxy-Authorization, empty where it wants none."""
+    """A proxy; `credentials` is its Proxy-Authorization, empty if it needs none."""
 
     host: str
     port: int
@@ -66,26 +66,26 @@ class Proxy(Struct, frozen=True):
 
 
 def read_address(url: str) -> Address:
-    """The parts of a URL; SetupError where it is none."""
+    """Parse a URL; SetupError if it is invalid."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
         if parts.scheme not in _PORTS or not host or not url.isascii() or not url.isprintable() or " " in url:
             raise ValueError
-        # A name in another script is written as DNS has it; what no name can hold would end up in the Host field.
+        # An internationalized name is converted for DNS; invalid characters would end up in the Host field.
         host.encode("idna")
     except ValueError:
-        raise SetupError(f"{url!r} is not an address; write it like http://127.0.0.1:7332/mcp") from None
+        raise SetupError(f"{url!r} is not a valid URL, such as http://127.0.0.1:7332/mcp") from None
     if parts.username is not None or parts.password is not None:
-        raise SetupError(f"{host}: credentials do not belong into an address, which is logged; send them as a header")
+        raise SetupError(f"{host}: a URL must not contain credentials, since it is logged; send them as a header")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Address(parts.scheme, host, port or _PORTS[parts.scheme], target)
 
 
 def find_proxy(address: Address, environment: Mapping[str, str] = os.environ) -> Proxy | None:
-    """The proxy that the environment names for an address; none for this machine itself.
+    """The proxy for an address from the environment; none for this machine.
 
-    `HTTP_PROXY` in capitals is not read: a web server sets it from a stranger's Proxy field.
+    `HTTP_PROXY` in upper case is ignored: a web server sets it from a client's Proxy field.
     """
     names = ("https_proxy", "HTTPS_PROXY") if address.secure else ("http_proxy",)
     url = next((environment[name] for name in names if environment.get(name)), "")
@@ -101,9 +101,7 @@ def find_proxy(address: Address, environment: Mapping[str, str] = os.environ) ->
         if parts.scheme != "http" or not host:
             raise ValueError
     except ValueError:
-        raise SetupError(
-            f"{names[0].upper()} names no proxy we can use; write it like http://proxy.example:3128"
-        ) from None
+        raise SetupError(f"{names[0].upper()} is not a valid proxy URL, such as http://proxy.example:3128") from None
     credentials = ""
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"

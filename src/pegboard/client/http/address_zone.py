@@ -18,7 +18,7 @@ _IP: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class Zone(IntEnum):
-    """Where an address is, the nearest last."""
+    """The zone of an address, nearest last."""
 
     INTERNET = 0
     NETWORK = 1
@@ -29,13 +29,13 @@ class Zone(IntEnum):
 
 
 def zone_of(number: str) -> Zone:
-    """The zone of an address in numbers, as the system tells it."""
+    """The zone of a numeric address, in the format of the system."""
     address = ipaddress.ip_address(number)
     return max(map(_judge, [address, *_carried(address)]))
 
 
 def written_zone(host: str) -> Zone:
-    """The zone of a host as far as it can be told without a lookup: a name counts as one of the internet."""
+    """The zone of a host as far as it is known without a lookup: a name counts as internet."""
     if host == "localhost" or host.endswith(".localhost"):
         return Zone.MACHINE
     try:
@@ -43,21 +43,21 @@ def written_zone(host: str) -> Zone:
     except ValueError:
         pass
     try:
-        # The short forms that connecting understands.
+        # The short forms that connect() accepts.
         return zone_of(socket.inet_ntoa(socket.inet_aton(host)))
     except (OSError, ValueError):
         return Zone.INTERNET
 
 
 def _judge(address: _IP) -> Zone:
-    # What is sent to the unspecified address arrives at this machine.
+    # Data for the unspecified address arrives at this machine.
     if address.is_loopback or address.is_unspecified:
         return Zone.MACHINE
     return Zone.INTERNET if address.is_global and not address.is_multicast else Zone.NETWORK
 
 
 def _carried(address: _IP) -> list[_IP]:
-    """The addresses of the older kind that one of the newer stands for."""
+    """The IPv4 addresses that an IPv6 address embeds."""
     if isinstance(address, ipaddress.IPv4Address):
         return []
     behind = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]

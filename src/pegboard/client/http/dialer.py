@@ -18,9 +18,9 @@ _TUNNEL_BYTES: Final = 16 * 1024
 
 
 class ConnectionProtocol(asyncio.Protocol):
-    """Who sends and receives on a connection; where TLS begins inside a tunnel it goes on over another transport.
+    """The protocol of a client connection; TLS inside a tunnel replaces the transport.
 
-    `zone` is where the other end is; behind a proxy it is what the address says of itself.
+    `zone` is where the other end is; behind a proxy, the zone of the address itself.
     """
 
     __slots__ = ("_transport", "zone")
@@ -35,7 +35,7 @@ class ConnectionProtocol(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]  # TCP has a transport that reads and writes
         own = transport.get_extra_info("socket")
         if own is not None:
-            # A stream may be silent for hours; a peer that is gone without a word is noticed by this alone.
+            # A stream may be silent for hours; only this detects a peer that disappeared.
             own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
@@ -43,27 +43,27 @@ T = TypeVar("T", bound=ConnectionProtocol)
 
 
 class Dialer:
-    """Ways to the addresses that a client asks."""
+    """Opens connections to the addresses of a client."""
 
     def __init__(
         self, *, ca: str | Path | None, timeout: float, find_proxy: Callable[[Address], Proxy | None] = find_proxy
     ) -> None:
         self._ca = ca
         self._timeout = timeout
-        # The environment is read once for each address, and not with every request.
+        # The environment is read once per address, not with every request.
         self.proxy = lru_cache(maxsize=256)(find_proxy)
         self._tls: ssl.SSLContext | None = None
         self._zones: dict[tuple[str, str, int], Zone] = {}
 
     def zone(self, address: Address) -> Zone:
-        """Where a configured server was when it was last connected to; before that, what its address says of itself."""
+        """The zone of a configured server at its last connection; before that, by its address."""
         return self._zones.get(address.origin, written_zone(address.host))
 
     async def connect(self, address: Address, make: Callable[[], T], *, tunnels: bool, within: Zone | None = None) -> T:
-        """A new connection; Unreachable where there is none in time.
+        """Open a connection; Unreachable if that fails or takes too long.
 
-        A proxy is asked for a tunnel where the address is encrypted, or where whoever connects wants one (`tunnels`).
-        An address that a server named is connected to only if it is no nearer than `within`; one that a person
+        A proxy is asked for a tunnel if the address is encrypted, or if the protocol wants one (`tunnels`). An address
+        that a server named is connected to only if it is not in a nearer zone than `within`; one that a person
         configured may be anywhere (None).
         """
         try:
@@ -82,7 +82,7 @@ class Dialer:
         if proxy is None:
             connection = await self._connect_straight(address, make, within)
         else:
-            # It is the proxy that looks the name up.
+            # The proxy resolves the name.
             zone = _check(written_zone(address.host), within, address)
             connection = await self._connect_through(proxy, address, make, tunnels=tunnels)
             connection.zone = zone
@@ -101,7 +101,7 @@ class Dialer:
             peer = transport.get_extra_info("peername")
             connection.zone = Zone.INTERNET if peer is None else zone_of(peer[0])
             return connection
-        # Looked up once: a second answer could be another one than was judged.
+        # Resolved once: a second lookup could give another address than the one checked.
         found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         places = {str(place[0]): zone_of(str(place[0])) for *_, place in found}
         _check(min(places.values()), within, address)
@@ -137,7 +137,7 @@ class Dialer:
                 return connection
             secured = await loop.start_tls(transport, connection, context, server_hostname=address.host)
             if secured is None:
-                raise ConnectionResetError("the proxy hung up")
+                raise ConnectionResetError("the proxy closed the connection")
         except BaseException:
             transport.abort()
             raise
@@ -149,13 +149,13 @@ class Dialer:
             try:
                 self._tls = ssl.create_default_context(cafile=self._ca)
             except (OSError, ssl.SSLError) as error:
-                raise SetupError(f"{self._ca} is no bundle of certificates: {error}") from None
+                raise SetupError(f"{self._ca} is not a certificate bundle: {error}") from None
             self._tls.set_alpn_protocols(["http/1.1"])
         return self._tls
 
 
 class _Tunnel(asyncio.Protocol):
-    """Asks a proxy for a tunnel, and steps aside."""
+    """Asks a proxy for a tunnel, then hands the connection over."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._answer: asyncio.Future[bytes] = loop.create_future()
@@ -169,7 +169,7 @@ class _Tunnel(asyncio.Protocol):
         self._transport.write(b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (where, where, credentials(proxy)))
         line = (await self._answer).partition(b"\r\n")[0].decode("latin-1")
         if line.split(" ")[1:2] != ["200"]:
-            raise Unreachable(f"Cannot reach {address}: the proxy {proxy.host}:{proxy.port} answered {line[:80]!r}")
+            raise Unreachable(f"Cannot reach {address}: the proxy {proxy.host}:{proxy.port} responded {line[:80]!r}")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # TCP has a transport that reads and writes
@@ -181,16 +181,16 @@ class _Tunnel(asyncio.Protocol):
         if b"\r\n\r\n" in self._head:
             self._answer.set_result(self._head)
         elif len(self._head) > _TUNNEL_BYTES:
-            self._answer.set_exception(ConnectionResetError("the proxy answers no HTTP"))
+            self._answer.set_exception(ConnectionResetError("the proxy's response is not HTTP"))
 
     def connection_lost(self, exception: Exception | None) -> None:
         if not self._answer.done():
-            self._answer.set_exception(ConnectionResetError("the proxy hung up"))
+            self._answer.set_exception(ConnectionResetError("the proxy closed the connection"))
 
 
 def _check(zone: Zone, within: Zone | None, address: Address) -> Zone:
     if within is not None and zone > within:
-        raise MalformedMessage(f"{address} is on {zone}, and was named by a server on {within}; nothing is sent there")
+        raise MalformedMessage(f"refusing to connect to {address} on {zone}, named by a server on {within}")
     return zone
 
 
@@ -200,5 +200,5 @@ def credentials(proxy: Proxy) -> bytes:
 
 def _hint(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f" ({error.verify_message}) Name the bundle of its authority with ca=… or SSL_CERT_FILE."
+        return f" ({error.verify_message}) Pass its CA bundle with ca=… or SSL_CERT_FILE."
     return ""

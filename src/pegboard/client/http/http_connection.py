@@ -16,7 +16,7 @@ from pegboard.errors import ConnectionLost, MalformedMessage, MessageTooLong, Se
 HEAD_BYTES: Final = 64 * 1024
 HEAD_LINES: Final = 200
 IDLE_SECONDS: Final = 4.0
-"""A connection is not used again after this long: common servers close theirs after five seconds."""
+"""A connection is not reused after this long: common servers close theirs after five seconds."""
 BUFFER: Final = 256 * 1024
 PIECE: Final = 64 * 1024
 """How much of a compressed body is decompressed before the event loop gets its turn."""
@@ -25,7 +25,7 @@ _CODINGS: Final = {b"gzip": 47, b"x-gzip": 47, b"deflate": 47}
 
 
 class Response:
-    """An answer whose head has come; its body comes piece by piece."""
+    """A response whose head has arrived; its body comes in chunks."""
 
     __slots__ = ("_connection", "_decompress", "_fault", "_unread", "_waiter", "ended", "headers", "status")
 
@@ -34,7 +34,7 @@ class Response:
         self.headers = headers
         self.ended = False
         self._connection = connection
-        # In one piece: a body may come a few bytes at a time, and each piece would weigh ten times as much.
+        # One buffer: small chunks would each take ten times their size.
         self._unread = bytearray()
         self._fault: ServerFault | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -45,7 +45,7 @@ class Response:
                 self._decompress = zlib.decompressobj(_CODINGS[coding])
             elif coding and coding != b"identity":
                 raise MalformedMessage(
-                    f"an answer in a coding that was not asked for: {coding.decode('latin-1')[:40]!r}"
+                    f"a response with a content coding that was not requested: {coding.decode('latin-1')[:40]!r}"
                 )
 
     @property
@@ -61,11 +61,11 @@ class Response:
 
     @property
     def zone(self) -> Zone:
-        """Where the server is that answered."""
+        """The zone of the server that responded."""
         return self._connection.zone
 
     async def read(self) -> bytes:
-        """The next piece of the body; empty at its end."""
+        """The next chunk of the body; empty at its end."""
         while True:
             if self._unread:
                 if self._decompress is not None:
@@ -86,19 +86,19 @@ class Response:
                     self._waiter = None
 
     async def read_all(self, limit: int) -> bytes:
-        """The whole body; refused once it is longer than the limit."""
+        """The whole body; rejected once it is longer than the limit."""
         body = bytearray()
         while chunk := await self.read():
             if len(body) + len(chunk) > limit:
                 self.close()
-                raise MessageTooLong(f"an answer of more than {limit} bytes")
+                raise MessageTooLong(f"a response of more than {limit} bytes")
             if self.ended and not body and not self._unread:
                 return chunk
             body += chunk
         return bytes(body)
 
     def close(self) -> None:
-        """Read no further: the connection can serve nobody else where the body is not at its end."""
+        """Stop reading: unless the body has ended, the connection cannot be reused."""
         if not self.ended:
             self._connection.abort()
 
@@ -109,13 +109,13 @@ class Response:
             try:
                 chunk = self._decompress.decompress(chunk, PIECE)
             except zlib.error:
-                raise MalformedMessage("an answer whose compression is broken") from None
+                raise MalformedMessage("a response with invalid compression") from None
             self._unread += self._decompress.unconsumed_tail
         if len(self._unread) < BUFFER:
             self._connection.resume()
         return chunk
 
-    # What the connection tells.
+    # Events of the connection.
 
     def feed(self, chunk: bytes) -> None:
         self._unread += chunk
@@ -137,7 +137,7 @@ class Response:
 
 
 class HttpConnection(ConnectionProtocol):
-    """A connection; `freed` is called when it can take the next request or is closed, whichever comes first."""
+    """A connection; `freed` is called when it can be reused or is closed, whichever comes first."""
 
     __slots__ = (
         "_freed", "_lines", "_loop", "_parser", "_paused", "_response", "_unread", "_waiter", "closed", "good_until",
@@ -161,20 +161,20 @@ class HttpConnection(ConnectionProtocol):
         self._paused = False
 
     async def exchange(self, request: bytes) -> Response:
-        """Send a request; its answer, once the head is here. Cancelled meanwhile, the connection is closed."""
+        """Send a request; returns the response once its head has arrived. If cancelled, the connection is closed."""
         waiter: asyncio.Future[Response] = self._loop.create_future()
         self._waiter = waiter
         self._transport.write(request)
         try:
             return await waiter
         except BaseException:
-            # A whole answer may have come before its reader was cancelled: then the connection serves the next one.
+            # The whole response may have come before its reader was cancelled: then the connection can be reused.
             if self._waiter is waiter:
                 self.abort()
             raise
 
     def abort(self) -> None:
-        """Close at once, whatever is unsent or unread."""
+        """Close at once, discarding unsent and unread data."""
         self._transport.abort()
         self._fail_response(ConnectionLost("the connection was closed"))
 
@@ -188,7 +188,7 @@ class HttpConnection(ConnectionProtocol):
             self._paused = False
             self._transport.resume_reading()
 
-    # What the loop tells.
+    # Events of the loop.
 
     def data_received(self, data: bytes) -> None:
         self._unread += len(data)
@@ -196,17 +196,17 @@ class HttpConnection(ConnectionProtocol):
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
             cause = error.__context__
-            self._break(cause if isinstance(cause, ServerFault) else MalformedMessage("no HTTP/1.1 answer"))
+            self._break(cause if isinstance(cause, ServerFault) else MalformedMessage("not an HTTP/1.1 response"))
             return
         if self._unread > HEAD_BYTES and self._waiter is not None:
-            # The parser holds what it has not told yet: a head, the extension of a chunk, a trailer.
+            # The parser buffers incomplete parts: a head, the extension of a chunk, a trailer.
             part = "head" if self._response is None else "trailer"
-            self._break(MalformedMessage(f"the {part} of an answer of more than {HEAD_BYTES} bytes"))
+            self._break(MalformedMessage(f"the {part} of a response of more than {HEAD_BYTES} bytes"))
 
     def eof_received(self) -> bool:
         response = self._response
         if response is not None and b"content-length" not in response.headers and not self._is_chunked(response):
-            # Its length was not told: the end of the connection is the end of the body.
+            # Without a length, the end of the connection is the end of the body.
             self._response = self._waiter = None
             response.end()
             self.closed = True
@@ -215,10 +215,12 @@ class HttpConnection(ConnectionProtocol):
 
     def connection_lost(self, exception: Exception | None) -> None:
         self._fail_response(
-            ConnectionLost("the connection was closed before the answer" + (" was complete" if self._response else ""))
+            ConnectionLost(
+                "the connection was closed before the response" + (" was complete" if self._response else "")
+            )
         )
 
-    # What the parser tells.
+    # Events of the parser.
 
     def on_message_begin(self) -> None:
         self._lines = []
@@ -226,14 +228,14 @@ class HttpConnection(ConnectionProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._lines.append((name, value))
         if len(self._lines) > HEAD_LINES:
-            raise MalformedMessage(f"the head of an answer of more than {HEAD_LINES} lines")
+            raise MalformedMessage(f"the head of a response of more than {HEAD_LINES} lines")
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if self._waiter is None or self._waiter.done():
-            raise MalformedMessage("an answer that nobody asked for")
+            raise MalformedMessage("a response without a request")
         if self._unread > HEAD_BYTES and sum(len(name) + len(value) for name, value in self._lines) > HEAD_BYTES:
-            raise MalformedMessage(f"the head of an answer of more than {HEAD_BYTES} bytes")
+            raise MalformedMessage(f"the head of a response of more than {HEAD_BYTES} bytes")
         if status < 200:
             return
         fields: dict[bytes, bytes] = {}
@@ -287,7 +289,7 @@ class HttpConnection(ConnectionProtocol):
 
 
 def _keep_alive_seconds(headers: Mapping[bytes, bytes]) -> float:
-    """How long a connection is good for another request; a server that says how long it waits gets a second less."""
+    """How long a connection can be reused; one second less than the server's keep-alive, if it states one."""
     if b"keep-alive" in headers:
         told = headers[b"keep-alive"].partition(b"timeout=")[2].partition(b",")[0].strip()
         if told.isdigit():

@@ -27,10 +27,10 @@ _MOVED: Final = frozenset({301, 302, 303, *_MAX_IDLE})
 
 
 class HttpRequest(Struct, frozen=True):
-    """A request; `fields` and `secrets` are header lines as they are sent, the secrets to its own origin alone.
+    """A request; `fields` and `secrets` are header lines as sent, the secrets to its own origin only.
 
-    Where it does not follow, a redirect is an answer like any other. `within` is the zone of the server that named the
-    address: nothing nearer is connected to. None says that a person configured it.
+    If redirects are not followed, one is a response like any other. `within` is the zone of the server that named the
+    address: nearer zones are not connected to. None means that a person configured it.
     """
 
     method: str
@@ -48,7 +48,7 @@ class HttpRequest(Struct, frozen=True):
         return self.within is None or connection.zone <= self.within
 
     def written(self, *, through_proxy: bytes | None) -> bytes:
-        """As the wire has it; a plain request through a proxy names its address whole."""
+        """In wire format; an unencrypted request through a proxy has the whole URL."""
         opening = _opening(self.method, self.address, through_proxy is not None)
         length = b"Content-Length: %d\r\n" % len(self.body) if self.body or self.method == "POST" else b""
         return b"".join((opening, through_proxy or b"", self.fields, self.secrets, length, b"\r\n", self.body))
@@ -62,19 +62,19 @@ def _opening(method: str, address: Address, whole: bool) -> bytes:
 
 
 def header_lines(fields: Mapping[str, str], where: str) -> bytes:
-    """Header lines of what a person configured; refused where a value would end its line."""
+    """Header lines from configured values; rejects values that would end their line."""
     lines = []
     for name, value in fields.items():
         if not name or not all(33 <= ord(char) < 127 and char not in '()<>@,;:\\"/[]?={}' for char in name):
-            raise SetupError(f"{where}: {name!r} is no name of a header")
+            raise SetupError(f"{where}: {name!r} is not a valid header name")
         if any(char in "\r\n\0" for char in value):
-            raise SetupError(f"{where}: the value of the header {name!r} has a line break in it")
+            raise SetupError(f"{where}: the value of the header {name!r} contains a line break")
         lines.append(f"{name}: {value.strip()}\r\n".encode())
     return b"".join(lines)
 
 
 class HttpPool:
-    """Connections to whatever a client asks; `close` ends them all."""
+    """The connections of a client; `close` ends them all."""
 
     def __init__(
         self,
@@ -92,9 +92,9 @@ class HttpPool:
         self._closed = False
 
     async def send(self, request: HttpRequest, *, urgent: bool = False) -> Response:
-        """The answer, once its head is here; redirects are followed where that is safe.
+        """Send a request; returns the response once its head has arrived. Redirects are followed if that is safe.
 
-        What others wait for goes out at once (`urgent`), even where all connections are taken by those who wait.
+        Requests that others wait for (`urgent`) are sent at once, even if all connections are in use.
         """
         response = await self._send_once(request, urgent)
         redirects = 0
@@ -108,20 +108,20 @@ class HttpPool:
         return response
 
     def zone(self, server: Address) -> Zone:
-        """Where a configured server is, and so the nearest that it may name."""
+        """The zone of a configured server, which limits the addresses that it may name."""
         return self._dialer.zone(server)
 
     def open(self) -> None:
-        """Let requests through again after a close."""
+        """Accept requests again after a close."""
         self._closed = False
 
     async def close(self) -> None:
-        """Close every connection, and open no other."""
+        """Close every connection, and open no others."""
         self._closed = True
         for connection in [*self._busy, *(one for kept in self._idle.values() for one in kept)]:
             connection.abort()
         self._idle.clear()
-        # Transports say goodbye in the loop's next rounds; nothing is left open once they have.
+        # Transports close in the next turns of the loop; after that nothing is left open.
         for _ in range(3):
             await asyncio.sleep(0)
 
@@ -145,7 +145,7 @@ class HttpPool:
             raise type(fault)(f"{request.address}: {fault}") from None
 
     def _new_connection(self, request: HttpRequest) -> HttpConnection | None:
-        """A connection that was used a moment ago."""
+        """A connection that was used recently."""
         kept = self._idle.get(request.address.origin)
         if not kept or kept[-1].closed or not request.may_use(kept[-1]):
             return None
@@ -160,7 +160,7 @@ class HttpPool:
             connection = kept.pop()
             now = loop.time()
             if now > connection.idle_since + _FRESH_SECONDS:
-                # Its end may have come and not been read yet.
+                # It may have been closed without our having read that yet.
                 await asyncio.sleep(0)
             if not connection.closed and now < connection.good_until:
                 return connection
@@ -189,12 +189,12 @@ def _redirected(request: HttpRequest, response: Response, location: str) -> Http
     try:
         there = here.join(location)
     except SetupError:
-        raise MalformedMessage(f"{here}: redirected to no address, {location[:200]!r}") from None
+        raise MalformedMessage(f"{here}: redirected to an invalid URL, {location[:200]!r}") from None
     if request.method != "GET" and status not in _MAX_IDLE:
-        # These turn a POST into a GET, which is nobody's intent here.
+        # These turn a POST into a GET, which is never intended here.
         raise MalformedMessage(f"{here}: has moved to {there} (status {status}); use that address")
     if here.secure and not there.secure:
-        raise MalformedMessage(f"{here}: redirected to {there}, which is not encrypted; nothing is sent there")
-    # What identifies its user belongs to the origin it was given for.
+        raise MalformedMessage(f"{here}: redirected to {there}, which is not encrypted; refusing to follow")
+    # Credentials belong to the origin that they were given for.
     secrets = request.secrets if here.origin == there.origin else b""
     return replace(request, address=there, secrets=secrets, within=response.zone)

@@ -16,16 +16,16 @@ from pegboard.client.login.metadata import ProtectedResource
 from pegboard.errors import LoginFailed, MalformedMessage
 
 EXPIRY_MARGIN_SECONDS: Final = 30.0
-"""A token is renewed so many seconds before its end, or a tenth of its life if that is less."""
+"""A token is renewed this many seconds before it expires, or a tenth of its lifetime if that is less."""
 
-# What a header can carry: RFC 6750 has fewer characters than real servers use.
+# What a header can carry: RFC 6750 allows fewer characters than real servers use.
 _VISIBLE = re.compile(r"[\x21-\x7e]{1,16384}")
 
 _HIDDEN: Final = frozenset({"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion"})
 
 
 class Token(Struct, frozen=True):
-    """An access token, and for what and by whom it was given; `scopes` are those that were asked for."""
+    """An access token, its resource and its issuer; `scopes` are those that were requested."""
 
     issuer: str
     resource: str
@@ -59,9 +59,9 @@ async def request_token(
     *,
     previous: str | None = None,
 ) -> Token:
-    """A token for a site; LoginFailed with what its authorization server says where it gives none.
+    """Request a token for a resource; LoginFailed with the error of the authorization server.
 
-    `previous` is the refresh token that stays where no other is given.
+    `previous` is the refresh token to keep if no other is returned.
     """
     server = site.server
     proof, secrets = authenticate(credentials, server)
@@ -69,7 +69,9 @@ async def request_token(
     reply = await login_client.post_form(server.token_endpoint, form, secrets)
     if reply.status != 200 or reply.document is None or "access_token" not in reply.document:
         hidden = [credentials.client_secret or "", *(value for name, value in form if name in _HIDDEN)]
-        raise LoginFailed(f"{server.issuer}: gave no token: {reply.describe_error(hidden)}", 401, reason=reply.reason)
+        raise LoginFailed(
+            f"{server.issuer}: returned no token: {reply.describe_error(hidden)}", 401, reason=reply.reason
+        )
     return _read(reply.document, site, credentials.client_id, scopes, previous)
 
 
@@ -80,11 +82,13 @@ def _read(
     try:
         granted = msgspec.convert(document, _TokenResponse)
     except msgspec.ValidationError as problem:
-        raise MalformedMessage(f"{where}: its answer is no token: {problem}") from None
+        raise MalformedMessage(f"{where}: its response is not a token: {problem}") from None
     if granted.token_type.lower() != "bearer":
-        raise MalformedMessage(f"{where}: gave a token of the type {granted.token_type[:40]!r}; only Bearer is known")
+        raise MalformedMessage(
+            f"{where}: returned a token of type {granted.token_type[:40]!r}; only Bearer is supported"
+        )
     if not _VISIBLE.fullmatch(granted.access_token):
-        raise MalformedMessage(f"{where}: gave a token that no header can carry")
+        raise MalformedMessage(f"{where}: returned a token that a header cannot carry")
     return Token(
         issuer=site.server.issuer,
         resource=site.resource,
@@ -97,7 +101,7 @@ def _read(
 
 
 def _stale_at(told: float | str | None) -> float | None:
-    # Some write the number as a string.
+    # Some servers send the number as a string.
     try:
         seconds = None if told is None else float(told)
     except ValueError:

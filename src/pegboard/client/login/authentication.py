@@ -19,7 +19,8 @@ METHODS: Final = ("none", "client_secret_basic", "client_secret_post")
 
 
 class Credentials(Struct, frozen=True):
-    """A client as one authorization server knows it; `method` is what it was told to prove itself by, if anything.
+    """A client as one authorization server knows it; `method` is the authentication method it was registered with, if
+    any.
 
     `private_key` is in PEM, and signs with `algorithm`.
     """
@@ -35,7 +36,7 @@ class Credentials(Struct, frozen=True):
 
 
 def choose_method(credentials: Credentials, server: ServerMetadata) -> str:
-    """The method by which a client proves itself: the one it was registered with, as far as the server takes it."""
+    """The authentication method of a client: the registered one, if the server supports it."""
     if credentials.private_key is not None:
         return "private_key_jwt"
     if not credentials.client_secret:
@@ -48,13 +49,14 @@ def choose_method(credentials: Credentials, server: ServerMetadata) -> str:
     method = next((one for one in ("client_secret_basic", "client_secret_post", "none") if one in usable), None)
     if method is None:
         raise MalformedMessage(
-            f"{server.issuer}: takes only {', '.join(taken or ())[:200]} from its clients, which is not known here"
+            f"{server.issuer}: supports only the client authentication methods {', '.join(taken or ())[:200]}, which "
+            "are not implemented"
         )
     return method
 
 
 def authenticate(credentials: Credentials, server: ServerMetadata) -> tuple[list[tuple[str, str]], bytes]:
-    """The fields and the header lines that prove it."""
+    """The fields and header lines that authenticate the client."""
     secret = credentials.client_secret or ""
     match choose_method(credentials, server):
         case "client_secret_basic":
@@ -70,18 +72,18 @@ def authenticate(credentials: Credentials, server: ServerMetadata) -> tuple[list
 
 
 def _sign(credentials: Credentials, issuer: str) -> str:
-    """A short-lived assertion for one issuer (RFC 7523); who else gets hold of it can do nothing with it."""
+    """A short-lived assertion for one issuer (RFC 7523), useless to anyone else."""
     try:
         from joserfc import jwt  # noqa: PLC0415 — an extra: for those who sign
         from joserfc.errors import JoseError  # noqa: PLC0415 — the same
         from joserfc.jwk import ECKey, OKPKey, RSAKey  # noqa: PLC0415 — the same
     except ImportError:
-        raise SetupError("To sign with a private key install the auth extra: pip install 'pegboard[auth]'") from None
+        raise SetupError("Signing with a private key needs the auth extra: pip install 'pegboard[auth]'") from None
     algorithm = credentials.algorithm
     kinds: dict[str, type[ECKey | RSAKey | OKPKey]] = {"ES": ECKey, "RS": RSAKey, "PS": RSAKey, "Ed": OKPKey}
     kind = kinds.get(algorithm[:2])
     if kind is None:
-        raise SetupError(f"{algorithm!r} is no algorithm to sign with; use ES256, RS256, PS256 or Ed25519")
+        raise SetupError(f"{algorithm!r} is not a supported signature algorithm; use ES256, RS256, PS256 or Ed25519")
     now = int(time.time())
     claims = {
         "iss": credentials.client_id,
@@ -95,5 +97,5 @@ def _sign(credentials: Credentials, issuer: str) -> str:
         key = kind.import_key(credentials.private_key or "")
         return jwt.encode({"alg": algorithm, "typ": "JWT"}, claims, key, algorithms=[algorithm])
     except (JoseError, ValueError, TypeError):
-        # What such an error says may hold the key.
-        raise SetupError(f"The private key of {credentials.client_id} is no PEM of a key for {algorithm}") from None
+        # The text of such an error may contain the key.
+        raise SetupError(f"The private key of {credentials.client_id} is not a PEM key for {algorithm}") from None

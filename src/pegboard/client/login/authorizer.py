@@ -27,15 +27,15 @@ from pegboard.client.login.storage import Storage
 from pegboard.errors import LoginFailed, ServerFault, Unauthorized
 
 MAX_STEP_UPS: Final = 2
-"""How often the scopes are widened for one request."""
+"""How often the scopes are extended for one request."""
 MAX_TRIES: Final = 4
-"""How often one request tries in all."""
+"""How often one request is tried in total."""
 
 _log = logging.getLogger("pegboard.client")
 
 
 class _TokenPointer(Struct):
-    """Where the token of a server is kept."""
+    """The storage key of a server's token."""
 
     issuer: str
     resource: str
@@ -66,7 +66,7 @@ class TokenAttempt:
 
 
 class TokenAuthorizer:
-    """The token for one server, and the way to the next."""
+    """The token for one server, and how to get the next one."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class TokenAuthorizer:
 
     async def lines(self) -> bytes:
         token = self._token
-        # Who would wait here for a person waits on the server's time: refused first, they wait on their own.
+        # A request that would wait for a person is sent first: once rejected, it waits on its own time.
         if not self._asking and (not self._loaded or (token is not None and token.is_stale)):
             async with self._lock:
                 token = await self._freshened()
@@ -109,13 +109,13 @@ class TokenAuthorizer:
         return None if self._token is None else hash(self._token.access_token)
 
     async def renew(self, entry: TokenAttempt, status: int, told: str) -> bool:
-        """Seek a better token for a request that was refused."""
+        """Get a better token for a request that was rejected."""
         challenge = read_bearer(told)
         if status == 403 and challenge.error != "insufficient_scope":
             return False
         entry.tries += 1
         if entry.tries > MAX_TRIES:
-            raise LoginFailed(f"{self._server}: refuses every token it is shown", status, told)
+            raise LoginFailed(f"{self._server}: rejects every token", status, told)
         async with self._lock:
             if self._failure is not None and self._attempts > entry.attempt:
                 raise LoginFailed(str(self._failure), status, told)
@@ -129,15 +129,15 @@ class TokenAuthorizer:
                 self._failure = fault
                 if isinstance(fault, Unauthorized):
                     raise
-                raise LoginFailed(f"{self._server} wants a login, which failed: {fault}", status, told) from None
+                raise LoginFailed(f"{self._server} requires a login, which failed: {fault}", status, told) from None
             self._failure = None
             entry.token = self._token
         return True
 
-    # The rungs.
+    # The steps.
 
     async def _replace(self, entry: TokenAttempt, challenge: Challenge) -> None:
-        """Another token for one that was refused, or the first."""
+        """Replace a rejected token, or get the first one."""
         refused = entry.token
         if self._token is not None and self._token is not refused:
             return
@@ -146,7 +146,7 @@ class TokenAuthorizer:
             self._token = kept
             return
         if entry.granted:
-            raise LoginFailed(f"{self._server}: refuses the token that was got for it just now")
+            raise LoginFailed(f"{self._server}: rejects the token that was just issued for it")
         site = await self._discovered(challenge)
         if refused is not None and not entry.refreshed and _belongs(refused, site):
             entry.refreshed = True
@@ -157,7 +157,7 @@ class TokenAuthorizer:
         await self._obtain(site, _union(before, challenge.scopes or self._wanted or site.scopes or [], self._wanted))
 
     async def _widen(self, entry: TokenAttempt, challenge: Challenge) -> None:
-        """A token with the scopes that were missing as well."""
+        """A token with the missing scopes as well."""
         token = self._token
         held = [] if token is None else token.scopes
         if token is not entry.token and set(challenge.scopes) <= set(held):
@@ -166,9 +166,9 @@ class TokenAuthorizer:
         if not challenge.scopes or entry.steps >= MAX_STEP_UPS or frozenset(scopes) in self._granted:
             # "track scope upgrade attempts to avoid repeated failures"
             missing = " ".join(challenge.scopes)[:200] or "more than this token has"
-            raise LoginFailed(f"{self._server}: wants the scopes {missing!r}, and asking for them did not help", 403)
+            raise LoginFailed(f"{self._server}: requires the scopes {missing!r}, and requesting them did not help", 403)
         entry.steps += 1
-        _log.info("%s: more scopes are asked for: %s", self._server, " ".join(challenge.scopes)[:200])
+        _log.info("%s: requesting more scopes: %s", self._server, " ".join(challenge.scopes)[:200])
         await self._obtain(await self._discovered(challenge), scopes)
 
     async def _obtain(self, site: ProtectedResource, scopes: Sequence[str]) -> None:
@@ -182,7 +182,7 @@ class TokenAuthorizer:
         await self._keep(token)
 
     async def _refreshed(self, site: ProtectedResource, token: Token) -> bool:
-        """Whether there is a token from a refresh; where it was refused, perhaps because another process was first."""
+        """Whether a refresh gave a token; if it was rejected, another process may have refreshed first."""
         try:
             fresh = await self._grant.refresh(site, token)
         except LoginFailed as problem:
@@ -198,7 +198,7 @@ class TokenAuthorizer:
         return True
 
     async def _freshened(self) -> Token | None:
-        """The token as it should be sent: loaded, and renewed before its end where nobody has to be asked."""
+        """The token to send: loaded from the storage, and renewed before it expires if that needs no person."""
         if not self._loaded:
             self._token = await self._recalled(stale=True)
             self._loaded = True
@@ -215,7 +215,7 @@ class TokenAuthorizer:
                 await self._obtain(site, token.scopes)
                 return self._token
         except ServerFault as fault:
-            # The server has the word: it may take the token a little longer, or says how to get another.
+            # The server decides: it may still accept the token, or say how to get another.
             _log.info("%s: the token could not be renewed: %s", self._server, fault)
         return token
 
@@ -227,7 +227,7 @@ class TokenAuthorizer:
         return self._site
 
     async def _check_binding(self, issuer: str) -> None:
-        """Credentials that were registered with one authorization server are not shown to another."""
+        """Credentials that were registered with one authorization server are not sent to another."""
         client_id = self._grant.bound_id
         if client_id is None or self._issuer is not None:
             return
@@ -237,8 +237,8 @@ class TokenAuthorizer:
             await self._storage.save(key, msgspec.json.encode(_ClientBinding(issuer)))
         elif bond.issuer != issuer:
             raise LoginFailed(
-                f"{self._server}: its tokens are given out by {issuer} now, and the client {client_id} was registered "
-                f"with {bond.issuer}. Register a client there and give its client_id."
+                f"{self._server}: its tokens are now issued by {issuer}, and the client {client_id} was registered "
+                f"with {bond.issuer}. Register a client there and use its client_id."
             )
 
     async def _recalled(self, *, stale: bool = False) -> Token | None:

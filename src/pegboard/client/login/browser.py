@@ -19,32 +19,32 @@ LOGIN_SECONDS: Final = 300.0
 _PATH: Final = "/callback"
 _HEAD_BYTES: Final = 16 * 1024
 _HEAD_SECONDS: Final = 5.0
-_DONE: Final = "<h1>Done</h1><p>You can close this page and go back to where you came from.</p>"
-_NOT_HERE: Final = "<h1>Nothing here</h1><p>This page waits for a login, and this is not its answer.</p>"
+_DONE: Final = "<h1>Done</h1><p>You can close this page and return to your program.</p>"
+_NOT_HERE: Final = "<h1>Not found</h1><p>This page waits for a login, and this is not its redirect.</p>"
 
 
 class Redirect(Protocol):
-    """A place that an authorization server can send a person back to."""
+    """A redirect URI that an authorization server can send a person back to."""
 
     @property
     def uri(self) -> str:
         """The redirect URI."""
 
     async def visit(self, url: str) -> str:
-        """Take the person there; the whole address that they are sent back to."""
+        """Open the login page; returns the whole URL of the redirect."""
 
 
 class Login(Protocol):
-    """A way to get a person to say yes; a program without a screen has one of its own."""
+    """How to get a person's consent; a program without a browser can implement its own."""
 
     def opened(self, registered: str | None) -> AbstractAsyncContextManager[Redirect]:
-        """A place to be sent back to: if it can, the one that is registered already."""
+        """A redirect URI: the registered one if possible."""
 
 
 class BrowserLogin:
-    """Opens the browser of this machine, and shows the link for those where there is none.
+    """Opens the browser of this machine, and shows the link in case there is none.
 
-    A `port` of 0 takes any that is free. `show` is told what a person should read; it is written to stderr otherwise.
+    With `port` 0 any free port is used. `show` receives the text for the person; by default it is written to stderr.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class BrowserLogin:
                 break
             except OSError as problem:
                 if port == ports[-1]:
-                    raise SetupError(f"Nothing can wait for a login at port {port}: {problem.strerror}") from None
+                    raise SetupError(f"Cannot listen for the login at port {port}: {problem.strerror}") from None
         else:
-            raise AssertionError("one port at least is tried")
-        # A person reads this address, and a port is all that differs between the native clients of one machine (RFC 8252).
+            raise AssertionError("at least one port is tried")
+        # A person reads this URI, and native clients of one machine differ in the port only (RFC 8252).
         waiting.uri = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{_PATH}"
         try:
             yield waiting
@@ -84,7 +84,7 @@ class BrowserLogin:
 
 
 class _CallbackServer:
-    """Waits for one redirect; whoever comes with another state is turned away, and the wait goes on."""
+    """Waits for one redirect; requests with another state are rejected, and the wait continues."""
 
     def __init__(self, seconds: float, browser: bool, show: Callable[[str], None]) -> None:
         self.uri = ""
@@ -97,15 +97,15 @@ class _CallbackServer:
 
     async def visit(self, url: str) -> str:
         self._state = parse_qs(urlsplit(url).query).get("state", [""])[0]
-        self._show(f"Log in here to go on:\n{url}")
+        self._show(f"Log in here to continue:\n{url}")
         if self._browser:
-            # Its address is known to be http(s), and is handed over as one argument, never through a shell.
+            # The URL is known to be http(s), and is passed as one argument, never through a shell.
             await asyncio.to_thread(_open, url)
         try:
             async with asyncio.timeout(self._seconds):
                 return await self._callback
         except TimeoutError:
-            raise ResponseTimeout(f"Nobody logged in within {self._seconds:g} s") from None
+            raise ResponseTimeout(f"No login within {self._seconds:g} s") from None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -18,7 +18,7 @@ _ESCAPED = re.compile(r"\\(.)")
 
 
 class Challenge(Struct, frozen=True):
-    """One scheme and what it says."""
+    """One scheme and its parameters."""
 
     scheme: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
@@ -37,13 +37,13 @@ class Challenge(Struct, frozen=True):
 
 
 def read_challenges(text: str) -> list[Challenge]:
-    """All challenges of a field, or of several that were joined; what is none is passed over."""
+    """All challenges of a field, or of several joined ones; invalid ones are skipped."""
     found: list[tuple[str, dict[str, str]]] = []
     text = text[:_LONGEST]
     place = 0
     alone = False
     while place < len(text):
-        # Passed over before a piece is looked for: a long run of them is not tried from each of its places.
+        # Skipped before the match, so that a long run of them is not tried from each position.
         between = _BETWEEN.match(text, place)
         place = between.end() if between else place
         piece = _PIECE.match(text, place)
@@ -52,7 +52,7 @@ def read_challenges(text: str) -> list[Challenge]:
             continue
         place = piece.end()
         if piece["word"] is not None:
-            # A word right after a scheme is its token68; any other begins a challenge.
+            # A word right after a scheme is its token68; any other starts a challenge.
             if not alone or (between and "," in between[0]):
                 found.append((piece["word"].lower(), {}))
                 alone = True
@@ -68,5 +68,5 @@ def read_challenges(text: str) -> list[Challenge]:
 
 
 def read_bearer(text: str) -> Challenge:
-    """The challenge for a bearer token; an empty one where there is none."""
+    """The challenge for a bearer token; an empty one if there is none."""
     return next((one for one in read_challenges(text) if one.scheme == "bearer"), Challenge())

@@ -28,10 +28,10 @@ async def discover(
     issuer: str | None = None,
     known: Sequence[str] = (),
 ) -> ProtectedResource:
-    """The site of a server. `issuer` is the only authorization server to be used, `known` are those to be preferred."""
+    """The site of a server. `issuer` is the only authorization server to use, `known` are preferred ones."""
     resource = await _find_resource(login_client, server, challenge)
     if resource is None:
-        # Revision 2025-03-26 knows no such document: there the server's own origin gives out the tokens.
+        # Revision 2025-03-26 has no such document: there, the server's own origin issues the tokens.
         origin = f"{server.scheme}://{server.authority}"
         resource = ResourceMetadata(canonical(server), [origin])
     listed = resource.authorization_servers or []
@@ -39,7 +39,7 @@ async def discover(
         raise MalformedMessage(f"{server}: its metadata name no authorization server")
     if issuer is not None and issuer not in listed:
         raise MalformedMessage(
-            f"{server}: its tokens are given out by {', '.join(listed)[:200]}, and the credentials given here are for "
+            f"{server}: its tokens are issued by {', '.join(listed)[:200]}, and the given credentials are for "
             f"{issuer}; they are not sent elsewhere"
         )
     chosen = issuer or next((one for one in known if one in listed), listed[0])
@@ -51,11 +51,13 @@ async def _find_resource(login_client: LoginClient, server: Address, challenge: 
         source = challenge.metadata_url
         reply = await login_client.get(source)
         if reply.status != 200 or reply.document is None:
-            raise MalformedMessage(f"{source}: {server} has its metadata there, and it answers {reply.status} and none")
+            raise MalformedMessage(
+                f"{source}: {server} names this URL for its metadata, which returns {reply.status} and no metadata"
+            )
         return read_resource(reply.document, server, source)
     for source in resource_locations(server):
         reply = await login_client.get(source)
-        # A site with a page for everything answers 200 here too.
+        # A site with a catch-all page returns 200 here too.
         if reply.status == 200 and reply.document is not None and "resource" in reply.document:
             return read_resource(reply.document, server, source)
     return None
@@ -67,4 +69,4 @@ async def _find_server(login_client: LoginClient, issuer: str) -> ServerMetadata
         reply = await login_client.get(source)
         if reply.status == 200 and reply.document is not None and "issuer" in reply.document:
             return read_server(reply.document, issuer, source)
-    raise MalformedMessage(f"{issuer}: has no metadata of an authorization server at any of the places for them")
+    raise MalformedMessage(f"{issuer}: has no authorization server metadata at any well-known URL")

@@ -29,11 +29,11 @@ OFFLINE = "offline_access"
 T = TypeVar("T", bound=Struct)
 
 Vouch = Callable[[str, str], Awaitable[str]]
-"""Makes the assertion for an issuer and a resource."""
+"""Creates the assertion for an issuer and a resource."""
 
 
 class Grant(Protocol):
-    """One way to a token; a `silent` one asks no person. `bound_id` is a client id that belongs to one issuer."""
+    """One way to get a token; a `silent` one needs no person. `bound_id` is a client id that belongs to one issuer."""
 
     @property
     def kind(self) -> str: ...
@@ -47,11 +47,11 @@ class Grant(Protocol):
     async def obtain(self, site: ProtectedResource, scopes: Sequence[str]) -> Token: ...
 
     async def refresh(self, site: ProtectedResource, token: Token) -> Token | None:
-        """The next token; None where only another grant leads to one."""
+        """The next token; None if only another grant can get one."""
 
 
 async def recall(storage: Storage, key: str, kind: type[T]) -> T | None:
-    """What is kept under a key, if it can be read."""
+    """The stored value of a key, if it is valid."""
     kept = await storage.load(key)
     try:
         return None if kept is None else msgspec.json.decode(kept, type=kind)
@@ -60,7 +60,7 @@ async def recall(storage: Storage, key: str, kind: type[T]) -> T | None:
 
 
 class CodeGrant:
-    """A person logs in and agrees (authorization code with PKCE)."""
+    """A person logs in and consents (authorization code with PKCE)."""
 
     kind = "person"
     silent = False
@@ -86,7 +86,7 @@ class CodeGrant:
         server = site.server
         if server.authorization_endpoint is None or "S256" not in (server.code_challenge_methods_supported or ()):
             # "If `code_challenge_methods_supported` is absent, … MCP clients MUST refuse to proceed."
-            raise LoginFailed(f"{server.issuer}: offers no login that is safe against stolen codes (PKCE with S256)")
+            raise LoginFailed(f"{server.issuer}: does not support PKCE with S256, without which a login is not safe")
         known = await self._known(server)
         registered = await recall(self._storage, _client_key(server.issuer), Registration) if known is None else None
         if registered is not None and not registered.holds(server.issuer):
@@ -108,14 +108,14 @@ class CodeGrant:
                 ("state", state),
                 ("resource", site.resource),
                 *([("scope", " ".join(asked))] if asked else []),
-                # OpenID gives offline access only to who agrees to it there and then.
+                # OpenID grants offline access only with consent in this login.
                 *([("prompt", "consent")] if OFFLINE in asked else []),
             ])  # fmt: skip
             self._login_client.check_address(url)
             try:
                 code = read_callback(await redirect.visit(url), state, server)
             except ResponseTimeout:
-                # Perhaps the person was shown that nobody knows this client: the next one is a new one.
+                # The server may have shown an unknown-client error: register a new client the next time.
                 await self._storage.delete(_client_key(server.issuer))
                 raise
         form = [
@@ -149,12 +149,12 @@ class CodeGrant:
             return await request_token(self._login_client, site, known, form, scopes, previous=previous)
         except LoginFailed as failure:
             if failure.reason == "invalid_client":
-                # It has forgotten who registered there.
+                # The server no longer knows the registration.
                 await self._storage.delete(_client_key(site.server.issuer))
             raise
 
     async def _known(self, server: ServerMetadata) -> Credentials | None:
-        """The client that needs no registering; "Use pre-registered client information … if the client has it"."""
+        """The client that needs no registration; "Use pre-registered client information … if the client has it"."""
         if self._credentials is not None:
             return self._credentials
         if self._document_url is not None and server.client_id_metadata_document_supported:
@@ -163,7 +163,7 @@ class CodeGrant:
 
 
 class CredentialsGrant:
-    """A client speaks for itself (client credentials)."""
+    """A client authenticates as itself (client credentials)."""
 
     kind = "client"
     silent = True
@@ -182,7 +182,7 @@ class CredentialsGrant:
 
 
 class AssertionGrant:
-    """Somebody whom the authorization server trusts vouches for a client (RFC 7523)."""
+    """An identity provider that the authorization server trusts asserts the client (RFC 7523)."""
 
     kind = "assertion"
     silent = True
@@ -208,24 +208,26 @@ def challenge_of(verifier: str) -> str:
 
 
 def read_callback(url: str, state: str, server: ServerMetadata) -> str:
-    """The code that a person came back with; LoginFailed unless it is from this login and this authorization server."""
+    """The code of a redirect; LoginFailed unless it belongs to this login and this authorization server."""
     pairs = parse_qsl(urlsplit(url).query, keep_blank_values=True)
     answer = dict(pairs)
     if len(answer) != len(pairs):
-        raise LoginFailed("The login came back with a parameter given twice; it is not used")
+        raise LoginFailed("The login redirect has a repeated parameter; it is rejected")
     if not hmac.compare_digest(answer.get("state", "").encode(), state.encode()):
-        raise LoginFailed("The login came back with the state of another one; it is not used")
+        raise LoginFailed("The login redirect has the state of another login; it is rejected")
     issuer = answer.get("iss")
     if issuer is None and server.authorization_response_iss_parameter_supported:
-        raise LoginFailed(f"The login came back without saying that it is from {server.issuer}; it is not used")
-    # Letter by letter: "clients MUST NOT apply … normalization"
+        raise LoginFailed(f"The login redirect does not name its issuer {server.issuer}; it is rejected")
+    # Compared exactly: "clients MUST NOT apply … normalization"
     if issuer is not None and issuer != server.issuer:
-        raise LoginFailed(f"The login came back from another authorization server than {server.issuer}; it is not used")
+        raise LoginFailed(
+            f"The login redirect is from another authorization server than {server.issuer}; it is rejected"
+        )
     if "error" in answer:
         told = ", ".join(shorten_output(answer[name]) for name in ("error", "error_description") if answer.get(name))
-        raise LoginFailed(f"{server.issuer}: gave no consent: {told}", reason=shorten_output(answer["error"]))
+        raise LoginFailed(f"{server.issuer}: refused the login: {told}", reason=shorten_output(answer["error"]))
     if not answer.get("code"):
-        raise LoginFailed(f"{server.issuer}: the login came back without a code")
+        raise LoginFailed(f"{server.issuer}: the login redirect has no code")
     return answer["code"]
 
 
@@ -234,7 +236,8 @@ def _authorization_url(endpoint: str, parameters: Sequence[tuple[str, str]]) -> 
 
 
 def _with_offline(scopes: Sequence[str], server: ServerMetadata) -> list[str]:
-    """With the scope for refresh tokens, if the server has it; never that scope alone, which would leave out the default."""
+    """The scopes with the one for refresh tokens, if the server has it; never that one alone, which would drop the
+    default."""
     wanted = [scope for scope in scopes if scope != OFFLINE]
     offered = OFFLINE in (server.scopes_supported or ())
     return [*wanted, OFFLINE] if wanted and offered else wanted

@@ -30,23 +30,23 @@ _encode = msgspec.json.Encoder().encode
 
 
 class LoginResponse(Struct, frozen=True):
-    """An answer; `document` is None where it holds no JSON object."""
+    """A response; `document` is None if it is not a JSON object."""
 
     status: int
     document: Mapping[str, Any] | None
 
     def __repr__(self) -> str:
-        # What it holds may be a token.
+        # It may contain a token.
         return f"Reply({self.status})"
 
     @property
     def reason(self) -> str:
-        """The error code of OAuth."""
+        """The OAuth error code."""
         code = None if self.document is None else self.document.get("error")
         return code if isinstance(code, str) else ""
 
     def describe_error(self, hidden: Sequence[str] = ()) -> str:
-        """What went wrong, for people; what was secret in the request is not repeated."""
+        """The error for people; secrets of the request are not repeated."""
         said = None if self.document is None else self.document.get("error_description")
         parts = [self.reason or f"status {self.status}", said if isinstance(said, str) else ""]
         text = ", ".join(part for part in parts if part)
@@ -57,7 +57,7 @@ class LoginResponse(Struct, frozen=True):
 
 
 class LoginClient:
-    """Asks on behalf of a client of one server, which names the addresses: so not every address is asked."""
+    """Sends login requests for a client of one server, which names the URLs: so not every URL is allowed."""
 
     def __init__(self, pool: HttpPool, server: Address, seconds: float = REQUEST_SECONDS) -> None:
         self._pool = pool
@@ -65,25 +65,25 @@ class LoginClient:
         self._seconds = seconds
 
     def check_address(self, url: str) -> Address:
-        """The address, if it may be asked: encrypted, and as it is written no nearer than the server.
+        """The address, if it may be contacted: encrypted, and not in a nearer zone than the server.
 
-        Where a name leads is judged when it is connected to.
+        A host name is checked when it is connected to.
         """
         try:
             address = read_address(url)
         except SetupError:
-            raise MalformedMessage(f"{url[:200]!r} is named for a login, and is no address") from None
+            raise MalformedMessage(f"the login metadata contain an invalid URL: {url[:200]!r}") from None
         if not address.secure and not address.is_loopback:
-            raise MalformedMessage(f"{address} is named for a login, and is not encrypted; only https is used")
+            raise MalformedMessage(f"refusing to contact {address}, named by login metadata: it is not https")
         zone = written_zone(address.host)
         if zone > self._pool.zone(self._server):
             raise MalformedMessage(
-                f"{address} is named for a login, and is on {zone}, which its server is not; it is not asked"
+                f"refusing to contact {address}, named by login metadata: it is on {zone}, unlike its server"
             )
         return address
 
     async def get(self, url: str) -> LoginResponse:
-        """A document; redirects are followed to where it may be asked."""
+        """Get a document; redirects are followed to allowed addresses."""
         address = self.check_address(url)
         for _ in range(REDIRECTS + 1):
             reply, location = await self._send(HttpRequest("GET", address, _FIELDS, follows=False))
@@ -92,11 +92,11 @@ class LoginClient:
             try:
                 address = self.check_address(str(address.join(location)))
             except SetupError:
-                raise MalformedMessage(f"{address}: redirected to no address, {location[:200]!r}") from None
+                raise MalformedMessage(f"{address}: redirected to an invalid URL, {location[:200]!r}") from None
         raise MalformedMessage(f"{url}: redirected more than {REDIRECTS} times")
 
     async def post_form(self, url: str, form: Sequence[tuple[str, str]], secrets: bytes = b"") -> LoginResponse:
-        """The answer to a form, which holds secrets: it goes to this address and no other."""
+        """Post a form, which contains secrets: it is sent to this address only."""
         fields = _FIELDS + b"Content-Type: application/x-www-form-urlencoded\r\n"
         return await self._post(url, fields, secrets, urlencode(form).encode())
 
@@ -108,7 +108,7 @@ class LoginClient:
         reply, location = await self._send(request)
         if location:
             raise MalformedMessage(
-                f"{request.address}: has moved (status {reply.status}); what is secret is not sent after it"
+                f"{request.address}: has moved (status {reply.status}); secrets are not sent to another address"
             )
         return reply
 
@@ -127,7 +127,7 @@ class LoginClient:
 
 async def _read(response: Response, address: Address) -> tuple[LoginResponse, str]:
     if response.status >= 500 or response.status == 429:
-        raise Unreachable(f"{address}: answered {response.status}. It cannot serve this now.")
+        raise Unreachable(f"{address}: returned status {response.status}, so it is unavailable now.")
     if response.status in _MOVED and response.header(b"location"):
         return LoginResponse(response.status, None), response.header(b"location")
     try:

@@ -20,7 +20,7 @@ T = TypeVar("T", bound=Struct)
 
 
 class ResourceMetadata(Struct, frozen=True):
-    """What a protected server says of itself (RFC 9728)."""
+    """The metadata of a protected server (RFC 9728)."""
 
     resource: str
     authorization_servers: list[str] | None = None
@@ -28,7 +28,7 @@ class ResourceMetadata(Struct, frozen=True):
 
 
 class ServerMetadata(Struct, frozen=True):
-    """What an authorization server says of itself (RFC 8414, OpenID Connect Discovery)."""
+    """The metadata of an authorization server (RFC 8414, OpenID Connect Discovery)."""
 
     issuer: str
     token_endpoint: str
@@ -42,7 +42,7 @@ class ServerMetadata(Struct, frozen=True):
 
 
 class ProtectedResource(Struct, frozen=True):
-    """A server and who gives out its tokens; `resource` is what it calls itself, to the byte."""
+    """A server and the issuer of its tokens; `resource` is its own identifier, byte for byte."""
 
     resource: str
     scopes: list[str] | None
@@ -50,13 +50,13 @@ class ProtectedResource(Struct, frozen=True):
 
 
 def resource_locations(server: Address) -> list[str]:
-    """Where a server's metadata are when it does not say: below its path, then at the root."""
+    """The default URLs of a server's metadata: below its path, then at the root."""
     root = f"{server.scheme}://{server.authority}{_RESOURCE}"
     return [root] if server.target == "/" else [root + server.target, root]
 
 
 def server_locations(issuer: str) -> list[str]:
-    """Where the metadata of an authorization server are, in the order in which they are tried."""
+    """The URLs of an authorization server's metadata, in the order in which they are tried."""
     address = read_address(issuer)
     root = f"{address.scheme}://{address.authority}"
     # "any terminating "/" MUST be removed" (RFC 8414, 3.1)
@@ -67,28 +67,28 @@ def server_locations(issuer: str) -> list[str]:
 
 
 def read_resource(document: Mapping[str, Any], server: Address, source: str) -> ResourceMetadata:
-    """A server's metadata; refused where they are those of another."""
+    """Check a server's metadata; rejects those of another server."""
     read = _convert(document, ResourceMetadata, source)
     if not covers(read.resource, server):
-        raise MalformedMessage(f"{source}: these are the metadata of {read.resource[:200]!r}, which is not {server}")
+        raise MalformedMessage(f"{source}: this is the metadata of {read.resource[:200]!r}, not of {server}")
     return read
 
 
 def read_server(document: Mapping[str, Any], issuer: str, source: str) -> ServerMetadata:
-    """The metadata of an authorization server.
+    """Check the metadata of an authorization server.
 
     "the `issuer` value in the document MUST be identical to the issuer identifier used to construct the well-known URL"
     """
     read = _convert(document, ServerMetadata, source)
     if read.issuer != issuer:
         raise MalformedMessage(
-            f"{source}: these are the metadata of {read.issuer[:200]!r}, which is not {issuer!r} to the letter"
+            f"{source}: this is the metadata of {read.issuer[:200]!r}, which is not exactly {issuer!r}"
         )
     return read
 
 
 def covers(resource: str, server: Address) -> bool:
-    """Whether a resource is this server, or the part of its site that it is in."""
+    """Whether a resource is this server, or a parent path of it."""
     try:
         named = read_address(resource)
     except SetupError:
@@ -102,7 +102,7 @@ def covers(resource: str, server: Address) -> bool:
 
 
 def canonical(server: Address) -> str:
-    """A server's URI where it does not say itself what it is; "without the trailing slash"."""
+    """The URI of a server that does not state one; "without the trailing slash"."""
     return str(server).removesuffix("/") if server.target == "/" else str(server)
 
 

@@ -19,12 +19,12 @@ from pegboard.errors import SetupError
 
 
 class OAuth:
-    """A person logs in with a browser, once; later the token is refreshed while that is possible.
+    """Login by a person in a browser, once; afterwards the token is refreshed as long as possible.
 
-    The client is known to the authorization server by `client_id` (and `client_secret`) if it was registered there, by
-    `client_metadata_url`, the address of a document about it, where the server takes these, or it registers itself.
-    `issuer` is the only authorization server that the credentials are for. `scopes` are asked for besides what the server
-    asks for. What is got is kept in `storage`.
+    The client identifies itself by `client_id` (and `client_secret`) if it was registered, by `client_metadata_url`,
+    the URL of its client metadata document, if the server supports that, or it registers itself. `issuer` is the only
+    authorization server that may get the credentials. `scopes` are requested in addition to those that the server asks
+    for. Tokens are kept in `storage`.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class OAuth:
         scopes: Sequence[str] = (),
     ) -> None:
         if client_secret is not None and client_id is None:
-            raise SetupError("A client_secret is of no use without its client_id")
+            raise SetupError("client_secret needs a client_id")
         self._login: Login = login or BrowserLogin()
         self._storage: Storage = storage or MemoryStorage()
         self._credentials = None if client_id is None else Credentials(client_id, client_secret)
@@ -57,7 +57,7 @@ class OAuth:
 
 
 class ClientCredentials:
-    """A client speaks for itself and nobody is asked: with a secret, or with a private key in PEM (a path or its text)."""
+    """Login of the client itself, without a person: with a secret, or a private key in PEM (a path or its text)."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ClientCredentials:
         storage: Storage | None = None,
     ) -> None:
         if (client_secret is None) == (private_key is None):
-            raise SetupError(f"The client {client_id} proves itself by a client_secret or by a private_key: give one")
+            raise SetupError(f"The client {client_id} needs either a client_secret or a private_key")
         self._credentials = Credentials(
             client_id, client_secret, private_key=_read_key(private_key), algorithm=algorithm
         )
@@ -87,9 +87,9 @@ class ClientCredentials:
 
 
 class Assertion:
-    """Somebody vouches for a client, such as a company's identity provider or the platform that a workload runs on.
+    """Login with an assertion of a third party, such as an identity provider or the platform of a workload.
 
-    `vouch` is a JWT, or a function of the issuer and the resource that makes one.
+    `vouch` is a JWT, or a function of the issuer and the resource that returns one.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Assertion:
 
 def _listed(scopes: Sequence[str]) -> list[str]:
     if isinstance(scopes, str):
-        raise SetupError(f"The scopes are a list, as in {scopes.split()!r}")
+        raise SetupError(f"scopes must be a list, for example {scopes.split()!r}")
     return list(scopes)
 
 
@@ -133,4 +133,4 @@ def _read_key(key: str | Path | None) -> str | None:
     try:
         return Path(key).read_text("utf-8")
     except (OSError, ValueError):
-        raise SetupError("The private_key is no PEM and no file with one") from None
+        raise SetupError("private_key is neither a PEM nor a file with one") from None

@@ -16,7 +16,7 @@ from pegboard.errors import LoginFailed, MalformedMessage, SetupError
 
 
 class Registration(Struct, frozen=True):
-    """A client that registered itself, as it is kept; of use with its issuer and its redirect only."""
+    """A stored registration of a client; valid for its issuer and its redirect URI only."""
 
     issuer: str
     redirect_uri: str
@@ -44,11 +44,11 @@ class _RegistrationResponse(Struct):
 
 
 async def register(login_client: LoginClient, server: ServerMetadata, name: str, redirect_uri: str) -> Registration:
-    """Register a client on the spot (RFC 7591); LoginFailed with the reason where that is refused."""
+    """Register a client dynamically (RFC 7591); LoginFailed with the reason if that is rejected."""
     if server.registration_endpoint is None:
         raise LoginFailed(
-            f"{server.issuer}: registers no clients by itself. Register one there with the redirect {redirect_uri}, and "
-            "give its client_id.",
+            f"{server.issuer}: does not support dynamic registration. Register a client there with the redirect "
+            f"{redirect_uri}, and use its client_id.",
             401,
         )
     taken = server.token_endpoint_auth_methods_supported
@@ -63,14 +63,16 @@ async def register(login_client: LoginClient, server: ServerMetadata, name: str,
     reply = await login_client.post_json(server.registration_endpoint, wanted)
     if reply.status not in (200, 201) or reply.document is None:
         raise LoginFailed(
-            f"{server.issuer}: registers no client with the redirect {redirect_uri}: {reply.describe_error()}. Register one there "
-            "and give its client_id.",
+            f"{server.issuer}: rejects the registration of a client with the redirect {redirect_uri}: "
+            f"{reply.describe_error()}. Register one there and use its client_id.",
             401,
         )
     try:
         made = msgspec.convert(reply.document, _RegistrationResponse)
     except msgspec.ValidationError as problem:
-        raise MalformedMessage(f"{server.registration_endpoint}: its answer is no registration: {problem}") from None
+        raise MalformedMessage(
+            f"{server.registration_endpoint}: its response is not a registration: {problem}"
+        ) from None
     # "Zero indicates that it will not expire"
     expires = made.client_secret_expires_at or None
     method = made.token_endpoint_auth_method
@@ -78,7 +80,7 @@ async def register(login_client: LoginClient, server: ServerMetadata, name: str,
 
 
 def application_type(redirect_uri: str) -> str:
-    """What a redirect tells about a client: one that waits on this machine is native."""
+    """The type of a client by its redirect URI: one on this machine is native."""
     try:
         address = read_address(redirect_uri)
     except SetupError:
@@ -87,9 +89,11 @@ def application_type(redirect_uri: str) -> str:
 
 
 def check_document_url(url: str) -> str:
-    """The URL of a client's own document, if it can be one."""
+    """The URL of a client metadata document, if it is valid."""
     parts = urlsplit(url)
     # "MUST use the "https" scheme and contain a path component"
     if parts.scheme != "https" or not parts.hostname or parts.path in ("", "/") or parts.fragment:
-        raise SetupError(f"{url!r} is no place for a client's document; write it like https://example.com/client.json")
+        raise SetupError(
+            f"{url!r} is not a valid URL of a client metadata document; use one like https://example.com/client.json"
+        )
     return url

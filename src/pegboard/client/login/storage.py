@@ -24,7 +24,7 @@ _MAX_BYTES = 256 * 1024
 
 
 class Storage(Protocol):
-    """Keeps values under keys; the keys name issuers and servers, the values are secret."""
+    """Stores values under keys; the keys name issuers and servers, the values are secret."""
 
     async def load(self, key: str) -> bytes | None:
         """Return the value, or None."""
@@ -37,7 +37,7 @@ class Storage(Protocol):
 
 
 class MemoryStorage:
-    """Forgets with the process."""
+    """Keeps values until the process ends."""
 
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
@@ -56,7 +56,7 @@ class MemoryStorage:
 
 
 class _StoredValue(Struct):
-    """A file: `value` is JSON as text, `sealed` the same behind a key."""
+    """A file: `value` is JSON as text, `sealed` the same encrypted."""
 
     key: str
     value: str | None = None
@@ -64,10 +64,10 @@ class _StoredValue(Struct):
 
 
 class FileStorage:
-    """A folder with one file a key: mode 0600 from its first byte, replaced whole, and encrypted where a secret is given.
+    """A folder with one file per key: created with mode 0600, replaced atomically, and encrypted if a secret is given.
 
-    Several processes can share a folder. `secret` is a text of 16 characters or more; of several with commas between,
-    the first encrypts and all of them decrypt. Encryption takes the `auth` extra.
+    Several processes can share a folder. `secret` is a text of 16 characters or more; if there are several, separated
+    by commas, the first encrypts and all of them decrypt. Encryption needs the `auth` extra.
     """
 
     def __init__(self, folder: str | Path, secret: str | None = None) -> None:
@@ -75,9 +75,7 @@ class FileStorage:
         self._seal: Seal | None = None
         if secret is not None:
             if find_spec("cryptography") is None:
-                raise SetupError(
-                    "To encrypt the tokens of a login install the auth extra: pip install 'pegboard[auth]'"
-                )
+                raise SetupError("Encrypting login tokens needs the auth extra: pip install 'pegboard[auth]'")
             self._seal = Seal("stored login", read_keys(secret), secret=True)
 
     async def load(self, key: str) -> bytes | None:
@@ -105,19 +103,19 @@ class FileStorage:
         except OSError as problem:
             raise SetupError(f"{path} cannot be read: {problem.strerror}") from None
         except msgspec.DecodeError:
-            _log.warning("%s is no file of a login; it is passed over", path)
+            _log.warning("%s is not a login file; it is ignored", path)
             return None
         if kept.key != key:
             return None
         if kept.sealed is None:
             return None if kept.value is None else kept.value.encode()
         if self._seal is None:
-            _log.warning("%s is encrypted, and no secret is given to read it; it is passed over", path)
+            _log.warning("%s is encrypted, and no secret is given; it is ignored", path)
             return None
         try:
             opened = self._seal.open(kept.sealed, now=0.0, bearer=key)
         except InvalidParams:
-            _log.warning("%s is encrypted with another secret; it is passed over", path)
+            _log.warning("%s is encrypted with another secret; it is ignored", path)
             return None
         return opened if isinstance(opened, bytes) else None
 
