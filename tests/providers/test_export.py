@@ -107,7 +107,7 @@ def test_a_tool_that_cannot_be_said_strictly_is_not_and_the_note_says_why() -> N
         "free": False,
         "deep": False,
     }
-    assert "free: not strict, because map takes any names" in exported.notes
+    assert "free: not strict, because map accepts any names" in exported.notes
     assert "add.numbers: goes by add_numbers" in exported.notes
     assert exported.names.name("add_numbers") == "add.numbers"
 
@@ -164,7 +164,7 @@ def test_an_unknown_format_names_those_there_are() -> None:
 def test_what_is_left_out_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "pegboard.tools"):
         assert isinstance(export([ADD], "openai"), list)
-    assert "openai export: add.numbers: b: default told in the description only" in caplog.messages
+    assert "openai export: add.numbers: b: default moved to the description" in caplog.messages
 
 
 def test_descriptions_are_trimmed_on_request_at_every_depth() -> None:

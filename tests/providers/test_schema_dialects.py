@@ -67,7 +67,7 @@ def test_strict_says_in_words_what_it_cannot_keep() -> None:
     assert properties["age"]["minimum"] == 0
     assert properties["when"]["format"] == "date-time"
     assert properties["site"]["description"] == "format: uri"
-    assert "name: minLength told in the description only" in notes
+    assert "name: minLength moved to the description" in notes
     assert not any("x-mcp-header" in note for note in notes)
 
 
@@ -91,11 +91,11 @@ def test_what_fits_the_original_with_every_name_given_fits_the_strict_form() -> 
 @pytest.mark.parametrize(
     ("part", "reason"),
     [
-        ({"type": "object"}, "p takes any names"),
-        ({"type": "object", "additionalProperties": {"type": "integer"}}, "p takes any names"),
-        ({"type": "array"}, "takes any value"),
-        ({}, "p takes any value"),
-        ({"description": "whatever"}, "p takes any type"),
+        ({"type": "object"}, "p accepts any names"),
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, "p accepts any names"),
+        ({"type": "array"}, "accepts any value"),
+        ({}, "p accepts any value"),
+        ({"description": "whatever"}, "p accepts any type"),
         ({"allOf": [{"type": "string"}, {"minLength": 1}]}, "allOf"),
     ],
 )
@@ -123,14 +123,14 @@ def test_strict_takes_unions_tuples_and_single_allof() -> None:
     assert properties["u"] == {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}
     assert properties["t"]["items"] == {"anyOf": [{"type": "string"}, {"type": "integer"}]}
     assert properties["s"] == {"type": ["string", "null"], "description": "S"}
-    assert "the schema: only the declared names are taken" in notes
+    assert "the schema: only the declared names are accepted" in notes
 
 
 def test_a_root_is_always_a_bare_object() -> None:
     notes: list[str] = []
     root = open_root({"anyOf": [{"required": ["a"]}], "properties": {"a": {"type": "string"}}}, notes)
     assert root == {"type": "object", "properties": {"a": {"type": "string"}}}
-    assert notes == ["anyOf at the top is left out"]
+    assert notes == ["anyOf at the root was removed"]
     referred = open_root({"$ref": "#/$defs/A", "$defs": {"A": {"properties": {"a": {}}}}}, [])
     assert (referred["type"], referred["properties"]) == ("object", {"a": {}})
 
@@ -146,7 +146,7 @@ def test_gemini_writes_types_in_capitals_and_references_out() -> None:
     assert schema["properties"]["site"] == {"type": "STRING", "description": "format: uri"}
     boss = schema["properties"]["boss"]
     assert boss["properties"]["boss"] == {"type": "OBJECT"}
-    assert "boss.boss: the schema repeats itself here and is left open" in notes
+    assert "boss.boss: the schema is recursive here, and accepts anything" in notes
     assert "$ref" not in str(schema)
 
 

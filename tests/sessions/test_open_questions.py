@@ -102,9 +102,9 @@ async def test_what_another_client_answers_answers_nothing() -> None:
     ("error", "told"),
     [
         ({"code": -1, "message": "User rejected"}, "elicitation/create: User rejected"),
-        ({"code": -1, "message": ""}, "it gave no reason"),
-        ({"code": -1, "message": 5}, "it gave no reason"),
-        ("what", "it gave no reason"),
+        ({"code": -1, "message": ""}, "no reason given"),
+        ({"code": -1, "message": 5}, "no reason given"),
+        ("what", "no reason given"),
         ({"code": -1, "message": "x" * 10_000}, "x" * 300),
     ],
 )

@@ -15,16 +15,16 @@ board = Board("clock", version="1.0.0")
 
 @board.tool
 def time_in(zone: Annotated[str, "A time zone such as Europe/Oslo"] = "UTC") -> str:
-    """Tells the time in a time zone."""
+    """Returns the time in a time zone."""
     if zone not in available_timezones():
         near = suggest(zone, available_timezones())
-        raise ToolError(f"There is no time zone {zone!r}" + (f", did you mean {near[0]!r}?" if near else ""))
+        raise ToolError(f"Unknown time zone {zone!r}" + (f", did you mean {near[0]!r}?" if near else ""))
     return datetime.now(ZoneInfo(zone)).isoformat(timespec="seconds")
 
 
 @board.tool
 async def count_slowly(ctx: Context, steps: Annotated[int, Range(1, 20)] = 5) -> str:
-    """Counts, a second a step, and tells how far it is."""
+    """Counts one step per second, and reports progress."""
     for step in range(1, steps + 1):
         await asyncio.sleep(1)
         await ctx.progress(step, steps, f"{step} of {steps}")

@@ -28,7 +28,7 @@ async def calculate(
             return a * b
         case "divide":
             if b == 0:
-                raise ToolError("b is 0: a number cannot be divided by zero")
+                raise ToolError("b is 0: cannot divide by zero")
             return a / b
 
 
@@ -52,7 +52,7 @@ async def convert(
     if source in "CFK" and target in "CFK":
         kelvin = {"C": value + 273.15, "F": (value - 32) / 1.8 + 273.15, "K": value}[source]
         return {"C": kelvin - 273.15, "F": (kelvin - 273.15) * 1.8 + 32, "K": kelvin}[target]
-    raise ToolError(f"{source} and {target} do not measure the same thing")
+    raise ToolError(f"{source} and {target} are units of different quantities")
 
 
 @board.tool
@@ -63,5 +63,5 @@ async def plan_trip(
     budget: float | None = None,
     flexible: bool = False,
 ) -> dict[str, object]:
-    """Plans a trip; send it sloppy arguments ("3" for 3, "yes" for true, one name for a list) and see them repaired."""
+    """Plans a trip; send it sloppy arguments ("3" for 3, "yes" for true, one name for a list) to see them repaired."""
     return {"city": city, "days": days, "travellers": travellers, "budget": budget, "flexible": flexible}

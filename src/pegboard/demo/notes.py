@@ -13,24 +13,24 @@ _notes = {"welcome": "Everything here came through one gateway.", "tea": "Green,
 
 @board.tool
 async def add_note(name: Annotated[str, "A short name"], text: str) -> str:
-    """Writes a note down; the note is a resource from then on."""
+    """Saves a note, which becomes a resource."""
     _notes[name] = text
     board.resource_changed(f"notes://{name}")
-    return f"noted as notes://{name}"
+    return f"saved as notes://{name}"
 
 
 @board.tool(annotations={"readOnlyHint": True})
 async def find_notes(words: Annotated[str, "What to look for"] = "") -> list[str]:
-    """Finds the notes that have these words in them."""
+    """Finds the notes that contain these words."""
     wanted = words.lower().split()
     return [name for name, text in _notes.items() if all(word in f"{name} {text}".lower() for word in wanted)]
 
 
 @board.tool(annotations={"destructiveHint": True})
 async def delete_note(name: str, ctx: Context) -> str:
-    """Deletes a note, after asking whoever sits at the client."""
+    """Deletes a note, after asking the user."""
     if name not in _notes:
-        raise ToolError(f"There is no note {name!r}; there are {', '.join(_notes)}")
+        raise ToolError(f"Unknown note {name!r}; use one of {', '.join(_notes)}")
     answer = await ctx.elicit(f"Delete the note {name!r}?", bool, key="sure")
     if not (isinstance(answer, Accepted) and answer.content):
         return "left alone"

@@ -26,29 +26,29 @@ from pegboard.tools.aliases import ANY, DOTLESS, GEMINI, NameMap, NameRule
 
 Definition: TypeAlias = dict[str, Json]
 
-# Measured over tool definitions; good enough to keep a promise about a budget, not to bill by.
+# Measured over tool definitions; good enough to keep to a budget, not for billing.
 CHARACTERS_PER_TOKEN = 3.54
 
-# Keywords that hold values of the author's, not schemas.
+# Keywords that contain values of the author, not schemas.
 _VALUES = frozenset({"default", "examples", "enum", "const"})
 
 log = logging.getLogger("pegboard.tools")
 
 
 class ExportOptions(Struct, frozen=True, kw_only=True):
-    """How definitions are wanted."""
+    """The options of an export."""
 
     strict: bool = True
-    """OpenAI only: the strict subset wherever a tool can be said in it."""
+    """OpenAI only: the strict subset for every tool that it can express."""
     description_tokens: int | None = None
-    """The most each description may cost, estimated at 3.54 characters a token."""
+    """The limit for each description, estimated at 3.54 characters per token."""
 
 
 DEFAULT_OPTIONS = ExportOptions()
 
 
 class Export(Struct, frozen=True):
-    """The definitions, what had to be left out of them, and the names they go by."""
+    """The definitions, notes on what was left out, and the names used."""
 
     definitions: list[Definition]
     notes: tuple[str, ...]
@@ -56,17 +56,17 @@ class Export(Struct, frozen=True):
 
 
 class Format(Struct, frozen=True):
-    """One provider's form of a definition, and the rule its names obey."""
+    """One provider's format of a definition, and its rule for names."""
 
     write: Callable[[Described, str, ExportOptions, list[str]], Definition]
     rule: NameRule = DOTLESS
 
 
 def export_tools(tools: Iterable[Described], form: str, options: ExportOptions = DEFAULT_OPTIONS) -> Export:
-    """The definitions of a set of tools in one of FORMATS; raises LookupError for a format we do not know."""
+    """The definitions of a set of tools in one of FORMATS; raises LookupError for an unknown format."""
     found = FORMATS.get(form)
     if found is None:
-        raise LookupError(f"unknown format {form!r}; there are {', '.join([*FORMATS, 'markdown'])}")
+        raise LookupError(f"unknown format {form!r}; use one of {', '.join([*FORMATS, 'markdown'])}")
     listed = list(tools)
     names = NameMap((tool.name for tool in listed), found.rule)
     definitions: list[Definition] = []
@@ -75,12 +75,12 @@ def export_tools(tools: Iterable[Described], form: str, options: ExportOptions =
         own: list[str] = []
         definitions.append(found.write(tool, names.alias(tool.name), options, own))
         notes.extend(f"{tool.name}: {note}" for note in own)
-    notes.extend(f"{name}: goes by {alias}" for name, alias in names.changed().items())
+    notes.extend(f"{name}: renamed to {alias}" for name, alias in names.changed().items())
     return Export(definitions, tuple(notes), names)
 
 
 def export(tools: Iterable[Described], form: str, options: ExportOptions = DEFAULT_OPTIONS) -> list[Definition] | str:
-    """The definitions, or the text for `markdown`; what had to be left out is logged."""
+    """The definitions, or the text for `markdown`; what was left out is logged."""
     if form == "markdown":
         return write_markdown(tools)
     exported = export_tools(tools, form, options)
@@ -90,7 +90,7 @@ def export(tools: Iterable[Described], form: str, options: ExportOptions = DEFAU
 
 
 def trim(text: str, tokens: int | None) -> str:
-    """The text cut to a budget, at the end of a sentence or at least of a word; the estimate is 3.54 characters a token."""
+    """The text cut to a budget, at the end of a sentence or a word; estimated at 3.54 characters per token."""
     if tokens is None:
         return text
     most = int(tokens * CHARACTERS_PER_TOKEN)
@@ -109,7 +109,7 @@ def _describe(tool: Described, options: ExportOptions) -> str:
 
 
 def _trimmed(schema: Json, options: ExportOptions) -> Json:
-    """The schema with its descriptions in the budget."""
+    """The schema with its descriptions cut to the budget."""
     if options.description_tokens is None:
         return schema
     if isinstance(schema, Mapping):
@@ -154,7 +154,7 @@ def _anthropic(tool: Described, alias: str, options: ExportOptions, notes: list[
 def _gemini(tool: Described, alias: str, options: ExportOptions, notes: list[str]) -> Definition:
     definition: Definition = {"name": alias, "description": _describe(tool, options)}
     schema = gemini_schema(tool.input_schema, notes)
-    # An object without properties is refused there; a function without arguments has no parameters at all.
+    # The API rejects an object without properties; a function without arguments has no parameters at all.
     return {**definition, "parameters": _trimmed(schema, options)} if schema.get("properties") else definition
 
 

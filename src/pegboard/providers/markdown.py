@@ -31,7 +31,7 @@ _BOUNDS = (
 
 
 class Described(Protocol):
-    """What can be exported: a tool of any style, or one of another server."""
+    """A tool of any style, or of another server."""
 
     @property
     def name(self) -> str: ...
@@ -75,7 +75,7 @@ def _write_tool(tool: Described) -> Iterator[str]:
 
 
 def _first(lines: Iterator[str]) -> list[str]:
-    """The lines of a schema; what refers to itself in many places would have too many."""
+    """The lines of a schema, up to a limit: recursion could produce too many."""
     shown = list(islice(lines, _LINES + 1))
     return [*shown[:_LINES], "- …"] if len(shown) > _LINES else shown
 
@@ -118,7 +118,7 @@ def _summary(schema: Mapping[str, Json], root: Mapping[str, Json]) -> str:
 
 
 def _kind(schema: Mapping[str, Json], root: Mapping[str, Json], depth: int = 0) -> str:
-    """The type in words; what is nested deeper than anybody reads, or without end, is `any`."""
+    """The type in words; deep or recursive nesting is `any`."""
     kind = schema.get("type")
     options = schema.get("anyOf") or schema.get("oneOf")
     if depth > _KINDS:

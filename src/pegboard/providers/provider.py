@@ -30,14 +30,14 @@ log = logging.getLogger("pegboard.tools.parse")
 
 
 class Parsing(Described, Protocol):
-    """A tool that reads its own arguments."""
+    """A tool that parses its own arguments."""
 
     def parse(self, raw: bytes, /) -> ParsedArguments:
-        """The arguments of a call, repaired where the schema makes the intent clear."""
+        """Parse the arguments of a call, with repair."""
 
 
 class ProviderCall(Struct, frozen=True):
-    """A call as a provider sent it: arguments as JSON text, or as values already."""
+    """A call as a provider sent it: arguments as JSON text, or as values."""
 
     name: str
     id: str
@@ -49,7 +49,7 @@ class Provider:
 
     def __init__(self, name: str, tools: Iterable[Parsing], options: ExportOptions = DEFAULT_OPTIONS) -> None:
         if name not in READERS:
-            raise LookupError(f"unknown provider {name!r}; there are {', '.join(READERS)}")
+            raise LookupError(f"unknown provider {name!r}; use one of {', '.join(READERS)}")
         self.name = name
         self._tools = {tool.name: tool for tool in tools}
         exported = export_tools(self._tools.values(), name, options)
@@ -58,11 +58,11 @@ class Provider:
         self.names = exported.names
 
     def parse(self, payload: Any) -> list[ToolCallRequest]:
-        """The tool calls in a provider's answer, in their order; none is an empty list."""
+        """The tool calls in a provider's response, in order; an empty list if there are none."""
         return [self._request(sent) for sent in READERS[self.name](_plain(payload))]
 
     def answer(self, request: ToolCallRequest, text: str, *, is_error: bool = False) -> dict[str, Json]:
-        """The item that tells the provider what came of a call."""
+        """The message item that returns the result of a call to the provider."""
         alias = request.tool_name
         if request.tool_name in self._tools:
             alias = self.names.alias(request.tool_name)
@@ -88,8 +88,8 @@ class Provider:
 
 
 def _without_definition(name: str, call_id: str, text: str) -> ToolCallRequest:
-    """A call of a tool nobody here knows: read as it is, and said."""
-    message = f"no tool is called {name[:64]!r}; its arguments were read without a schema"
+    """A call of an unknown tool: parsed without a schema, with a warning."""
+    message = f"unknown tool {name[:64]!r}; its arguments were parsed without a schema"
     log.warning("%s", message)
     arguments: Mapping[str, Json] = {}
     errors: tuple[ParseError, ...] = ()
@@ -120,7 +120,7 @@ def _text(arguments: Json) -> str:
 
 
 def _plain(payload: Any) -> Json:
-    """A payload of dicts and lists, whichever package its objects come from."""
+    """A payload as dicts and lists, whichever package its objects come from."""
     dump = getattr(payload, "model_dump", None)
     if dump is not None and not isinstance(payload, type):
         return dump(mode="json", exclude_none=True)
@@ -132,12 +132,12 @@ def _plain(payload: Any) -> Json:
 
 
 def _objects(value: Json) -> list[Mapping[str, Json]]:
-    """The objects in a list, or the one object that stands for a list."""
+    """The objects in a list, or a single object in place of a list."""
     return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, Mapping)]
 
 
 def _inside(payload: Json, *steps: str | int) -> Json:
-    """What lies at the end of these steps; the payload itself where the first is missing."""
+    """The value at this path; the payload itself if the first step is missing."""
     if not isinstance(payload, Mapping) or steps[0] not in payload:
         return payload
     found: Json = payload
@@ -183,7 +183,7 @@ _STREAMED = frozenset({"content_block_start", "content_block_delta"})
 
 
 def _gather(events: Iterable[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
-    """The blocks that a stream of events adds up to; their input is the text of its pieces."""
+    """The blocks of a stream of events; their input is the concatenated text."""
     blocks: dict[Json, dict[str, Json]] = {}
     pieces: dict[Json, list[str]] = {}
     for event in events:
@@ -219,7 +219,7 @@ def _named(call: Mapping[str, Json], call_id: Json, place: int) -> ProviderCall:
 
 
 def _numbered(call: Mapping[str, Json], place: int) -> str:
-    """An id for a provider that gives none: the place of the call in its message."""
+    """An id for a provider without ids: the position of the call in its message."""
     return f"{call.get('name', 'call')}-{place}"
 
 

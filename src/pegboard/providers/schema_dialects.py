@@ -15,7 +15,7 @@ from pegboard.errors import PegboardError
 
 Schema: TypeAlias = dict[str, Json]
 
-# Keywords no model acts on; they go without a word.
+# Keywords that models ignore; they are dropped silently.
 _SILENT = frozenset(
     {"title", "$schema", "$id", "$anchor", "$comment", "$defs", "definitions", "deprecated", "readOnly", "writeOnly"}
 )
@@ -37,23 +37,23 @@ _PARTS = 10_000
 
 
 class Inexpressible(PegboardError):
-    """A dialect cannot say what the schema says; the text says which part."""
+    """A dialect cannot express the schema; the text says which part."""
 
 
 def open_root(schema: Mapping[str, Json], notes: list[str]) -> Schema:
-    """A schema whose root is an object and nothing else, as every provider wants it."""
+    """A schema whose root is an object, as every provider requires."""
     rooted: Schema = {"type": "object", "properties": {}, **schema}
     if schema.get("$ref"):
         rooted = {**_resolve(schema, schema), **{key: schema[key] for key in ("$defs", "definitions") if key in schema}}
         rooted.setdefault("type", "object")
-    notes.extend(f"{keyword} at the top is left out" for keyword in _COMBINERS if keyword in rooted)
+    notes.extend(f"{keyword} at the root was removed" for keyword in _COMBINERS if keyword in rooted)
     return {keyword: value for keyword, value in rooted.items() if keyword not in _COMBINERS}
 
 
 def strict_schema(schema: Mapping[str, Json], notes: list[str]) -> Schema:
-    """The schema in OpenAI's strict subset: objects closed, every property required, optional ones nullable.
+    """The schema in OpenAI's strict subset: closed objects, every property required, optional ones nullable.
 
-    Raises Inexpressible where that would change what the tool takes: maps of any names, values of any type.
+    Raises Inexpressible if that would change what the tool accepts: maps with any names, values of any type.
     """
     root = open_root(schema, notes)
     strict = _Strict(root, notes)
@@ -71,7 +71,7 @@ class _Strict:
 
     def write(self, schema: Any, path: str) -> Schema:
         if not isinstance(schema, Mapping) or not schema:
-            raise Inexpressible(f"{path or 'the schema'} takes any value")
+            raise Inexpressible(f"{path or 'the schema'} accepts any value")
         if "$ref" in schema:
             return self._write_ref(schema, path)
         if "allOf" in schema:
@@ -86,7 +86,7 @@ class _Strict:
         if options:
             kept["anyOf"] = [self.write(option, path) for option in options]
         elif not kinds and "enum" not in kept and "const" not in kept:
-            raise Inexpressible(f"{path or 'the schema'} takes any type")
+            raise Inexpressible(f"{path or 'the schema'} accepts any type")
         if "object" in kinds:
             kept.update(self._write_object(schema, path))
         if "array" in kinds:
@@ -104,9 +104,9 @@ class _Strict:
         properties = schema.get("properties") or {}
         extra = schema.get("additionalProperties", True)
         if not properties and (extra is not False or schema.get("patternProperties")):
-            raise Inexpressible(f"{path or 'the schema'} takes any names")
+            raise Inexpressible(f"{path or 'the schema'} accepts any names")
         if extra is not False and properties and "additionalProperties" in schema:
-            self._notes.append(f"{path or 'the schema'}: only the declared names are taken")
+            self._notes.append(f"{path or 'the schema'}: only the declared names are accepted")
         required = set(schema.get("required") or ())
         written = {}
         for name, part in properties.items():
@@ -119,7 +119,7 @@ class _Strict:
         places = schema.get("prefixItems")
         if not places:
             return {"items": self.write(schema.get("items"), f"{path}[]")}
-        self._notes.append(f"{path}: the order of its items is left out")
+        self._notes.append(f"{path}: the order of its items was removed")
         distinct: list[Schema] = []
         for place in places:
             written = self.write(place, f"{path}[]")
@@ -129,7 +129,7 @@ class _Strict:
 
 
 def gemini_schema(schema: Mapping[str, Json], notes: list[str]) -> Schema:
-    """The schema in Gemini's subset of OpenAPI: types in capitals, references written out, null as `nullable`."""
+    """The schema in Gemini's subset of OpenAPI: upper-case types, references expanded, null as `nullable`."""
     root = open_root(schema, notes)
     return _Gemini(root, notes).write(root, "", ())
 
@@ -145,14 +145,16 @@ class _Gemini:
             return {"type": "STRING"}
         self._left -= 1
         if self._left < 0:
-            # References are written out, and those inside each other multiply.
+            # References are expanded, and nested ones multiply.
             if self._left == -1:
-                self._notes.append(f"{path}: the schema has more than {_PARTS} parts, and is left open from here on")
+                self._notes.append(
+                    f"{path}: the schema has more than {_PARTS} parts, and accepts anything from here on"
+                )
             return {"type": "OBJECT"}
         if "$ref" in schema:
             name = str(schema["$ref"])
             if name in above or len(above) > _DEPTH:
-                self._notes.append(f"{path}: the schema repeats itself here and is left open")
+                self._notes.append(f"{path}: the schema is recursive here, and accepts anything")
                 return {"type": "OBJECT"}
             above = (*above, name)
             schema = {**_resolve(schema, self._root), **{key: schema[key] for key in schema if key != "$ref"}}
@@ -228,7 +230,7 @@ def _kinds(schema: Mapping[str, Json]) -> list[str]:
 
 
 def _resolve(schema: Mapping[str, Json], root: Mapping[str, Json]) -> Mapping[str, Json]:
-    """What a local reference names; an empty schema where it names nothing."""
+    """The target of a local reference; an empty schema if it is missing."""
     found: Any = root
     for step in str(schema["$ref"]).removeprefix("#").split("/")[1:]:
         found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
@@ -238,7 +240,7 @@ def _resolve(schema: Mapping[str, Json], root: Mapping[str, Json]) -> Mapping[st
 def _merged(schema: Mapping[str, Json], path: str) -> Schema:
     parts = schema["allOf"]
     if len(parts) != 1:
-        raise Inexpressible(f"{path or 'the schema'}: allOf of {len(parts)} schemas cannot be said")
+        raise Inexpressible(f"{path or 'the schema'}: allOf of {len(parts)} schemas cannot be expressed")
     return {**parts[0], **{key: value for key, value in schema.items() if key != "allOf"}}
 
 
@@ -258,7 +260,7 @@ def _nullable(schema: Schema) -> Schema:
 
 
 def _mention(kept: Schema, schema: Mapping[str, Json], handled: set[str], path: str, notes: list[str]) -> Schema:
-    """Say in the description, and to the developer, what the dialect has no keyword for."""
+    """Move unsupported keywords to the description, with a note to the developer."""
     lost = [
         keyword
         for keyword in schema
@@ -266,7 +268,7 @@ def _mention(kept: Schema, schema: Mapping[str, Json], handled: set[str], path: 
     ]
     if not lost:
         return kept
-    notes.append(f"{path or 'the schema'}: {', '.join(lost)} told in the description only")
+    notes.append(f"{path or 'the schema'}: {', '.join(lost)} moved to the description")
     said = "; ".join(f"{keyword}: {_shown(schema[keyword])}" for keyword in lost)
     about = kept.get("description", "")
     return {**kept, "description": f"{about} ({said})" if about else said}

@@ -19,16 +19,16 @@ _QUOTED = 300
 
 
 class QuestionSender(Protocol):
-    """The way to the client that a call has: its stream, or the line that all share."""
+    """How a call sends questions to its client: on its stream, or on the shared connection."""
 
     async def send_question(self, request_id: str, question: Question) -> None:
-        """Send the request; AskFailed where there is no way."""
+        """Send the request; QuestionFailed if the client cannot be reached."""
 
     async def question_answered(self, request_id: str) -> None:
-        """It has been answered."""
+        """The question has been answered."""
 
     async def cancel_question(self, request_id: str, reason: str) -> None:
-        """Nobody waits for the answer any more."""
+        """The call no longer waits for the answer."""
 
 
 class _OpenQuestion(Struct, eq=False):
@@ -37,9 +37,9 @@ class _OpenQuestion(Struct, eq=False):
 
 
 class OpenQuestions:
-    """Brings each answer to the call that waits for it; any other answer is dropped.
+    """Delivers each answer to the call that waits for it; other answers are dropped.
 
-    Where several processes serve one client, the id of a question names the `worker` that waits for the answer.
+    If several processes serve one client, the id of a question names the `worker` that waits for the answer.
     """
 
     __slots__ = ("_open", "_prefix")
@@ -57,7 +57,7 @@ class OpenQuestions:
         return len({id(one.sender) for one in self._open.values()})
 
     def receive_answer(self, message: Message) -> None:
-        """An answer came: to one of these questions, a second one to it, or to what nobody has asked."""
+        """Deliver an answer; duplicates and unknown ids are dropped."""
         found = None if message.id is UNSET else self._open.pop(message.id, None)
         if found is not None and not found.answer.done():
             found.answer.set_result(message)
@@ -71,7 +71,7 @@ class OpenQuestions:
             text = f"A call may ask its caller {limits.questions} questions at a time; this one asks {waiting + len(questions)}"
             raise LimitReached(text, "asks", limit=limits.questions)
         loop = asyncio.get_running_loop()
-        # Nobody can guess an id, so nobody can answer what another client was asked.
+        # Ids cannot be guessed, so a client cannot answer the questions of another one.
         opened = {key: (self._prefix + secrets.token_hex(8), loop.create_future()) for key in questions}
         reason = "The call was cancelled"
         try:
@@ -85,7 +85,7 @@ class OpenQuestions:
                 left = deadline - loop.time()
                 done, _ = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 if not done:
-                    raise QuestionFailed(f"The client gave no answer within {limits.ask_seconds:g} seconds")
+                    raise QuestionFailed(f"The client did not answer within {limits.ask_seconds:g} seconds")
                 for answer in done:
                     key = pending.pop(answer)
                     await sender.question_answered(opened[key][0])
@@ -101,17 +101,17 @@ class OpenQuestions:
 
 
 def worker_of_question(request_id: object) -> str:
-    """The process that waits for the answer to that question; empty where the id does not say."""
+    """The process that waits for the answer to that question; empty if the id does not name one."""
     return request_id.rpartition(".")[0] if isinstance(request_id, str) else ""
 
 
 def read_result(message: Message, question: Question) -> Json:
-    """The result of an answer; AskFailed where the client says that it could not, or says nothing readable."""
+    """The result of an answer; QuestionFailed if it is an error or malformed."""
     if message.result is NOTHING:
         raise QuestionFailed(f"The client could not answer {question.method}: {_reason(bytes(message.error))}")
     result = decode_json(message.result)
     if not isinstance(result, dict):
-        raise QuestionFailed(f"The client answered {question.method} with something that is no object")
+        raise QuestionFailed(f"The client's answer to {question.method} is not an object")
     return result
 
 
@@ -120,4 +120,4 @@ def _reason(error: bytes) -> str:
         told = decode_json(error).get("message")
     except (msgspec.MsgspecError, AttributeError):
         told = None
-    return told[:_QUOTED] if isinstance(told, str) and told else "it gave no reason"
+    return told[:_QUOTED] if isinstance(told, str) and told else "no reason given"

@@ -41,7 +41,7 @@ class _Cancel(Struct, array_like=True):
 
 
 class _ListenPosition(Struct, array_like=True):
-    """How far a session has heard of changes, by a stream that has just stopped carrying them or by none."""
+    """The last change that a session has received, on a stream that has just stopped or on none."""
 
     after: int | None
     carried: bool
@@ -61,16 +61,16 @@ _decode_carry = msgspec.msgpack.Decoder(_Carry).decode
 
 
 class Relay:
-    """Between the sessions of this process and those who serve the same ones elsewhere.
+    """Connects the sessions of this process with other processes that serve the same ones.
 
-    `wake` brings those who listen up to date.
+    `wake` sends pending changes to listeners.
     """
 
     def __init__(self, cluster: Cluster, sessions: Sessions, wake: Callable[[], object]) -> None:
         self._cluster = cluster
         self._sessions = sessions
         self._wake = wake
-        # By session: who carried its changes before the stream that is open here.
+        # By session: the process that carried its changes before the stream that is open here.
         self._before: dict[str, str] = {}
         self._passing: set[asyncio.Task[None]] = set()
         cluster.on_message(_ANSWER, self._receive_answer)
@@ -82,7 +82,7 @@ class Relay:
     # -- calls -------------------------------------------------------------------------------------------------------
 
     def answer(self, session: Session, message: Message) -> Awaitable[object] | None:
-        """Bring an answer of the client to the process that asked; None where that is this one."""
+        """Forward an answer of the client to the process that asked; None if that is this one."""
         worker = worker_of_question(message.id)
         if not worker or worker == self._cluster.me or isinstance(message.id, msgspec.UnsetType):
             session.answer(message)
@@ -91,7 +91,7 @@ class Relay:
         return self._cluster.send_to(worker, _ANSWER, _encode(said))
 
     def cancel(self, session: Session, request_id: RequestId | None) -> Awaitable[object] | None:
-        """Stop the call of that id, wherever it runs; None where that is here, or nowhere."""
+        """Cancel the call with that id in any process; None if it runs here or nowhere."""
         if request_id is None or request_id in session.calls:
             session.cancel(request_id)
             return None
@@ -118,7 +118,7 @@ class Relay:
     # -- changes -----------------------------------------------------------------------------------------------------
 
     async def take_over(self, session: Session) -> None:
-        """Have the streams of a session elsewhere stop to carry changes, and learn how far they have come."""
+        """Stop the streams of a session in other processes from carrying changes; returns their last change."""
         answers = await self._cluster.ask_others(_LISTEN, digest(session.caller.session).encode())
         for worker, answer in answers.items():
             heard = _decode_position(answer) if answer else _ListenPosition(None, carried=False)
@@ -128,7 +128,7 @@ class Relay:
                 session.heard = heard.after if session.heard is None else max(heard.after, session.heard)
 
     def end_listening(self, session: Session, listener: SessionListener) -> None:
-        """A stream has ended; if none is left here, the one that carried changes before goes on."""
+        """A stream has ended; if none is left here, the previous carrier continues."""
         carried = not listener.idle
         session.end_listening(listener)
         if session.listeners or not carried:
@@ -144,7 +144,7 @@ class Relay:
         try:
             await self._cluster.send_to(worker, _CARRY, said)
         except StoreDown:
-            _log.warning("an older stream could not be told to go on: its client hears nothing until it listens anew")
+            _log.warning("the previous stream could not be resumed: its client gets no changes until it listens again")
 
     def _receive_listen(self, said: bytes) -> Awaitable[bytes] | None:
         session = self._sessions.find_by_digest(said.decode())

@@ -38,7 +38,7 @@ _EVENT_ID: Final = re.compile(r"([0-9a-f]{8})-([0-9]{1,15})", re.ASCII)
 
 
 class Cursor(Struct, frozen=True):
-    """A place in a stream: after the event of that number."""
+    """A position in a stream: after the event with that number."""
 
     stream: str
     after: int
@@ -49,13 +49,13 @@ def event_id(stream: str, seq: int) -> str:
 
 
 def read_event_id(text: str) -> Cursor | None:
-    """The place that an event id names; None where it is no id of ours."""
+    """The position that an event id names; None if it is not one of ours."""
     found = _EVENT_ID.fullmatch(text)
     return None if found is None else Cursor(found[1], int(found[2]))
 
 
 STREAM_HANDOFF: Final = "part"
-"""How another process is told to let go of the connection of a stream."""
+"""Tells another process to release the connection of a stream."""
 
 
 class StreamHandoff(Struct, array_like=True):
@@ -65,20 +65,20 @@ class StreamHandoff(Struct, array_like=True):
 
 
 Write: TypeAlias = Callable[[bytes, str], Awaitable[None]]
-"""Sends an event, whose id is told beside; waits while its reader is behind."""
+"""Sends an event with its id; waits while its reader is behind."""
 
 
 class StreamConnection(Protocol):
     """The connection that a stream is sent on."""
 
     def detach_connection(self, retry_ms: int | None) -> None:
-        """End the connection, not the stream: another one carries it, or the client is to come back after a while."""
+        """End the connection, not the stream: another connection carries it, or the client reconnects later."""
 
 
 class SessionStream:
-    """One stream as its call writes it; one append at a time.
+    """One stream, written by its call; one append at a time.
 
-    Who writes may be interrupted, and then does not know whether its entry is in the log: it looks before the next.
+    An interrupted writer does not know whether its entry is in the log, so it checks before the next one.
     """
 
     __slots__ = ("_last", "_log", "_logs", "_unsure", "id")
@@ -91,13 +91,13 @@ class SessionStream:
         self.id = stream
 
     async def append(self, data: bytes, *, keep: bool = False, end: bool = False) -> int:
-        """Put the next event into the log, its number; 0 where the log is over."""
+        """Append the next event; returns its number, or 0 if the log has ended."""
         looked, self._unsure = self._unsure, True
         if looked:
             await self._look()
         stored = await self._logs.append(self._log, self._last + 1, data, keep=keep, end=end)
         if looked and not stored:
-            # What was interrupted has come in only now.
+            # The interrupted append has succeeded after all.
             await self._look()
             stored = await self._logs.append(self._log, self._last + 1, data, keep=keep, end=end)
         self._unsure = False
@@ -107,7 +107,7 @@ class SessionStream:
         return self._last
 
     async def read(self, after: int) -> tuple[LogEntry, ...]:
-        """What is in the log behind that number."""
+        """The entries after that number."""
         page = await self._logs.read(self._log, after, _PAGE)
         return () if page is None else page.entries
 
@@ -117,12 +117,12 @@ class SessionStream:
             self._last = page.last
 
     async def release(self, seq: int) -> None:
-        """An event that was to be kept may go."""
+        """A kept event may be trimmed."""
         await self._logs.release(self._log, seq)
 
 
 class SessionStreams:
-    """The streams of one session that this process sends; where others share the logs, it is one of a crew."""
+    """The streams of one session that this process sends; with shared logs, as one process of a cluster."""
 
     __slots__ = ("_cluster", "_holders", "_logs", "_session")
 
@@ -138,7 +138,7 @@ class SessionStreams:
         return bool(self._holders)
 
     async def open(self, holder: StreamConnection, request: RequestId = "") -> SessionStream | None:
-        """A new stream, sent on the connection of the call that this request made; None where there are too many."""
+        """A new stream on the connection of this call; None if there are too many."""
         stream = SessionStream(self._logs, self._session, secrets.token_hex(4))
         about = _encode(_About("" if self._cluster is None else self._cluster.me, request))
         if not await self._logs.open((self._session, stream.id), about):
@@ -147,14 +147,14 @@ class SessionStreams:
         return stream
 
     async def hand_off(self, stream: str, retry_ms: int) -> None:
-        """End the connection of a stream, wherever it is; its client is to come back."""
+        """End the connection of a stream in any process; its client reconnects."""
         if not self.detach_connection(stream, retry_ms) and self._cluster is not None:
             await self._cluster.ask_others(
                 STREAM_HANDOFF, _encode(StreamHandoff(digest(self._session), stream, retry_ms))
             )
 
     async def take_over(self, last: str) -> None:
-        """End the connection of the stream of that event, wherever it is, since another is about to send it."""
+        """End the connection of the stream of that event in any process, before another one sends it."""
         cursor = read_event_id(last)
         if cursor is not None and not self.detach_connection(cursor.stream, None) and self._cluster is not None:
             await self._cluster.ask_others(
@@ -162,7 +162,7 @@ class SessionStreams:
             )
 
     def detach_connection(self, stream: str, retry_ms: int | None) -> bool:
-        """End the connection of a stream if it is here; whether it was."""
+        """End the connection of a stream if it is here; returns whether it was."""
         holder = self._holders.pop(stream, None)
         if holder is None:
             return False
@@ -170,18 +170,18 @@ class SessionStreams:
         return True
 
     def release(self, stream: str, holder: StreamConnection) -> None:
-        """A connection is over."""
+        """A connection has ended."""
         if self._holders.get(stream) is holder:
             del self._holders[stream]
 
     async def follow(self, last: str, holder: StreamConnection, write: Write) -> None:
-        """Send what is after the event of that id, and what comes, until the stream has ended.
+        """Send the events after that id, and new ones, until the stream ends.
 
-        Its older connection is closed. Of a stream that we do not have, or have no more, nothing is sent.
+        Its older connection is closed. For an unknown or expired stream, nothing is sent.
         """
         cursor = read_event_id(last)
         if cursor is None:
-            _log.info("a client came back with an event id that is none of ours: %r", last[:80])
+            _log.info("a client resumed with an unknown event id: %r", last[:80])
             return
         log, after = (self._session, cursor.stream), cursor.after
         wake = asyncio.Event()
@@ -189,7 +189,7 @@ class SessionStreams:
         try:
             page = await self._logs.read(log, after, _PAGE)
             if page is None or after > page.last:
-                _log.info("a client came back for what follows event %s, which is not kept", last)
+                _log.info("a client resumed after event %s, which is no longer kept", last)
                 return
             self.detach_connection(cursor.stream, None)
             self._holders[cursor.stream] = holder
@@ -211,13 +211,13 @@ class SessionStreams:
         return _WRITER_POLL_SECONDS
 
     async def _end_for_dead_writer(self, log: LogName, page: LogPage) -> bool:
-        """Append the answer that a writer which is no more cannot; whether that was to be tried."""
+        """Append the response for a writer that has died; returns whether that was tried."""
         if self._cluster is None:
             return False
         about = _decode_about(page.about)
         if await self._cluster.is_alive(about.writer):
             return False
-        lost = InternalFailure("The server process that ran this call has ended before it could answer")
+        lost = InternalFailure("The server process that ran this call ended before it could respond")
         ended = await self._logs.append(log, page.last + 1, jsonrpc.refusal(about.request, lost), end=True)
         if ended:
             _log.warning("the process that wrote stream %s is gone: its call was ended with an error", log[1])
@@ -225,7 +225,7 @@ class SessionStreams:
 
 
 class _About(Struct, array_like=True):
-    """What is said of a stream when it is opened: which process writes it, and the request that it answers."""
+    """The header of a stream: the process that writes it, and the request that it answers."""
 
     writer: str
     request: RequestId
@@ -236,7 +236,7 @@ _decode_about = msgspec.msgpack.Decoder(_About).decode
 
 
 async def _send(page: LogPage, stream: str, after: int, write: Write) -> int:
-    """Write the entries of a page, and say what is missing between them; the new place."""
+    """Write the entries of a page, and report gaps between them; returns the new position."""
     for entry in page.entries:
         if entry.seq > after + 1:
             await write(_lost(stream, after, entry.seq - 1), event_id(stream, entry.seq - 1))
@@ -251,15 +251,15 @@ async def _send(page: LogPage, stream: str, after: int, write: Write) -> int:
 
 
 def _lost(stream: str, after: int, last: int) -> bytes:
-    """What stands in for events that were trimmed; it is said whatever level of messages a client wants."""
+    """The message in place of trimmed events; sent whatever log level a client has set."""
     count = last - after
-    text = f"{count} message{'s' if count > 1 else ''} of this stream came before you did, and could not be kept"
+    text = f"{count} message{'s' if count > 1 else ''} of this stream could not be kept until you resumed"
     params = {"level": "warning", "logger": "pegboard", "data": text}
     return sse.event(jsonrpc.notification("notifications/message", params), event_id(stream, last))
 
 
 async def _wait(wake: asyncio.Event, seconds: float) -> None:
-    # A hint may be lost.
+    # A hint may get lost.
     try:
         async with asyncio.timeout(seconds):
             await wake.wait()

@@ -21,7 +21,7 @@ from pegboard.stores.store import Logs
 
 
 class SessionListener(Protocol):
-    """A stream by which a session hears of the board's changes: its place in their log, and whether it is passed over."""
+    """A stream on which a session receives the board's changes: its position in their log, whether it is inactive."""
 
     after: int
     idle: bool
@@ -30,11 +30,11 @@ class SessionListener(Protocol):
 
 
 class Session:
-    """What one client of the older revisions has said of itself, and what it has under way.
+    """One legacy client: its description of itself, and its running calls.
 
-    Most have nothing under way most of the time, so what is seldom needed is made when it is. Where processes share a
-    store, each has its own copy of what is known: `version` says of when, `stale` that there is something newer, `saved`
-    when this process last said that it is in use.
+    Most sessions are idle most of the time, so rarely needed parts are created on demand. If processes share a store,
+    each has its own copy: `version` is that of the copy, `stale` says that there is a newer one, `saved` is when this
+    process last recorded its use.
     """
 
     __slots__ = (
@@ -61,9 +61,9 @@ class Session:
         self.saved = math.inf if cluster is None else now
         self.stale = False
         self.version = 0
-        # None: let in, but not begun.
+        # None: accepted, but not started.
         self.calls: dict[RequestId, asyncio.Task[Any] | None] = {}
-        # The newest is the one that hears; `heard` is how far they have come when there is none.
+        # The newest one receives; `heard` is the last change received when there is none.
         self.listeners: tuple[SessionListener, ...] = ()
         self.heard: int | None = None
         self._logs = logs
@@ -74,25 +74,25 @@ class Session:
 
     @property
     def idle(self) -> bool:
-        """Whether its client has nothing under way."""
+        """Whether nothing is running for its client."""
         return not self.calls and not self.listeners and (self._streams is None or not self._streams.held)
 
     def learn(self, known: SessionState) -> None:
-        """What is known of it everywhere is this."""
+        """Apply the shared record."""
         self.caller, self.version, self.stale = known.caller, known.version, False
         if known.uris or self._uris:
-            # The same set: who listens looks into it.
+            # The same set object: listeners hold a reference.
             self.uris.clear()
             self.uris.update(known.uris)
 
     def listen(self, listener: SessionListener) -> None:
-        """From now on this one hears of changes; those before stay open."""
+        """This listener receives changes from now on; earlier ones stay open."""
         for older in self.listeners[-1:]:
             older.idle = True
         self.listeners += (listener,)
 
     def end_listening(self, listener: SessionListener) -> None:
-        """One has ended; the one before it goes on where it was."""
+        """A listener has ended; the one before it continues where it was."""
         carried = self.listeners[-1:] == (listener,) and not listener.idle
         self.listeners = tuple(other for other in self.listeners if other is not listener)
         if carried:
@@ -102,26 +102,26 @@ class Session:
 
     @property
     def header(self) -> tuple[bytes, bytes]:
-        """The header that names it."""
+        """The header with its id."""
         return b"mcp-session-id", self.caller.session.encode()
 
     @property
     def questions(self) -> OpenQuestions:
-        """The questions its client has not answered."""
+        """The questions that its client has not answered."""
         if self._questions is None:
             self._questions = OpenQuestions("" if self._cluster is None else self._cluster.me)
         return self._questions
 
     @property
     def uris(self) -> set[str]:
-        """The resources its client has subscribed to."""
+        """The resources that its client has subscribed to."""
         if self._uris is None:
             self._uris = set()
         return self._uris
 
     @property
     def subscribed(self) -> tuple[str, ...]:
-        """The same, to be written down."""
+        """The same, in the form for the store."""
         return () if self._uris is None else tuple(sorted(self._uris))
 
     @property
@@ -129,39 +129,39 @@ class Session:
         """The streams of its calls."""
         if self._streams is None:
             if self._logs is None:
-                raise RuntimeError("a line that all calls share has no streams")
+                raise RuntimeError("a shared connection has no streams")
             self._streams = SessionStreams(self._logs, self.caller.session, self._cluster)
         return self._streams
 
     @property
     def streamed(self) -> bool:
-        """Whether any call of it has ever had a stream."""
+        """Whether any of its calls ever had a stream."""
         return self._streams is not None
 
     @property
     def asking(self) -> int:
-        """How many calls of it wait for an answer of the client."""
+        """How many of its calls wait for an answer of the client."""
         return 0 if self._questions is None else self._questions.calls
 
     def answer(self, message: Message) -> None:
-        """An answer of the client to one of our questions."""
+        """Deliver an answer of the client to one of our questions."""
         if self._questions is not None:
             self._questions.receive_answer(message)
 
     def cancel(self, request_id: RequestId | None) -> None:
-        """Stop the call of that id, if it runs."""
+        """Cancel the call with that id, if it runs."""
         task = None if request_id is None else self.calls.get(request_id)
         if task is not None:
             task.cancel()
 
     def set_level(self, level: object) -> None:
-        """From now on the client wants log messages of that level and above."""
+        """Set the minimum level of log messages for the client."""
         if not isinstance(level, str) or level not in LOG_LEVELS:
             raise InvalidParams(f"params.level must be one of {', '.join(LOG_LEVELS)}")
         self.caller = structs.replace(self.caller, log_level=level)
 
     def subscribe(self, uri: str, limits: Limits) -> None:
-        """From now on the client is told when the resource changes."""
+        """Subscribe the client to changes of the resource."""
         uris = self.uris
         if uri not in uris and (
             len(uris) >= limits.subscribed_uris or sum(map(len, uris), len(uri)) > limits.subscribed_uri_bytes

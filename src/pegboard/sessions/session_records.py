@@ -15,13 +15,13 @@ from pegboard.limits import Limits
 from pegboard.stores.store import Logs, Records
 
 TOUCH_SECONDS: Final = 60.0
-"""How often at most a session in use says so to the store."""
+"""The shortest interval between two records of a session's use."""
 
 
 class SessionState(Struct, frozen=True):
-    """What is known of a session everywhere.
+    """The shared record of a session.
 
-    `idle` is for how many seconds nobody has said that it is in use, `version` how often it has been written.
+    `idle` is the time since its last recorded use, in seconds; `version` counts its writes.
     """
 
     caller: Caller
@@ -52,22 +52,22 @@ _decode = msgspec.msgpack.Decoder(_StoredSession).decode
 
 @lru_cache(maxsize=256)
 def _read_client(raw: bytes) -> _StoredClient:
-    # Most sessions are of the same few programs, and share what these say of themselves.
+    # Most sessions are of the same few programs, and share their descriptions.
     return msgspec.msgpack.decode(raw, type=_StoredClient)
 
 
 class SessionRecords:
-    """Writes and reads them; each for as long as a session lives after its last use."""
+    """Writes and reads session records; each is kept as long as a session lives after its last use."""
 
     def __init__(self, records: Records, logs: Logs, limits: Limits, clock: Callable[[], float] = time.time) -> None:
         self._records = records
         self._logs = logs
-        # Its use is written now and then, so it must not end before what was not written is over too.
+        # Uses are recorded now and then only, so the record has to live a little longer.
         self._seconds = limits.session_seconds + TOUCH_SECONDS
         self._clock = clock
 
     async def read(self, session_id: str) -> SessionState | None:
-        """The session of that id, if there is one."""
+        """The session with that id, if there is one."""
         found = await self._records.get(_key(session_id))
         if found is None:
             return None
@@ -85,7 +85,7 @@ class SessionRecords:
         return SessionState(caller, written.uris, max(0.0, self._clock() - written.used), found.version)
 
     async def write(self, caller: Caller, uris: tuple[str, ...], version: int) -> int | None:
-        """Write what is known of a session in place of that version; the new one, None where it is not that one."""
+        """Replace that version of a record; returns the new version, or None if it is not current."""
         written = _StoredSession(
             principal=caller.principal,
             revision=caller.version,
@@ -97,16 +97,16 @@ class SessionRecords:
         return await self._records.put(_key(caller.session), _encode(written), ttl=self._seconds, if_version=version)
 
     async def keep_logs(self, session_id: str) -> None:
-        """The session lives on, and so does what its calls have said."""
+        """Extend the life of the session and of its streams."""
         await self._logs.touch(session_id)
 
     async def delete(self, session_id: str) -> None:
-        """Forget a session and all that its calls have said."""
+        """Delete a session and its streams."""
         await self._records.delete(_key(session_id))
         await self._logs.drop(session_id)
 
     async def retire(self, session_id: str, idle: float) -> None:
-        """Forget a session unless somebody else has used it lately, where it has been idle for so many seconds here."""
+        """Delete a session that was idle here for this long, unless another process has used it."""
         known = await self.read(session_id)
         if known is not None and known.idle >= idle - TOUCH_SECONDS:
             await self.delete(session_id)

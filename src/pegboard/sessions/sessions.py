@@ -35,7 +35,7 @@ _ID: Final = re.compile("[0-9a-f]{32}", re.ASCII)
 
 
 class Sessions:
-    """Those that this process serves; in memory alone, or as one of the crew that shares a store."""
+    """The sessions of this process; in memory only, or as one process of a cluster with a store."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Sessions:
         self._logs = MemoryLogs(limits, clock) if logs is None else logs
         self._open: dict[str, Session] = {}
         self._under_way: set[asyncio.Task[None]] = set()
-        # The rest is for those who share.
+        # The rest is for clusters.
         self._cluster: Cluster | None = None
         self._records: SessionRecords | None = None
         self._by_digest: dict[str, Session] = {}
@@ -59,7 +59,7 @@ class Sessions:
         return len(self._open)
 
     def share(self, shared: SharedStore, wall: Callable[[], float] = time.time) -> None:
-        """Keep sessions in a store from now on, where the others of the crew find them; `wall` is the clock of all."""
+        """Keep sessions in a store from now on, for all processes; `wall` is the common clock."""
         store, cluster = shared.store, shared.cluster
         self._logs, self._cluster = store.logs, cluster
         self._records = SessionRecords(store.records, store.logs, self._limits, wall)
@@ -67,13 +67,13 @@ class Sessions:
         cluster.on_lapse(self.invalidate_all)
 
     def open(self, make_caller: Callable[[str], Caller]) -> Session:
-        """A new session; the longest idle one makes room when there are too many."""
+        """A new session; if there are too many, the longest idle one is dropped."""
         now = self._clock()
         # "globally unique and cryptographically secure" (2025-11-25, Session Management)
         return self._take_in(make_caller(secrets.token_hex(16)), now)
 
     async def enter(self, session: Session) -> None:
-        """Write down a new session, before its client learns of it."""
+        """Store a new session, before its client learns its id."""
         if self._records is None:
             return
         try:
@@ -83,7 +83,8 @@ class Sessions:
             raise
 
     def find(self, session_id: str, principal: str) -> Session | None:
-        """The session of that id if it lives and is this principal's, and its time starts anew; None: `fetch` it."""
+        """The session with that id if it is current and belongs to this principal; resets its idle time. None: `fetch`
+        it."""
         session = self._open.get(session_id)
         now = self._clock()
         if session is not None and now - session.touched > self._limits.session_seconds and session.idle:
@@ -101,7 +102,7 @@ class Sessions:
         return session
 
     async def load(self, session_id: str, principal: str) -> Session:
-        """The same for one that is not here, or not as it is now."""
+        """The same for one that is missing or stale here."""
         session = await self._load(session_id) if _ID.fullmatch(session_id) else None
         if session is None or session.caller.principal != principal:
             raise _not_found()
@@ -111,16 +112,16 @@ class Sessions:
         return session
 
     def has(self, session_id: str, principal: str) -> bool:
-        """Whether that session is here, and this principal's; to ask is not to use it."""
+        """Whether that session is here and belongs to this principal; does not count as use."""
         session = self._open.get(session_id)
         return session is not None and session.caller.principal == principal
 
     def find_by_digest(self, hidden: str) -> Session | None:
-        """One that is here, by what the others call it."""
+        """A local session by its digest."""
         return self._by_digest.get(hidden)
 
     async def change(self, session: Session, change: Callable[[Session], None]) -> None:
-        """Change what is known of a session, everywhere; what is to be done may be done twice."""
+        """Change the shared record of a session; the change may be applied twice."""
         change(session)
         if self._records is None:
             return
@@ -138,14 +139,14 @@ class Sessions:
         await self._drop_copies(session)
 
     async def end(self, session: Session) -> None:
-        """End a session, its streams and its calls, everywhere."""
+        """End a session, its streams and its calls, in all processes."""
         if self._records is not None:
             await self._records.delete(session.caller.session)
         self.close(session)
         await self._drop_copies(session)
 
     def close(self, session: Session) -> None:
-        """End a session, its streams and its calls, as far as they are here."""
+        """End a session, its streams and its calls, in this process."""
         self._forget(session)
         if session.streamed and self._records is None:
             self._spawn(self._logs.drop(session.caller.session))
@@ -154,14 +155,14 @@ class Sessions:
                 task.cancel()
 
     def reap(self) -> int:
-        """Drop the sessions whose time is over; how many there were."""
+        """Drop expired sessions; returns how many."""
         now = self._clock()
         oldest = now - self._limits.session_seconds
         over: list[Session] = []
         for session in self._open.values():
             if not session.idle:
                 if now - session.saved > self._limits.session_seconds / 3:
-                    # Nothing comes in, but something goes out.
+                    # It receives nothing, but still sends.
                     self._touch(session, now)
             elif session.touched < oldest:
                 over.append(session)
@@ -182,16 +183,17 @@ class Sessions:
             return
         idle = [session for session in self._open.values() if session.idle]
         if not idle:
-            raise Busy(f"All {self._limits.sessions} sessions are at work; try again later", retry_after=30)
-        # Some at a time: to find the oldest takes a look at all.
+            raise Busy(f"All {self._limits.sessions} sessions are in use; try again later", retry_after=30)
+        # Several at a time: finding the oldest looks at all of them.
         for session in nsmallest(max(1, self._limits.sessions // 100), idle, key=lambda session: session.touched):
             self._release(session)
             if self._records is not None:
-                # Else a store could be filled by whoever opens sessions and leaves them.
+                # Otherwise clients that open sessions and leave could fill a store.
                 self._spawn(self._records.retire(session.caller.session, now - session.touched))
 
     def _release(self, session: Session) -> None:
-        """The time of a session is over, or it has to make room. Alone, that is its end; else it is only not here."""
+        """A session has expired, or makes room for another. Without a store that ends it; otherwise only the copy is
+        dropped."""
         if self._records is None:
             self.close(session)
         else:
@@ -203,10 +205,10 @@ class Sessions:
         for listener in session.listeners:
             listener.end()
 
-    # -- what is shared ----------------------------------------------------------------------------------------------
+    # -- shared sessions -----------------------------------------------------------------------------------------------
 
     async def _load(self, session_id: str) -> Session | None:
-        """Read a session from the store; all who ask at one time read once."""
+        """Read a session from the store; concurrent requests share one read."""
         hidden = digest(session_id)
         reading = self._loading.get(hidden)
         if reading is None:
@@ -219,7 +221,7 @@ class Sessions:
         while True:
             self._changed.discard(hidden)
             known = await self._records.read(session_id)
-            # Else it may be of before the change that we were told of meanwhile.
+            # Otherwise it may be older than a change that was reported in the meantime.
             if hidden not in self._changed:
                 break
         session = self._open.get(session_id)
@@ -234,7 +236,7 @@ class Sessions:
         return session
 
     async def _drop_copies(self, session: Session) -> None:
-        """Have every other process drop its copy."""
+        """Make every other process drop its copy."""
         if self._cluster is not None:
             await self._cluster.ask_others(_CHANGED, digest(session.caller.session).encode())
 
@@ -256,7 +258,7 @@ class Sessions:
         return b""
 
     def invalidate_all(self) -> None:
-        """Look anew at every session before it is served: what is kept here may not be true any more."""
+        """Reload every session before its next use: local copies may be stale."""
         for session in list(self._open.values()):
             session.stale = True
             if not session.idle:
@@ -270,7 +272,7 @@ class Sessions:
         assert self._records is not None  # noqa: S101 — as above
         version = await self._records.write(session.caller, session.subscribed, session.version)
         if version is None:
-            # Somebody else has written, be it only that it is in use.
+            # Another process has written it, at least to record its use.
             session.stale = True
         else:
             session.version = version
@@ -282,7 +284,7 @@ class Sessions:
             try:
                 await work
             except StoreDown as problem:
-                _log.warning("a session could not be written down: %s", problem)
+                _log.warning("a session could not be stored: %s", problem)
 
         task = asyncio.get_running_loop().create_task(see_to_it())
         self._under_way.add(task)

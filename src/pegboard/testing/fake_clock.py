@@ -4,9 +4,9 @@ from __future__ import annotations
 
 
 class FakeClock:
-    """Seconds as a float when called, like `time.monotonic`; `microseconds` for those who count whole ones.
+    """Seconds as a float when called, like `time.monotonic`; `microseconds` as an integer.
 
-    `sleep` takes the place of `asyncio.sleep`: it turns the clock instead of waiting, and keeps what it was asked for.
+    `sleep` replaces `asyncio.sleep`: it advances the clock instead of waiting, and records the time.
     """
 
     def __init__(self, seconds: float = 1_000.0) -> None:
@@ -21,9 +21,9 @@ class FakeClock:
         return self._microseconds
 
     def advance(self, seconds: float) -> None:
-        """Turn the clock on."""
+        """Advance the clock."""
         if seconds < 0:
-            raise ValueError(f"a clock does not go back, not even by {-seconds:g} s")
+            raise ValueError(f"a clock cannot go back, got {-seconds:g} s")
         self._microseconds += round(seconds * 1_000_000)
 
     async def sleep(self, seconds: float) -> None:

@@ -7,7 +7,7 @@ from pegboard.testing.fake_clock import FakeClock
 
 
 class FakeRates:
-    """Keeps the contract of `RateStore`. `charged` counts the calls of each account; set `down` to make it fail."""
+    """Implements `RateStore`. `charged` counts the calls of each account; set `down` to make it fail."""
 
     def __init__(self, clock: FakeClock | None = None) -> None:
         self.clock = FakeClock() if clock is None else clock
@@ -16,9 +16,9 @@ class FakeRates:
         self._owed: dict[str, tuple[Microseconds, Microseconds]] = {}
 
     async def take(self, key: str, price: Microseconds, burst: int) -> Microseconds:
-        """Charge one call: an account's debt shrinks with time and may never be above `burst` prices."""
+        """Charge one call: an account's debt decreases with time and may not exceed `burst` prices."""
         if self.down:
-            raise StoreUnavailable("the fake store is set to be down")
+            raise StoreUnavailable("the fake store is down")
         now = self.clock.microseconds()
         debt, since = self._owed.get(key, (0, now))
         debt = max(0, debt - (now - since))

@@ -15,7 +15,7 @@ Phase: TypeAlias = Literal["before", "after", "error"]
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """One hook that ran: what it was given, and where."""
+    """One hook that ran, and its arguments."""
 
     hook: Phase
     recorder: str
@@ -29,9 +29,9 @@ class Step(Struct, frozen=True, kw_only=True):
 
 
 class Recorder(Middleware):
-    """Keeps a Step for each of its hooks; several may share one list of `steps`, to see their order.
+    """Records a Step for each of its hooks; several may share one list of `steps`, to check their order.
 
-    `fail` names hooks that raise what they are mapped to, after they were written down.
+    `fail` maps names of hooks to the exceptions that they raise, after they were recorded.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Recorder(Middleware):
 
     @property
     def hooks(self) -> list[str]:
-        """The names of the hooks that ran, by all who share the list: `["a.before", "b.before", …]`."""
+        """The names of the hooks that ran, of all recorders that share the list: `["a.before", "b.before", …]`."""
         return [f"{step.recorder}.{step.hook}" for step in self.steps]
 
     async def before(self, call: Call) -> None:

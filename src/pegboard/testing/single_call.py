@@ -18,7 +18,7 @@ from pegboard.tools.tool_result import ResultWriter
 
 
 class Run(Struct, frozen=True):
-    """What came of a call: its result or what was raised, and how often the stub ran."""
+    """The outcome of a call: its result or the exception, and how often the stub ran."""
 
     call: Call
     result: Mapping[str, Json] | None
@@ -27,7 +27,7 @@ class Run(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The text blocks of the result, one after the other."""
+        """The text blocks of the result, concatenated."""
         blocks = () if self.result is None else self.result["content"]
         return "\n".join(block["text"] for block in blocks if block["type"] == "text")
 
@@ -46,7 +46,7 @@ def make_call(
     transport: str = "direct",
     version: str = MODERN,
 ) -> Call:
-    """A call of a tool that takes anything, by whomever you say, as hooks are given it."""
+    """A call, as hooks receive it, of a tool that accepts any arguments."""
 
     def stub() -> None: ...
 
@@ -72,10 +72,10 @@ def make_call(
 async def run_alone(
     *middleware: Middleware | Around, call: Call | None = None, answer: Callable[[Call], Any] | Any = "done"
 ) -> Run:
-    """Run one call through nothing but this middleware.
+    """Run one call through this middleware only.
 
-    `answer` is what the stub returns, an exception that it raises, or a function of the call, sync or async, that does
-    either. What leaves the middleware is told as it is: nothing is turned into a result for the model, nothing raised.
+    `answer` is what the stub returns, an exception that it raises, or a function of the call, sync or async. The
+    outcome is returned as it is: exceptions are neither raised nor turned into a result for the model.
     """
     call = make_call() if call is None else call
     ran = 0
