@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 class StartTask(Protocol):
-    """Makes a task of a coroutine; it is already done if its first step was taken and did not suspend."""
+    """Make a task of a coroutine; it is already done if its first step did not suspend."""
 
     def __call__(self, coro: Coroutine[Any, Any, T], *, loop: asyncio.AbstractEventLoop) -> asyncio.Task[T]: ...
 
 
-# No function of our own in between: this is done for every call.
+# Without a wrapper function: this runs for every call.
 if sys.version_info >= (3, 12):
     start: StartTask = partial(asyncio.Task, eager_start=True)
 else:

@@ -16,18 +16,17 @@ from msgspec import Struct
 from pegboard.limits import Limits
 
 SUBPROTOCOL: Final = "mcp"
-"""What a WebSocket that carries MCP is called in its handshake."""
+"""The subprotocol of a WebSocket that carries MCP."""
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 
 class Head(Struct, gc=False):
-    """The start of one HTTP request; header names are lower-case, `repeated` names those that came more than once.
+    """The head of one HTTP request; header names are lower-case, `repeated` names those that occur more than once.
 
-    `peer` and `server` are the addresses at the two ends of the connection; empty for a unix socket. `prefix` is what
-    stands before the path in the client's URL, where somebody has cut it off. A door may hand the same head in again when
-    the same bytes come again, so only what follows from it alone may be written on it. `verdict` is the endpoint's place
-    for that.
+    `peer` and `server` are the addresses of the connection; empty for a unix socket. `prefix` is the part before the
+    path in the client's URL, if a framework or proxy has removed it. The same head object may be passed again for the
+    same bytes, so only data derived from it alone may be stored on it. `verdict` is the endpoint's field for that.
     """
 
     method: bytes
@@ -42,14 +41,14 @@ class Head(Struct, gc=False):
     prefix: str = ""
 
     def locate(self, path: str) -> str:
-        """Where the client of this request finds a path of ours."""
-        # Of the client's own making it may be: two slashes would lead to another server.
+        """The URL of one of our paths, as the client of this request sees it."""
+        # The client may control it: two slashes would lead to another server.
         before = self.prefix.strip("/")
         return f"/{quote(before)}{path}" if before else path
 
 
 class Answer(Struct, frozen=True, gc=False):
-    """A whole response: the door adds content-length, date and connection headers."""
+    """A whole response: the connection adds content-length, date and connection headers."""
 
     status: int
     body: bytes = b""
@@ -59,45 +58,46 @@ class Answer(Struct, frozen=True, gc=False):
 
 
 class Sink(Protocol):
-    """Where one request's response is streamed to; `start` comes first, `end` last, both once."""
+    """The stream of one request's response; `start` comes first, `end` last, both once."""
 
     def start(self, status: int, headers: Headers) -> None: ...
 
     def write(self, chunk: bytes) -> bool:
-        """Send a piece soon; False where the reader lags behind or is gone: then `drain` before the next."""
+        """Send a chunk soon; False if the reader lags behind or has disconnected: then `drain` before the next."""
 
     async def drain(self) -> None:
-        """Wait until the reader has caught up; raises ConnectionError once it is gone or too slow for too long."""
+        """Wait until the reader has caught up; raises ConnectionError once it has disconnected or is too slow for too
+        long."""
 
     def end(self) -> None: ...
 
     def on_gone(self, callback: Callable[[], object]) -> None:
-        """Call back once if the client goes away before the response has ended."""
+        """Call back once if the client disconnects before the response has ended."""
 
 
 class MessageSocket(Protocol):
-    """A WebSocket as an endpoint sees it: whole messages out, in the order in which they are written."""
+    """A WebSocket as an endpoint sees it: whole messages, sent in the order in which they are written."""
 
     @property
     def full(self) -> bool:
         """Whether the peer is behind with reading."""
 
     def write(self, message: bytes) -> None:
-        """Send a message of text soon; nothing is sent once the peer is gone."""
+        """Send a text message soon; dropped once the peer has disconnected."""
 
     def write_bytes(self, message: bytes) -> None: ...
 
     async def drain(self) -> None:
-        """Wait until the peer has caught up, or is gone."""
+        """Wait until the peer has caught up, or has disconnected."""
 
     def hold(self, paused: bool) -> None:
-        """Read nothing more for now, or read on."""
+        """Pause or resume reading."""
 
     def close(self, code: int, reason: str) -> None: ...
 
 
 class SocketHandler(Protocol):
-    """Whoever an endpoint sets to serve a WebSocket."""
+    """What an endpoint provides to serve a WebSocket."""
 
     def receive_text(self, message: bytes) -> None: ...
 
@@ -105,21 +105,21 @@ class SocketHandler(Protocol):
 
     @property
     def held(self) -> int:
-        """How many bytes of what has come are not served yet."""
+        """How many received bytes have not been processed yet."""
 
     def resume_if_room(self) -> None:
-        """The peer is behind with reading, or has caught up."""
+        """The peer lags behind with reading, or has caught up."""
 
     def leave(self) -> None:
-        """The peer is gone, or is about to be."""
+        """The peer has disconnected, or is about to."""
 
 
 class Upgrade(Struct, frozen=True, gc=False):
-    """The answer to a request that is to become a WebSocket.
+    """The response to a request that is to become a WebSocket.
 
-    `open` is called once it is one. `take_over` is for a server that owns the connection: with the request, the transport,
-    the limits and the open connections it returns the response to send and the function that takes the transport, or an
-    error response.
+    `open` is called once it is one. `take_over` is for a server that owns the connection: with the request, the
+    transport, the limits and the open connections it returns the response to send and the function that takes the
+    transport, or an error response.
     """
 
     open: Callable[[MessageSocket], SocketHandler]
@@ -127,10 +127,10 @@ class Upgrade(Struct, frozen=True, gc=False):
 
 
 EndpointResult: TypeAlias = Answer | asyncio.Task[Answer | None] | Coroutine[Any, Any, Answer | None] | None
-"""An answer at once, or None once it has been streamed; else a task that ends in one of these, or a coroutine to make one of."""
+"""A response at once, or None once it has been streamed; else a task or coroutine that ends in one of these."""
 
 
 class Endpoint(Protocol):
-    """Takes a whole request."""
+    """Handles a whole request."""
 
     def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult | Upgrade: ...

@@ -45,7 +45,7 @@ _STEADY_SECONDS: Final = 10.0
 
 
 class WorkerControl:
-    """What ties a worker to its overseer."""
+    """The connection of a worker to its overseer."""
 
     def __init__(self, orders: int, report: int) -> None:
         self._orders = orders
@@ -53,7 +53,7 @@ class WorkerControl:
         self._released = asyncio.Event()
 
     def watch_orders(self, drain: Callable[[], object], hurry: Callable[[], object]) -> None:
-        """Have orders carried out by the running loop; where the overseer is gone, that is one to end."""
+        """Execute orders in the running loop; if the overseer is gone, stop."""
         loop = asyncio.get_running_loop()
 
         def read() -> None:
@@ -69,13 +69,13 @@ class WorkerControl:
         loop.add_reader(self._orders, read)
 
     def ready(self) -> None:
-        """Report that this worker serves."""
+        """Report that this worker is serving."""
         self._write_report(_READY)
 
     async def wait_for_others(self, seconds: float) -> None:
-        """Report that no calls are under way here, and wait until none are elsewhere, but not for long.
+        """Report that no calls are running here, and wait, up to a limit, until none are running elsewhere.
 
-        What calls elsewhere wait for, such as answers to their questions, may come in here.
+        Calls elsewhere may wait for messages that arrive here, such as answers to their questions.
         """
         self._write_report(_DRAINED)
         try:
@@ -84,7 +84,7 @@ class WorkerControl:
             pass
 
     def fail(self, reason: str) -> None:
-        """Report why it cannot."""
+        """Report why it cannot serve."""
         self._write_report(reason.encode())
 
     def _write_report(self, what: bytes) -> None:
@@ -103,7 +103,7 @@ class _WorkerProcess(Struct, eq=False):
 
 
 class _WorkerSlot(Struct, eq=False):
-    """Where a worker is, or is to be again at `due`."""
+    """The slot of a worker, which is to be restarted at `due`."""
 
     number: int
     worker: _WorkerProcess | None = None
@@ -112,7 +112,7 @@ class _WorkerSlot(Struct, eq=False):
 
 
 class SocketProvider(Protocol):
-    """What workers serve at, one for each place."""
+    """What workers serve on, one for each slot."""
 
     def open(self, place: int) -> None: ...
 
@@ -120,7 +120,8 @@ class SocketProvider(Protocol):
 
 
 class Overseer:
-    """Sees to it that so many workers run until told to stop; each does `work` at its place, and ends in `end_seconds`."""
+    """Keeps a number of workers running until it is stopped; each runs `work` in its slot, and ends within
+    `end_seconds`."""
 
     def __init__(
         self,
@@ -149,10 +150,10 @@ class Overseer:
         self._alarm, self._wakeup = socket.socketpair()
 
     def run(self) -> None:
-        """Start them, and return when all have ended; SetupError where they cannot begin."""
+        """Start them, and return when all have ended; SetupError if they cannot start."""
         others = [thread.name for thread in threading.enumerate() if thread is not threading.current_thread()]
         if others:
-            _log.warning("threads do not live on in workers: start %s when serving begins", ", ".join(others))
+            _log.warning("threads do not survive in workers: start %s when serving begins", ", ".join(others))
         for end in (self._alarm, self._wakeup):
             end.setblocking(False)
         self._selector.register(self._alarm, selectors.EVENT_READ)
@@ -177,7 +178,7 @@ class Overseer:
 
     def _oversee(self) -> None:
         gc.collect()
-        # What is there now stays shared: a collection in a worker would write to each of these objects.
+        # Existing objects stay shared: a garbage collection in a worker would write to each of them.
         gc.freeze()
         while True:
             self._reap_workers()
@@ -197,7 +198,7 @@ class Overseer:
                         self._alarm.recv(4096)
 
     def _timeout_seconds(self) -> float | None:
-        """How long there is nothing to do unless something happens."""
+        """How long to wait if nothing happens."""
         now = time.monotonic()
         if self._asked:
             return max(0.0, self._deadline - now)
@@ -205,7 +206,7 @@ class Overseer:
         return max(0.0, min(due) - now) if due else None
 
     def _forward_orders(self) -> None:
-        """Pass on what we were told, and make an end where nobody listens."""
+        """Forward requests to stop, and kill the workers that ignore them."""
         while self._obeyed < self._asked:
             self._obeyed += 1
             if self._obeyed == 1:
@@ -242,20 +243,20 @@ class Overseer:
         return worker
 
     def _run_worker(self, place: int, control: WorkerControl) -> NoReturn:
-        """What is left of this process's life."""
+        """The rest of this process's life."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            # A terminal sends it to us all, and the overseer tells us.
+            # A terminal sends it to all processes, and the overseer forwards it.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             self._selector.close()
             self._alarm.close()
             self._wakeup.close()
             for other in self._places:
                 if other.worker is not None:
-                    # Else its end would not be seen while we live.
+                    # Otherwise its end would not be seen while we live.
                     os.close(other.worker.orders)
                     os.close(other.worker.report)
             self._work(place, control)
@@ -279,7 +280,7 @@ class Overseer:
             return
         self._note(worker, said)
         if worker.drained and not self._asked:
-            # Somebody has asked this one alone.
+            # Someone has stopped this worker alone.
             self._order(worker, _CLOSE)
         if not self._announced and all(place.worker is not None and place.worker.ready for place in self._places):
             self._announced = True
@@ -295,7 +296,7 @@ class Overseer:
             os.write(worker.orders, order)
 
     def _reap_workers(self) -> None:
-        """Take note of those that have ended."""
+        """Handle workers that have ended."""
         for place in self._places:
             worker = place.worker
             if worker is None:
@@ -309,13 +310,13 @@ class Overseer:
             place.worker = None
             self._forget(worker)
             if self._asked:
-                # Who comes now is to come to one that still answers.
+                # New connections should go to a worker that still responds.
                 self._sockets.give_up(place.number)
             else:
                 self._schedule_restart(place, worker, os.waitstatus_to_exitcode(status))
 
     def _schedule_restart(self, place: _WorkerSlot, worker: _WorkerProcess, code: int) -> None:
-        """Have another take the place of one that ended: at once, then later and later."""
+        """Replace a worker that ended: at once, then after growing pauses."""
         how = f"by signal {-code}" if code < 0 else f"with code {code}"
         if not self._announced and not worker.ready:
             raise SetupError(worker.said.decode() or f"a worker ended {how} before it could serve")

@@ -17,7 +17,7 @@ _log = logging.getLogger("pegboard")
 
 
 class ServedApp(Protocol):
-    """What can be served: a board, or anything with a Handler and a name."""
+    """What can be served: a board, or any object with a Handler and a name."""
 
     @property
     def handler(self) -> Handler: ...
@@ -30,17 +30,17 @@ class ServedApp(Protocol):
 
     @property
     def places(self) -> Mapping[str, Handler] | None:
-        """Parts of it that are served by themselves too, by name, as they come and go; None where there can be none."""
+        """Parts that are also served by themselves, by name; None if there can be none."""
 
     async def start(self, shared: SharedStore | None = None) -> None:
-        """Be ready for calls; what is shared with other processes is kept there."""
+        """Prepare for calls; shared state is kept in the store."""
 
     async def stop(self) -> None: ...
 
 
 @contextlib.asynccontextmanager
 async def open_shared_store(address: str, served: ServedApp) -> AsyncIterator[SharedStore | None]:
-    """Open the store where it is one that outlives us, and have all that is to be kept kept there."""
+    """Open the store, if it is a persistent one, and attach everything that is kept in it."""
     store = open_store(address, served.limits)
     if isinstance(store, MemoryStore):
         await served.start()
@@ -58,7 +58,7 @@ async def open_shared_store(address: str, served: ServedApp) -> AsyncIterator[Sh
 
 
 async def clean_up(served: ServedApp) -> None:
-    """End what was served."""
+    """Stop what was served."""
     try:
         await served.stop()
     except Exception:  # noqa: BLE001 — an author's clean-up may raise anything; we end all the same

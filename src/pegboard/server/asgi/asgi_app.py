@@ -22,25 +22,25 @@ from pegboard.server.http.error_responses import error_response
 from pegboard.server.http.plain_responses import body_too_large, encode_headers, internal_error
 from pegboard.server.http_types import Answer, Endpoint, Head, Sink, Upgrade
 
-NO_WEBSOCKET: Final = Answer(404, b"There is no WebSocket here.\n", b"text/plain; charset=utf-8")
+NO_WEBSOCKET: Final = Answer(404, "WebSockets are not served here.\n", b"text/plain; charset=utf-8")
 
 
 class MountedApp(Protocol):
-    """Where an application has its endpoint from."""
+    """Where an application gets its endpoint from."""
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """None where it has to be opened first."""
+        """None if it has to be opened first."""
 
     async def open(self) -> Endpoint:
-        """Open it, if it is not; StoreDown where that is not possible now."""
+        """Open it, if it is not; raises StoreDown if that is not possible now."""
 
     async def close(self) -> None:
-        """End it in good order; it may be opened again."""
+        """Close it gracefully; it can be opened again."""
 
 
 class UnavailableEndpoint(Struct, frozen=True):
-    """Stands where an endpoint could not be opened, and says so."""
+    """Replaces an endpoint that could not be opened, and responds with the error."""
 
     answer: Answer
 
@@ -51,13 +51,12 @@ class UnavailableEndpoint(Struct, frozen=True):
 class AsgiApp:
     """One endpoint as an ASGI application, and as a route of Starlette and FastAPI.
 
-    It answers at `path`, and where a framework has cut its mounting point off, there; with and without a trailing slash.
-    `beside` are more paths of the endpoint, which lie where `path` does; `socket_path` is where WebSockets are let in.
-    A framework that redirects to add a slash does so before a mounted application is asked, so add it to the list of
-    routes instead of mounting it: it is one. There `beside` gives way to the routes of others, and what is `unrouted` is
-    left to them.
+    It serves `path`, and its mount point if a framework has removed that from the path; with and without a trailing
+    slash. `beside` are further paths of the endpoint, siblings of `path`; `socket_path` accepts WebSockets. A framework
+    that redirects to add a slash does so before a mounted application is called, so add this one to the list of routes
+    instead of mounting it. As a route, `beside` yields to other routes, and `unrouted` paths are left to them.
 
-    `async with` opens the endpoint before the first request does, and closes it.
+    `async with` opens the endpoint before the first request, and closes it.
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class AsgiApp:
         try:
             answer = endpoint.accept(head, body, sink)
             if isinstance(answer, Upgrade):
-                raise RuntimeError("only a WebSocket can be upgraded to")
+                raise RuntimeError("only an upgrade to WebSocket is supported")
             if not isinstance(answer, Answer):
                 answer = await complete_request(answer, sink, receive, send)
             elif answer.headers:
@@ -131,18 +130,18 @@ class AsgiApp:
         await self.close()
 
     async def close(self) -> None:
-        """Let the calls under way come to their answers, and close what was opened; a later request opens it anew."""
+        """Let running calls finish, and close what was opened; a later request opens it again."""
         await self._app.close()
 
     async def _handle_other(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Take part in what is no request."""
+        """Handle events that are not requests."""
         kind = scope["type"]
         if kind == "lifespan":
             await run_lifespan(receive, send, self._app)
         elif kind == "websocket":
             await self._handle_websocket(scope, receive, send)
         else:
-            raise RuntimeError(f"this application serves http and WebSockets, not {kind}")
+            raise RuntimeError(f"this application supports http and WebSockets, not {kind}")
 
     async def _handle_websocket(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         await receive()
@@ -160,7 +159,7 @@ class AsgiApp:
         served = endpoint.accept(head, b"", AsgiSink(self._limits))
         return served if isinstance(served, Answer | Upgrade) else NO_WEBSOCKET
 
-    # What Starlette asks of a route.
+    # The interface of a route in Starlette.
 
     def matches(self, scope: AsgiScope) -> tuple[Any, AsgiScope]:
         """Whether a request is for this application, in Starlette's terms."""
@@ -169,26 +168,26 @@ class AsgiApp:
         path, kind = strip_root(scope), scope["type"]
         if path in self._places.get(kind, ()):
             return Match.FULL, {}
-        # A door that somebody may still come to must not stand before what the application itself has at that path.
+        # An optional endpoint must not shadow a route of the application itself.
         return (Match.PARTIAL if path in self._siblings.get(kind, ()) else Match.NONE), {}
 
     async def handle(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         await self(scope, receive, send)
 
     def url_path_for(self, name: str, /, **path_params: Any) -> Any:
-        """No name leads here."""
+        """URLs cannot be built by name."""
         from starlette.routing import NoMatchFound  # noqa: PLC0415 - only Starlette asks, and then it is there
 
         raise NoMatchFound(name, path_params)
 
 
 def _both(path: str) -> tuple[str, str]:
-    """A path without and with a slash at its end."""
+    """A path with and without a trailing slash."""
     return path, path.rstrip("/") + "/"
 
 
 def as_request(scope: AsgiScope) -> AsgiScope:
-    """The request by which a WebSocket began, as HTTP/1.1 has it."""
+    """The handshake request of a WebSocket, as HTTP/1.1 has it."""
     headers = [*scope["headers"]]
     if all(name != b"upgrade" for name, _ in headers):
         headers.append((b"upgrade", b"websocket"))
@@ -197,7 +196,7 @@ def as_request(scope: AsgiScope) -> AsgiScope:
 
 
 async def read_body(event: Event, receive: Receive, limit: int) -> bytes | Answer | None:
-    """The whole body that begins with this event, a refusal once it is too large, None if its sender leaves before its end."""
+    """The whole body that starts with this event, an error if it is too large, None if the client disconnects."""
     body: bytes = event.get("body", b"")
     parts = [body]
     size = len(body)
@@ -213,13 +212,13 @@ async def read_body(event: Event, receive: Receive, limit: int) -> bytes | Answe
 
 
 async def send_refusal(send: Send, method: str, answer: Answer) -> None:
-    """Hand a refusal of ours to the server."""
+    """Send an error response."""
     await send(write_start(answer))
     await send({"type": "http.response.body", "body": b"" if method == "HEAD" else answer.body})
 
 
 def write_start(answer: Answer) -> Event:
-    """The event that begins a whole response."""
+    """The event that starts a whole response."""
     length = b"%d" % len(answer.body)
     headers = [(b"content-type", answer.content_type), (b"content-length", length), *answer.headers]
     if answer.close:
@@ -233,7 +232,7 @@ async def complete_request(
     receive: Receive,
     send: Send,
 ) -> Answer | None:
-    """See a request to its end that was not answered at once."""
+    """Complete a request that was not answered at once."""
     if outcome is None:
         outcome = stream_on()
     task = outcome if isinstance(outcome, asyncio.Task) else start(outcome, loop=asyncio.get_running_loop())
@@ -241,34 +240,34 @@ async def complete_request(
     try:
         answer = task.result() if whole else await await_call(task, sink, receive, send)
     finally:
-        # Nobody is called back any more, and no circle waits for the garbage collector.
+        # Drop the callback, so that no reference cycle waits for the garbage collector.
         sink.callbacks = ()
     if answer is None and not sink.started and not sink.gone:
-        raise RuntimeError("a request ended with no response")
+        raise RuntimeError("a request ended without a response")
     if answer is not None:
         encode_headers(answer.headers)
     return answer
 
 
 async def stream_on() -> None:
-    """What is left to do for a call that has ended: its stream is still to be carried, and may even be open."""
+    """Finish the stream of a call that has ended."""
 
 
 async def await_call(task: asyncio.Task[Answer | None], sink: AsgiSink, receive: Receive, send: Send) -> Answer | None:
-    """See a call to its end that waits, or streams; None where it has streamed, was cancelled or has lost its client."""
+    """Complete a call that waits or streams; None if it has streamed, was cancelled or lost its client."""
     if not task.done():
-        # Before Python 3.12 a task takes its first step here.
+        # Before Python 3.12, a task takes its first step here.
         await asyncio.sleep(0)
     if not task.done() or (sink.started and not sink.ended):
         await send_stream(task, sink, receive, send)
     else:
         await sink.deliver(send)
-    # The call's cancellation is not to be taken for that of the server's own task.
+    # The call's cancellation must not be taken for that of the server's task.
     return None if task.cancelled() else task.result()
 
 
 async def send_stream(task: asyncio.Task[Answer | None], sink: AsgiSink, receive: Receive, send: Send) -> None:
-    """Send what the endpoint streams until the response is complete or the client is gone; return when the task has ended."""
+    """Send the endpoint's stream until it is complete or the client disconnects; returns when the task has ended."""
     watcher = start(watch(receive, sink), loop=asyncio.get_running_loop())
     task.add_done_callback(lambda _: sink.wake())
     try:
@@ -287,14 +286,14 @@ async def send_stream(task: asyncio.Task[Answer | None], sink: AsgiSink, receive
 
 
 async def watch(receive: Receive, sink: AsgiSink) -> None:
-    """Tell the courier when the client goes away."""
+    """Tell the sink when the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
     sink.leave()
 
 
 async def run_lifespan(receive: Receive, send: Send, app: MountedApp) -> None:
-    """Live as long as the server does that tells us of its start and its end."""
+    """Follow the server's lifespan events."""
     while True:
         kind = (await receive())["type"]
         try:

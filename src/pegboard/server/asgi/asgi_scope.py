@@ -21,10 +21,10 @@ _REMEMBERED_BYTES: Final = 4096
 
 
 class HeadCache:
-    """Reads heads, and remembers those that were in order: a client sends the same one again but for the length of its body.
+    """Reads request heads, and caches valid ones: a client repeats the same head except for the length of its body.
 
-    `places` are the paths that are ours, by what the endpoint calls them, `mounted` those where a framework has cut off the
-    rest; what the endpoint is to know is behind `base` in all of them.
+    `places` maps our paths to those of the endpoint, `mounted` those where a framework has removed the rest; the
+    endpoint sees what follows `base`.
     """
 
     __slots__ = ("_base", "_known", "_length_at", "_limits", "_mounted", "_places")
@@ -41,14 +41,14 @@ class HeadCache:
         self._length_at = 0
 
     def find(self, scope: AsgiScope) -> Head | Answer:
-        """The head of a request, or its refusal."""
+        """The head of a request, or an error response."""
         fields, at = scope["headers"], self._length_at
         if at >= len(fields) or fields[at][0] != LENGTH:
             return self._read(scope)
         try:
             head = self._known.get(_key(scope, at))
         except TypeError:
-            # Some servers write lists where others write tuples: such heads are not remembered.
+            # Some servers use lists instead of tuples: such heads are not cached.
             head = None
         return self._read(scope) if head is None or head.headers[LENGTH] != fields[at][1] else head
 
@@ -86,14 +86,14 @@ class HeadCache:
         except TypeError:
             return head
         if known is not None:
-            # All that the endpoint has found in it holds for another length too.
+            # The endpoint's findings do not depend on the length.
             head = replace(known, headers={**known.headers, LENGTH: head.headers[LENGTH]})
         self._known[key] = head
         return head
 
 
 def _key(scope: AsgiScope, at: int) -> tuple[Any, ...]:
-    """All that makes a head but the length of the body, in whose place the rest of the scope stands."""
+    """The cache key: the head without the length of the body, and the rest of the scope."""
     parts = [*scope["headers"]]
     client = scope.get("client")
     parts[at] = (
@@ -109,7 +109,7 @@ def _key(scope: AsgiScope, at: int) -> tuple[Any, ...]:
 
 
 def join_repeated(fields: Iterable[tuple[bytes, bytes]]) -> tuple[dict[bytes, bytes], tuple[bytes, ...]]:
-    """Each field once, and the names of those that came more often."""
+    """Each field once, and the names of repeated ones."""
     headers: dict[bytes, bytes] = {}
     repeated: dict[bytes, None] = {}
     for name, value in fields:
@@ -123,7 +123,7 @@ def join_repeated(fields: Iterable[tuple[bytes, bytes]]) -> tuple[dict[bytes, by
 
 
 def strip_root(scope: AsgiScope) -> str:
-    """The path without what the frameworks around have cut off; whether it is still there depends on the server."""
+    """The path without the mount points; servers differ on whether it still contains them."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
     rest = path.removeprefix(root)
@@ -131,10 +131,10 @@ def strip_root(scope: AsgiScope) -> str:
 
 
 def check(head: Head, limits: Limits) -> Answer | None:
-    """Refuse what our own HTTP door refuses and a server may have let through."""
+    """Reject what our own HTTP server rejects and another server may have let through."""
     headers = head.headers
     if b"host" in head.repeated:
-        return plain_error(400, "A request has one Host field.")
+        return plain_error(400, "A request must have exactly one Host field.")
     if b"content-encoding" in headers and headers[b"content-encoding"].lower() != b"identity":
         return plain_error(415, "The body of a request must not be compressed.")
     length = headers.get(b"content-length")

@@ -20,9 +20,9 @@ log = logging.getLogger("pegboard.http")
 
 
 class AsgiSink(Struct, eq=False):
-    """The Sink of one request: keeps what the endpoint writes until the server has taken it.
+    """The Sink of one request: buffers what the endpoint writes until the server has taken it.
 
-    Most requests are answered whole and need nothing of it but to be there, so it is cheap to make.
+    Most requests are answered whole and do not use it, so it is cheap to create.
     """
 
     limits: Limits
@@ -64,7 +64,7 @@ class AsgiSink(Struct, eq=False):
             self._room.clear()
             await self._room.wait()
         if self.gone:
-            raise ConnectionError("the client is gone, or has read too slowly for too long")
+            raise ConnectionError("the client has disconnected, or has read too slowly for too long")
 
     def end(self) -> None:
         if not self.started or self.ended:
@@ -79,7 +79,7 @@ class AsgiSink(Struct, eq=False):
             self.callbacks += (callback,)
 
     def leave(self) -> None:
-        """The client is gone: nothing is sent any more, and whoever asked is told, once."""
+        """The client has disconnected: drop everything, and call back once."""
         if self.gone:
             return
         self.gone = True
@@ -97,18 +97,18 @@ class AsgiSink(Struct, eq=False):
         self.wake()
 
     def wake(self) -> None:
-        """End the rest: there is something to look at."""
+        """Wake the waiter."""
         if self._waker is not None and not self._waker.done():
             self._waker.set_result(None)
 
     async def rest(self) -> None:
-        """Wait until there is something to look at."""
+        """Wait for something to send."""
         if not self._waits() and not self.gone:
             self._waker = asyncio.get_running_loop().create_future()
             await self._waker
 
     async def deliver(self, send: Send) -> None:
-        """Hand everything written so far to the server, in as few pieces as it can be told in."""
+        """Pass everything written so far to the server, in as few chunks as possible."""
         while self._waits():
             try:
                 async with asyncio.timeout(self.limits.write_seconds):
@@ -120,11 +120,11 @@ class AsgiSink(Struct, eq=False):
                 self._room.set()
 
     def open_after(self, task: asyncio.Task[Answer | None]) -> bool:
-        """Whether somebody still writes to the stream although the coroutine that opened it has returned."""
+        """Whether the stream is still written although the coroutine that opened it has returned."""
         return self.started and not task.cancelled() and task.exception() is None and task.result() is None
 
     def _waits(self) -> bool:
-        """Whether there is something to hand over."""
+        """Whether there is something to send."""
         return not self.gone and bool(self._head or self._chunks or self.ended > self._end_sent)
 
     async def _hand_over(self, send: Send) -> None:
@@ -136,5 +136,5 @@ class AsgiSink(Struct, eq=False):
             self._end_sent = self.ended
             body = b"".join(chunks)
             await send({"type": "http.response.body", "body": body, "more_body": not self.ended})
-            # Whoever has left holds nothing: what was on its way then is counted no more.
+            # After a disconnect nothing is buffered: bytes that were in transit no longer count.
             self._held = max(0, self._held - len(body))

@@ -13,13 +13,13 @@ from pegboard.server.http_types import SUBPROTOCOL, Answer, SocketHandler, Upgra
 
 Receive: TypeAlias = Callable[[], Awaitable[Event]]
 
-# RFC 6455 leaves 4000 to 4999 to applications; with this one before them they read as statuses of HTTP.
+# RFC 6455 reserves 4000 to 4999 for applications; with this offset they read as HTTP status codes.
 _REFUSED: Final = 4000
 _TOO_BIG: Final = 1009
 
 
 class AsgiWebSocket:
-    """The endpoint's Socket: keeps what is written until the server has taken it."""
+    """The endpoint's Socket: buffers what is written until the server has taken it."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -65,7 +65,7 @@ class AsgiWebSocket:
         self._something.set()
 
     async def serve(self, upgrade: Upgrade, receive: Receive, send: Send) -> None:
-        """See the socket to its end."""
+        """Serve the socket until it ends."""
         socket_handler = upgrade.open(self)
         sending = asyncio.ensure_future(self._send(socket_handler, send))
         receiving = asyncio.ensure_future(self._receive(socket_handler, receive))
@@ -77,7 +77,7 @@ class AsgiWebSocket:
             socket_handler.leave()
             sending.cancel()
             receiving.cancel()
-            # What either of them ended with is for the server to hear of; their cancellation is ours.
+            # The server should see their exceptions; their cancellation is ours.
             for ended in await asyncio.gather(sending, receiving, return_exceptions=True):
                 if isinstance(ended, Exception) and not isinstance(ended, OSError | TimeoutError):
                     raise ended
@@ -92,7 +92,7 @@ class AsgiWebSocket:
             text = event.get("text")
             size = len(data or b"") + len(text or "")
             if size > self._limits.body_bytes:
-                self.close(_TOO_BIG, f"A message may have {self._limits.body_bytes} bytes")
+                self.close(_TOO_BIG, f"A message may have at most {self._limits.body_bytes} bytes")
                 await asyncio.Event().wait()
             elif data is not None:
                 socket_handler.receive_bytes(data)
@@ -116,7 +116,7 @@ class AsgiWebSocket:
 
 
 async def reject_websocket(scope: AsgiScope, send: Send, answer: Answer) -> None:
-    """Tell a client that there will be no WebSocket, in words where the server can."""
+    """Reject a WebSocket, with a response body if the server supports that."""
     if "websocket.http.response" in scope.get("extensions", {}):
         headers = [(b"content-type", answer.content_type), *answer.headers]
         await send({"type": "websocket.http.response.start", "status": answer.status, "headers": headers})
@@ -126,7 +126,7 @@ async def reject_websocket(scope: AsgiScope, send: Send, answer: Answer) -> None
 
 
 async def serve_websocket(upgrade: Upgrade, scope: AsgiScope, receive: Receive, send: Send, limits: Limits) -> None:
-    """Let a client in that has knocked."""
+    """Accept a WebSocket."""
     offered = scope.get("subprotocols") or ()
     await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL if SUBPROTOCOL in offered else None})
     await AsgiWebSocket(limits).serve(upgrade, receive, send)

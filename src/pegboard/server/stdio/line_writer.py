@@ -12,7 +12,7 @@ _LAST_WORDS_SECONDS: Final = 1.0
 
 
 class LineReader(Protocol):
-    """Who reads the other direction: it reads on as far as what it causes to be written is taken."""
+    """The reader of the other direction: it pauses until its responses have been read."""
 
     def resume_if_room(self) -> None: ...
 
@@ -20,7 +20,7 @@ class LineReader(Protocol):
 
 
 class LineWriter(asyncio.BaseProtocol):
-    """Writes whole lines to a pipe; one who writes much waits until the reader has caught up."""
+    """Writes whole lines to a pipe; a fast writer waits until the reader has caught up."""
 
     def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop, door: LineReader) -> None:
         self._limits = limits
@@ -33,16 +33,16 @@ class LineWriter(asyncio.BaseProtocol):
 
     @property
     def lost(self) -> bool:
-        """Whether nobody will ever read what is written."""
+        """Whether the reader is gone for good."""
         return self._end.done()
 
     @property
     def full(self) -> bool:
-        """Whether the reader is behind."""
+        """Whether the reader lags behind."""
         return self._paused is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's.
+        # uvloop's transports are not subclasses of asyncio's.
         self._transport = cast("asyncio.WriteTransport", transport)
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer)
 
@@ -50,7 +50,7 @@ class LineWriter(asyncio.BaseProtocol):
         self._transport = None
         self._end.set_result(None)
         self.resume_writing()
-        # Nobody reads our answers any more: that is hanging up too.
+        # A peer that no longer reads our responses has hung up.
         self._door.connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -64,7 +64,7 @@ class LineWriter(asyncio.BaseProtocol):
             self._door.resume_if_room()
 
     def write_to(self, file: BinaryIO) -> None:
-        """Write to a file, which the loop cannot watch and which never makes us wait."""
+        """Write to a file, which the loop cannot watch and which never blocks for long."""
         self._file = file
 
     def write(self, message: bytes) -> None:
@@ -80,7 +80,7 @@ class LineWriter(asyncio.BaseProtocol):
             await asyncio.shield(self._paused)
 
     async def close(self) -> None:
-        """Let the peer read what it has not read yet, within a bound, and hang up."""
+        """Let the peer read the rest, up to a time limit, and close."""
         if self._file is not None:
             self._file.close()
         if self._transport is None:

@@ -25,7 +25,7 @@ _CLEANUP_SECONDS: Final = 1.0
 
 
 class StdioServer(Conversation, asyncio.Protocol):
-    """Serves one peer on a byte stream in each direction; `closed` is done once the peer has hung up."""
+    """Serves one peer on a byte stream in each direction; `closed` is done once the peer has disconnected."""
 
     def __init__(
         self, handler: Handler, info: Mapping[str, Json], limits: Limits, loop: asyncio.AbstractEventLoop
@@ -44,7 +44,7 @@ class StdioServer(Conversation, asyncio.Protocol):
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's.
+        # uvloop's transports are not subclasses of asyncio's.
         self._reader = cast("asyncio.ReadTransport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -61,7 +61,7 @@ class StdioServer(Conversation, asyncio.Protocol):
         if cut >= 0:
             lines = (bytes(self._rest) + data[:cut] if self._rest else data[:cut]).split(b"\n")
             self._rest.clear()
-            # The first is the tail of a line that was refused for its length.
+            # The first part is the rest of a line that was rejected for its length.
             self._waiting.extend(lines[1:] if self._skipping else lines)
             self._skipping = False
         self._rest += data[cut + 1 :]
@@ -69,11 +69,11 @@ class StdioServer(Conversation, asyncio.Protocol):
             self._rest.clear()
             if not self._skipping:
                 self._skipping = True
-                self._refuse(None, InvalidRequest(f"A line of more than {self._limits.line_bytes} bytes is not read"))
+                self._refuse(None, InvalidRequest(f"A line must have at most {self._limits.line_bytes} bytes"))
         self.resume_if_room()
 
     def feed(self, file: BinaryIO) -> None:
-        """Read a file instead of a pipe: the loop cannot watch it, and it is all there already."""
+        """Read a file instead of a pipe: the loop cannot watch it, and all of it is there already."""
         self._feeder = self._loop.create_task(self._feed(file))
 
     async def _feed(self, file: BinaryIO) -> None:
@@ -103,7 +103,7 @@ class StdioServer(Conversation, asyncio.Protocol):
             self.closed.set_result(None)
 
     async def drain(self, seconds: float, hurried: asyncio.Event) -> None:
-        """Take no new calls; let those that run come to their answers, and end the rest with one when time is up."""
+        """Reject new calls; let running ones finish, and cancel the rest with a response when the time is up."""
         self._draining = True
         self.following.end()
         ended = asyncio.ensure_future(self._wait(0 if self.line.lost else seconds))
@@ -123,11 +123,11 @@ class StdioServer(Conversation, asyncio.Protocol):
 
 
 def claim_pipes() -> tuple[int, int]:
-    """Take stdin and stdout for the protocol: new descriptors for it, stderr and nothing for everybody else."""
+    """Reserve stdin and stdout for the protocol: move them to new descriptors, and redirect the standard ones."""
     try:
         source, target = os.dup(0), os.dup(1)
     except OSError:
-        raise SetupError("stdin or stdout is closed, so there is nothing to serve; use --http to serve HTTP") from None
+        raise SetupError("stdin or stdout is closed; use --http to serve HTTP") from None
     if sys.stdout is not None:
         sys.stdout.flush()
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -149,7 +149,7 @@ def _can_be_watched(descriptor: int) -> bool:
 async def open_stdio(
     handler: Handler, info: Mapping[str, Json], limits: Limits, source: int, target: int
 ) -> StdioServer:
-    """Serve the peer at the other end of two descriptors."""
+    """Serve the peer on two descriptors."""
     loop = asyncio.get_running_loop()
     door = StdioServer(handler, info, limits, loop)
     if _can_be_watched(target):
