@@ -22,7 +22,7 @@ from pegboard.server.http.error_responses import error_response
 from pegboard.server.http.plain_responses import body_too_large, encode_headers, internal_error
 from pegboard.server.http_types import Answer, Endpoint, Head, Sink, Upgrade
 
-NO_WEBSOCKET: Final = Answer(404, "WebSockets are not served here.\n", b"text/plain; charset=utf-8")
+NO_WEBSOCKET: Final = Answer(404, b"WebSockets are not served here.\n", b"text/plain; charset=utf-8")
 
 
 class MountedApp(Protocol):
