@@ -62,7 +62,7 @@ class Folder:
 
     def write(self, text: str | None = None, **more: Any) -> None:
         toolbox = {"description": "For work", "mcpServers": self.servers}
-        self.config.write_text(text or json.dumps({"toolboxes": {"dev": toolbox}, **more}))
+        self.config.write_text(text or json.dumps({"toolboxes": {"dev": toolbox}, "listWait": SOON, **more}))
 
     @property
     def env(self) -> dict[str, str]:

@@ -74,6 +74,7 @@ FULL = {
     "$schema": "config.schema.json",
     "name": "workshop",
     "toolMode": "auto",
+    "listWait": 20,
     "autoTokens": 5000,
     "nameBudget": 60,
     "lock": {"policy": "quarantine", "path": "tools.lock"},

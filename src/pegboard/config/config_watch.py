@@ -28,6 +28,7 @@ _GATEWAY_FIELDS: Final = (
     "name",
     "mode",
     "auto_tokens",
+    "list_wait",
     "name_budget",
     "lock",
     "lock_path",

@@ -34,9 +34,6 @@ from pegboard.tools.tool import Tool
 SERVERS: Final = "dev.pegboard/servers"
 """The key under which a list names unavailable servers."""
 
-LIST_SECONDS: Final = 2.5
-"""How long a list waits for servers that connect for the first time."""
-
 _TEMPLATE_WITHHELD: Final = (
     "resource templates of its server are withheld; the operator of this gateway can review and accept them"
 )
@@ -98,6 +95,7 @@ class GatewayEndpoint:
         own = config.endpoints.get(self._name, _AS_THE_REST)
         self._budget = own.name_budget or config.name_budget
         self._accesses = {name: Access(mode=one.mode) for name, one in config.principals.items()}
+        self._list_wait = config.list_wait
         self._meta = MetaTools(self, config.mode, config.auto_tokens, own.mode)
         self.refresh()
 
@@ -118,7 +116,7 @@ class GatewayEndpoint:
         if call.method == "resources/read":
             return self._answer_about_uri(call)
         if call.method in _LISTS and self._waits_for_servers(call.method):
-            return self._answer_when_connected(call, self.downstreams, LIST_SECONDS)
+            return self._answer_when_connected(call, self.downstreams, self._list_wait)
         if call.method == "tools/call" and call.name not in self._served:
             return self._call_unlisted(call)
         return self._dispatch(call)
