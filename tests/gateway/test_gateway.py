@@ -24,7 +24,7 @@ from pegboard.errors import Refusal, SetupError
 from pegboard.gateway.gateway_endpoint import GatewayEndpoint
 from tests.client.process_leftovers import nothing_left
 from tests.gateway.one_server import bad, battery
-from tests.waiting import until
+from tests.waiting import SOON, until
 
 
 def calculator() -> Board:
@@ -61,7 +61,9 @@ def server(name: str, **options: Any) -> ServerConfig:
 
 def configured(*servers: ServerConfig, name: str = "dev", **options: Any) -> GatewayConfig:
     toolbox = ToolboxConfig(name=name, description="For development", servers={one.name: one for one in servers})
-    return GatewayConfig(**{"path": "gateway.json", "lock": "off", "toolboxes": {name: toolbox}, **options})
+    return GatewayConfig(
+        **{"path": "gateway.json", "lock": "off", "list_wait": SOON, "toolboxes": {name: toolbox}, **options}
+    )
 
 
 def gateway(*servers: ServerConfig, **options: Any) -> Gateway:

@@ -41,7 +41,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "office": {"description": "Sums and greetings", "mcpServers": {"hello": started}},
         "bench": {"description": "The same once more", "mcpServers": {"hello": {"board": str(HELLO)}}},
     }
-    path.write_text(json.dumps({"toolboxes": toolboxes}))
+    path.write_text(json.dumps({"toolboxes": toolboxes, "listWait": 60}))
     return path
 
 

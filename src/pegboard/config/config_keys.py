@@ -212,7 +212,7 @@ ROOT: Final = ObjectValue(
         "$schema": ObjectField("schema", _TEXT, "the URL of this schema, for editors"),
         "name": ObjectField("name", _TEXT, "the server name that clients see"),
         "toolMode": ObjectField("mode", _MODE, "all: every tool; dynamic: those of opened toolboxes; proxy: meta-tools; auto"),
-        "listWait": ObjectField("list_wait", _SECONDS, "seconds that a list waits for servers that are starting: 5"),
+        "listWait": ObjectField("list_wait", _SECONDS, "seconds that a list waits for servers that are starting: 10"),
         "autoTokens": ObjectField("auto_tokens", IntegerValue(0, 100_000_000), "tokens of definitions above which auto means proxy: 10000"),
         "nameBudget": ObjectField("name_budget", _BUDGET, "characters that a tool name may have: 64"),
         "lock": ObjectField(

@@ -174,7 +174,7 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
     name: str = "pegboard"
     mode: Mode = "all"
     auto_tokens: int = 10_000
-    list_wait: float = 5.0
+    list_wait: float = 10.0
     name_budget: int = 64
     lock: LockPolicy = "report"
     lock_path: str = ""
