@@ -28,6 +28,9 @@ SEGMENT = st.text(alphabet=st.characters(blacklist_categories=["Cs"]), min_size=
         ("x://f{.ext}", "x://f.txt", {"ext": "txt"}),
         ("x://p{;a}", "x://p;a=1", {"a": "1"}),
         ("x://p{#part}", "x://p#two", {"part": "two"}),
+        ("{;3c}c", ";3c=1c", {"3c": "1"}),
+        ("{?ab,b}b", "?ab=1&b=2b", {"ab": "1", "b": "2"}),
+        ("x://{?a}&b=1", "x://?a=2&b=1", {"a": "2"}),
     ],
 )
 def test_a_uri_of_the_template_tells_its_variables(template: str, uri: str, variables: dict[str, str]) -> None:

@@ -1,7 +1,7 @@
 """URI templates (RFC 6570): matching and expansion.
 
-Matching reads the URI once from left to right: each variable takes the characters it may have up to the next literal.
-There is no backtracking, so the time is proportional to the lengths of template and URI.
+Matching reads the URI once from left to right: each variable takes the characters it may have up to the next literal,
+which is not looked for in the name of a variable (`;name=value`). There is no backtracking, so the time is proportional to the lengths of template and URI.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pegboard.errors import DeclarationError
 
 _EXPRESSION: Final = re.compile(r"\{([+#./;?&]?)([^{}]*)\}")
 _VARIABLE: Final = re.compile(r"([A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*)(\*|:[1-9][0-9]{0,3})?")
+_NAMED_VALUE: Final = re.compile(r"([^;?&=]*)=")
+_NEXT_VALUE: Final = re.compile(r"[;?&]")
 _RESERVED: Final = ":/?#[]@!$&'()*+,;="
 
 
@@ -59,15 +61,19 @@ class Expression(Struct, frozen=True):
 
 
 class _Step:
-    """An expression, prepared for matching; `after` is the next literal."""
+    """An expression, prepared for matching.
 
-    __slots__ = ("_names", "_operator", "_ordered", "_required", "_stop", "after")
+    `after` is the next literal, `written` the names that may be written in the URI before it.
+    """
 
-    def __init__(self, expression: Expression, after: str) -> None:
+    __slots__ = ("_after", "_names", "_operator", "_ordered", "_required", "_stop", "written")
+
+    def __init__(self, expression: Expression, after: str, written: frozenset[str]) -> None:
         self._operator = operator = _OPERATORS[expression.operator]
-        self.after = after
+        self._after = after
         self._ordered = [variable.name for variable in expression.variables]
         self._names = frozenset(self._ordered)
+        self.written = written | self._names if operator.named else written
         self._required = not operator.first and expression.operator != "+"
         stops = operator.span or operator.stops
         if len(self._ordered) > 1:
@@ -82,6 +88,25 @@ class _Step:
         """
         first = self._operator.first
         return at + len(first) if uri.startswith(first, at) else None
+
+    def find_literal(self, uri: str, at: int) -> int:
+        """Where the next literal begins, at `at` or later; -1 if nowhere."""
+        after = self._after
+        if not after:
+            return len(uri)
+        if not self.written:
+            return uri.find(after, at)
+        while True:
+            value = _NAMED_VALUE.match(uri, at)
+            if value is not None and value[1] in self.written:
+                at = value.end()
+            following = _NEXT_VALUE.search(uri, at)
+            if following is None:
+                return uri.find(after, at)
+            begin = uri.find(after, at, following.start() + len(after))
+            if begin >= 0:
+                return begin
+            at = following.end()
 
     def match(self, uri: str, at: int, limit: int, found: dict[str, str]) -> int | None:
         """Where the values end that start here, each added to `found`; None if they do not match.
@@ -143,7 +168,7 @@ class Template:
                 continue
             # Several expressions before one literal: search for it once.
             if limit < begin:
-                limit = uri.find(step.after, begin) if step.after else len(uri)
+                limit = step.find_literal(uri, begin)
                 if limit < 0:
                     return None
             end = step.match(uri, begin, limit, found)
@@ -190,13 +215,15 @@ def _variable(text: str, template: str, where: str) -> Variable:
 
 def _compile(parts: Sequence[str | Expression]) -> list[str | _Step]:
     steps: list[str | _Step] = []
-    after = ""
+    after, written = "", frozenset[str]()
     for part in reversed(parts):
         if isinstance(part, str):
-            after = part
+            after, written = part, frozenset()
             steps.append(part)
         else:
-            steps.append(_Step(part, after))
+            step = _Step(part, after, written)
+            written = step.written
+            steps.append(step)
     return steps[::-1]
 
 
