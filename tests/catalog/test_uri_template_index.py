@@ -41,7 +41,8 @@ class Looked(str):
 
     def find(self, sub: str, start: Any = 0, end: Any = None) -> int:
         found = super().find(sub, start, end)
-        self.looked += (len(self) if found < 0 else found) - start
+        last = len(self) if end is None else min(end, len(self))
+        self.looked += (last if found < 0 else found) - start
         return found
 
 

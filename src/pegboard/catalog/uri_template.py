@@ -66,14 +66,16 @@ class _Step:
     `after` is the next literal, `written` the names that may be written in the URI before it.
     """
 
-    __slots__ = ("_after", "_names", "_operator", "_ordered", "_required", "_stop", "written")
+    __slots__ = ("_after", "_names", "_operator", "_ordered", "_required", "_stop", "_written")
 
-    def __init__(self, expression: Expression, after: str, written: frozenset[str]) -> None:
+    def __init__(self, expression: Expression, after: str, written: set[str]) -> None:
         self._operator = operator = _OPERATORS[expression.operator]
         self._after = after
         self._ordered = [variable.name for variable in expression.variables]
         self._names = frozenset(self._ordered)
-        self.written = written | self._names if operator.named else written
+        self._written = written
+        if operator.named:
+            written |= self._names
         self._required = not operator.first and expression.operator != "+"
         stops = operator.span or operator.stops
         if len(self._ordered) > 1:
@@ -94,11 +96,11 @@ class _Step:
         after = self._after
         if not after:
             return len(uri)
-        if not self.written:
+        if not self._written:
             return uri.find(after, at)
         while True:
             value = _NAMED_VALUE.match(uri, at)
-            if value is not None and value[1] in self.written:
+            if value is not None and value[1] in self._written:
                 at = value.end()
             following = _NEXT_VALUE.search(uri, at)
             if following is None:
@@ -215,15 +217,14 @@ def _variable(text: str, template: str, where: str) -> Variable:
 
 def _compile(parts: Sequence[str | Expression]) -> list[str | _Step]:
     steps: list[str | _Step] = []
-    after, written = "", frozenset[str]()
+    # One set for all expressions before a literal.
+    after, written = "", set[str]()
     for part in reversed(parts):
         if isinstance(part, str):
-            after, written = part, frozenset()
+            after, written = part, set()
             steps.append(part)
         else:
-            step = _Step(part, after, written)
-            written = step.written
-            steps.append(step)
+            steps.append(_Step(part, after, written))
     return steps[::-1]
 
 
