@@ -142,3 +142,17 @@ async def test_very_many_frames_at_once_leave_others_their_turn() -> None:
     assert len(wire.written) == 30_000
     wire.abort()
     wire.lose()
+
+
+async def test_very_many_messages_at_once_leave_others_their_turn() -> None:
+    board, limits = Board("costs"), Limits()
+    endpoint = HttpEndpoint(board.handler, board.info, limits=limits, guard=Guard())
+    wire = Wire(endpoint.accept, limits)  # type: ignore[arg-type]  # it may upgrade too
+    wire.receive(HANDSHAKE)
+    wire.written.clear()
+    ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    wire.receive(frame(1, ping) * 1000)
+    assert wire.written.count(b'"result"') == limits.inline_answers
+    await until(lambda: wire.written.count(b'"result"') == 1000)
+    wire.abort()
+    wire.lose()

@@ -82,6 +82,8 @@ class Conversation:
         self._legacy: Session | None = None
         self._waiting: deque[bytes | memoryview] = deque()
         self._serving = False
+        # The messages served since the loop last had a turn; once they are enough, the next waits for it.
+        self._served = 0
         self._paused = False
         self._draining = False
         self.calls: dict[RequestId, tuple[asyncio.Task[None], LineExchange]] = {}
@@ -118,23 +120,26 @@ class Conversation:
     def _serve(self) -> None:
         self._serving = True
         waiting = self._waiting
+        most = self._limits.inline_answers
         try:
-            for _ in range(self._limits.inline_answers):
-                if not waiting or self._full:
-                    break
+            while waiting and self._served < most and not self._full:
+                self._served += 1
+                if self._served == most:
+                    self._loop.call_soon(self._next_turn)
                 self.take(waiting.popleft())
         finally:
             self._serving = False
-        if waiting and not self._full:
-            # Others have a right to the loop too.
-            self._serving = True
-            self._loop.call_soon(self._serve)
         paused = bool(waiting) or self._full
         if paused != self._paused:
             self._paused = paused
             self._hold(paused)
         if not waiting:
             self._became_idle()
+
+    def _next_turn(self) -> None:
+        """The loop has served others: go on."""
+        self._served = 0
+        self.resume_if_room()
 
     # -- serving -----------------------------------------------------------------------------------------------------
 
