@@ -124,7 +124,7 @@ class Board(ToolRegistry, Hosted):
         secret = os.environ.get("PEGBOARD_SECRET")
         keys = read_keys(secret)
         call_resources = CallResources(
-            tickets=Seal("requestState", keys, audience=name, secret=True), changes=self.changes
+            tickets=Seal("requestState", keys, audience=name, secret=True), changes=self.changes, limits=self.limits
         )
         self._runner = Runner(self.services, self._threads, arguments, self.limits, call_resources)
         cursors = Seal("cursor", keys, audience=name)
@@ -147,7 +147,12 @@ class Board(ToolRegistry, Hosted):
         )
         records = MemoryRecords()
         self._tasks = TaskMethods(self.tools, TaskStore(records, self.limits), self.limits)
-        self._used_tickets = UsedTickets(records, self.limits.used_tickets, self.limits.used_tickets_per_caller)
+        self._used_tickets = UsedTickets(
+            records,
+            self.limits.used_tickets,
+            self.limits.used_tickets_per_caller,
+            self.limits.ticket_seconds,
+        )
         self._preconditions = partial(
             add_preconditions, tickets=call_resources.tickets, used_tickets=self._used_tickets
         )

@@ -93,7 +93,7 @@ def test_a_retry_costs_in_proportion_to_its_answers_and_arguments(state: bool) -
 def test_remembering_used_tickets_costs_in_proportion_to_their_number() -> None:
     def spending(size: int) -> Callable[[], object]:
         async def spend() -> None:
-            spent = UsedTickets(MemoryRecords(), 10 * size, 10 * size)
+            spent = UsedTickets(MemoryRecords(), 10 * size, 10 * size, 600)
             for number in range(size):
                 await spent.mark_used(str(number), "ada")
 

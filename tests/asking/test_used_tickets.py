@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from pegboard import Board, Context, Limits
-from pegboard.asking.rounds import TICKET_TTL_SECONDS
 from pegboard.asking.used_tickets import UsedTickets
 from pegboard.call import InputRequired
 from pegboard.errors import Busy, InvalidParams
@@ -109,7 +108,7 @@ async def test_a_ticket_that_was_refused_has_not_been_used() -> None:
 async def test_used_tickets_are_remembered_within_a_bound_and_for_as_long_as_they_would_open() -> None:
     clock = FakeClock()
     records = MemoryRecords(clock)
-    spent = UsedTickets(records, 2, 2, clock)
+    spent = UsedTickets(records, 2, 2, 600, clock)
     await spent.mark_used("a", "")
     for _ in range(3):
         with pytest.raises(InvalidParams):
@@ -117,14 +116,14 @@ async def test_used_tickets_are_remembered_within_a_bound_and_for_as_long_as_the
     await spent.mark_used("b", "")
     with pytest.raises(Busy):
         await spent.mark_used("c", "")
-    clock.advance(TICKET_TTL_SECONDS)
+    clock.advance(600)
     await spent.mark_used("c", "")
     assert len(records) == 1
 
 
 async def test_one_principal_does_not_use_up_the_room_of_the_others() -> None:
     clock = FakeClock()
-    spent = UsedTickets(MemoryRecords(clock), 4, 2, clock)
+    spent = UsedTickets(MemoryRecords(clock), 4, 2, 600, clock)
     for ticket in ("a", "b"):
         await spent.mark_used(ticket, "mallory")
     with pytest.raises(Busy):
@@ -136,7 +135,7 @@ async def test_one_principal_does_not_use_up_the_room_of_the_others() -> None:
     await spent.mark_used("e", "ada")
     with pytest.raises(Busy):
         await spent.mark_used("f", "bob")
-    clock.advance(TICKET_TTL_SECONDS)
+    clock.advance(600)
     await spent.mark_used("f", "bob")
     await spent.mark_used("g", "mallory")
     assert spent._held == {"bob": 1, "mallory": 1}
@@ -147,7 +146,7 @@ async def test_a_store_that_fails_takes_no_room_for_good() -> None:
         async def add(self, key: str, amount: int, *, ttl: float | None = None) -> int:
             raise OSError("no store")
 
-    spent = UsedTickets(Failing(), 1, 1)
+    spent = UsedTickets(Failing(), 1, 1, 600)
     for _ in range(2):
         with pytest.raises(OSError, match="no store"):
             await spent.mark_used("a", "ada")

@@ -140,7 +140,9 @@ async def crossing(
         downstream = Downstream("dev", config(address, version, **more), on_change=_pass, on_updated=_pass)
         stack.push_async_callback(downstream.stop)
         await downstream.wait_connected()
-        made = Crossing(downstream, Forwarder("crossing", KEYS, lambda *place: made.destinations.get(place[2]), limits))
+        made = Crossing(
+            downstream, Forwarder("crossing", KEYS, lambda *place: made.destinations.get(place[2]), limits or Limits())
+        )
         stack.push_async_callback(made.forwarder.close)
         await made.hang()
         yield made

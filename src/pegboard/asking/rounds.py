@@ -25,16 +25,12 @@ from msgspec import Struct
 from pegboard.asking.questions import Ask, InvalidAnswer, check_capabilities
 from pegboard.call import Call, Handler, InputRequired, Json, NeedInput, Question, Reply
 from pegboard.errors import InvalidParams, Refusal, ToolError
+from pegboard.limits import Limits
 from pegboard.schema.plain_json import ResultProblem, as_plain
 from pegboard.seal import Seal
 
 _log = logging.getLogger("pegboard.tools")
 
-TICKET_TTL_SECONDS: Final = 600.0
-TICKET_BYTES: Final = 256 * 1024
-# The official clients give up after the tenth round; the error at the eleventh tells their users why.
-MAX_ROUNDS: Final = 10
-MAX_QUESTIONS: Final = 16
 _MAX_TRIES: Final = 3
 
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -84,10 +80,11 @@ class _Unanswered(Struct):
 class Rounds:
     """The questions and answers of one call so far."""
 
-    __slots__ = ("_answers", "_call", "_digests", "_seal", "_ticket", "_uses", "open")
+    __slots__ = ("_answers", "_call", "_digests", "_limits", "_seal", "_ticket", "_uses", "open")
 
-    def __init__(self, call: Call, seal: Seal) -> None:
+    def __init__(self, call: Call, seal: Seal, limits: Limits) -> None:
         self._call = call
+        self._limits = limits
         self._seal = seal
         self._uses: dict[str, int] = {}
         # Questions that end the round.
@@ -104,8 +101,8 @@ class Rounds:
     async def ask(self, questions: Mapping[str, Ask]) -> dict[str, Any]:
         """The answer to each question, from an earlier round or from the caller now; NeedInput ends this round."""
         call = self._call
-        if len(questions) > MAX_QUESTIONS:
-            raise ToolError(f"{len(questions)} questions in one round; the limit is {MAX_QUESTIONS}")
+        if len(questions) > self._limits.questions:
+            raise ToolError(f"{len(questions)} questions in one round; the limit is {self._limits.questions}")
         values: dict[str, Any] = {}
         unanswered: dict[str, _Unanswered] = {}
         for name, ask in questions.items():
@@ -166,19 +163,19 @@ class Rounds:
 
     def required(self) -> InputRequired:
         """End this round: the questions, and the ticket to the next round."""
-        ticket, questions = self._ticket, self.open
-        if ticket.round >= MAX_ROUNDS:
+        ticket, questions, limits = self._ticket, self.open, self._limits
+        if ticket.round >= limits.rounds:
             raise ToolError(
-                f"{self._call.name} asked its caller {MAX_ROUNDS} times without finishing; if its question differs in "
+                f"{self._call.name} asked its caller {limits.rounds} times without finishing; if its question differs in "
                 "each round, pass a key"
             )
         ticket.id = secrets.token_hex(16)
         ticket.round += 1
         ticket.asked = {key: self._digests[key] for key in questions}
         sealed = self._seal.close(
-            _encode(ticket), bearer=self._call.caller.principal, expires=time.time() + TICKET_TTL_SECONDS
+            _encode(ticket), bearer=self._call.caller.principal, expires=time.time() + limits.ticket_seconds
         )
-        if len(sealed) > TICKET_BYTES:
+        if len(sealed) > limits.ticket_bytes:
             raise ToolError(
                 f"{self._call.name} collected more state than a request can carry; ask for less, or run it as a task"
             )

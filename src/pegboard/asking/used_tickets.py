@@ -6,21 +6,28 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from pegboard.asking.rounds import TICKET_TTL_SECONDS
 from pegboard.errors import Busy, InvalidParams
 from pegboard.stores.store import Records
 
 
 class UsedTickets:
-    """Remembers used tickets until they expire.
+    """Remembers used tickets for `seconds`, until they expire.
 
     Holds at most `limit` of them in this process, and `each` per principal, so that one cannot use all the space.
     """
 
-    def __init__(self, records: Records, limit: int, each: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        records: Records,
+        limit: int,
+        each: int,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._records = records
         self._limit = limit
         self._each = each
+        self._seconds = seconds
         self._clock = clock
         self._until: deque[tuple[float, str]] = deque()
         # Includes those that are being written, which have no expiry yet.
@@ -43,10 +50,10 @@ class UsedTickets:
         self._all += 1
         is_new = False
         try:
-            is_new = await self._records.add(f"spent:{ticket_id}", 1, ttl=TICKET_TTL_SECONDS) == 1
+            is_new = await self._records.add(f"spent:{ticket_id}", 1, ttl=self._seconds) == 1
         finally:
             if is_new:
-                self._until.append((now + TICKET_TTL_SECONDS, principal))
+                self._until.append((now + self._seconds, principal))
             else:
                 # Repeating a ticket takes no more space, so that it cannot push out the tickets of others.
                 self._release(principal)

@@ -28,6 +28,7 @@ from pegboard.client.target import LinkOptions, Target, open_link
 from pegboard.client.typed_result import read_typed
 from pegboard.deadline import Deadline
 from pegboard.errors import ToolError
+from pegboard.limits import Limits
 from pegboard.protocol.definitions import (
     PromptDefinition,
     PromptMessage,
@@ -52,15 +53,28 @@ _encode = msgspec.json.Encoder().encode
 class Client:
     """A client of one server: `async with Client(target) as client:`.
 
-    The target is a board in this process, a URL, a command as a list of words, or a configuration entry (`{"command":
-    …, "args": …}` or `{"url": …, "headers": …}`). `elicit`, `sample` and `roots` answer the server's questions (see
-    `Answers`); `log` receives its log messages. A call fails after `timeout` seconds without news (progress counts as
-    news), and after `max_timeout` in total; for a board in this process there is no timeout by default. A server that
-    fails `break_after` times in a row is not contacted for a while (0: always contacted). At most `connections` to a
-    URL are open for calls at once, further calls wait. `version` pins the protocol revision; by default, the newest one
-    that both sides support is negotiated. `auth` provides credentials for a server at a URL: see `OAuth` and
-    `ClientCredentials`. A tool of a board in this process waits for answers to its questions; with `rounds=True` it
-    ends and runs again with the answers, as for a remote client of 2026-07-28.
+    target: a board in this process, a URL, a command as a list of words, or a server entry of a configuration file.
+    name: the name that the client declares to the server.
+    capabilities: further capabilities to declare, besides those for `elicit`, `sample` and `roots`.
+    elicit: answers forms; gets an `Elicitation`, returns the content, or None to decline.
+    sample: answers requests for the model; gets the params of the request, returns text or a message.
+    roots: the URIs of the folders that you work in.
+    log: receives the log messages of the server, as level and data.
+    log_level: the lowest level that the server sends.
+    timeout: seconds without any message about a call after which it fails; a board in this process has no timeout.
+    max_timeout: seconds after which a call fails, even if it makes progress.
+    connect_timeout: seconds for a connection or a process to be ready.
+    retries: how often a request is retried that the server did not process.
+    break_after: failures in a row after which the server is not called for a while; 0 for never.
+    connections: connections to a URL that are open at the same time.
+    version: the protocol revision; without it, the newest that both sides support.
+    headers: HTTP headers for the server.
+    env: environment variables of the child process.
+    cwd: the folder that the child process runs in.
+    ca: the CA bundle that verifies the server.
+    auth: gets credentials: `OAuth`, `ClientCredentials` or `Assertion`.
+    rounds: for a board in this process: end a tool that asks, and run it again with the answers, as for a remote client.
+    limits: limits on what the client accepts from the server, such as `server_message_bytes`.
     """
 
     _is_open = False
@@ -89,12 +103,14 @@ class Client:
         ca: str | Path | None = None,
         auth: Auth | None = None,
         rounds: bool = False,
+        limits: Limits | None = None,
     ) -> None:
         answers = QuestionHandlers(elicit=elicit, sample=sample, roots=roots)
         identity = Identity(
             {"name": name, "version": __version__},
             {**answers.capabilities(), **(capabilities or {})},
             None if log is None else log_level,
+            limits or Limits(),
         )
         options = LinkOptions(
             headers=headers,
@@ -146,11 +162,11 @@ class Client:
 
     @property
     def version(self) -> str:
-        """The negotiated protocol revision."""
+        """The protocol revision of this connection."""
         return self._link.version
 
     async def discover(self) -> Mapping[str, Json]:
-        """The server's description of itself."""
+        """Return the description of the server: its name, version, capabilities and instructions."""
         return await self.request("server/discover")
 
     async def list_tools(self) -> list[ToolDefinition]:
@@ -200,9 +216,13 @@ class Client:
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Call a tool; its failure is a result with `is_error`, a protocol error is raised as a Refusal.
+        """Call a tool. An error of the tool is a result with `is_error`; a protocol error is raised as a Refusal.
 
-        With a `result_type` the result is a value of that type, and the failure of the tool is raised as a ToolError.
+        name: the name of the tool.
+        arguments: its arguments.
+        result_type: return the structured content as a value of this type, and raise ToolError if the tool fails.
+        progress: receives progress, as done, total and message.
+        timeout: as for the client, for this call.
         """
         sent = EMPTY_OBJECT if arguments is None else Raw(_encode(arguments))
         result = read_result(
@@ -230,7 +250,12 @@ class Client:
         return cast(list[PromptMessage], self._requests.members(result, "messages"))
 
     async def complete(self, ref: Mapping[str, Json], argument: str, value: str) -> list[str]:
-        """Completions of a value, for an argument of a prompt or a template."""
+        """Return suggestions for an argument of a prompt or a template.
+
+        ref: the prompt or template: `{"type": "ref/prompt", "name": …}` or `{"type": "ref/resource", "uri": …}`.
+        argument: the name of the argument.
+        value: what the user has typed so far.
+        """
         params = {"ref": ref, "argument": {"name": argument, "value": value}}
         completion = (await self.request("completion/complete", params)).get("completion")
         values = completion.get("values") if isinstance(completion, dict) else None
@@ -239,9 +264,12 @@ class Client:
     def listen(
         self, *, tools: bool = False, prompts: bool = False, resources: bool = False, uris: Iterable[str] = ()
     ) -> AsyncIterator[Change]:
-        """The changes of the server from now on, of the requested kinds.
+        """Iterate over the changes of the server from now on. After a reconnect, each kind is reported once.
 
-        A broken connection is reestablished; then each kind is reported once, since changes may have been missed.
+        tools: report changes of the list of tools.
+        prompts: report changes of the list of prompts.
+        resources: report changes of the list of resources.
+        uris: report changes of these resources.
         """
         return subscribe(
             self._requests.listen, self._lists, tools=tools, prompts=prompts, resources=resources, uris=uris
@@ -257,9 +285,14 @@ class Client:
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Mapping[str, Json]:
-        """Send a request for any method; returns the result as values.
+        """Send any request of the protocol, and return its result.
 
-        `name` is the subject (a tool, a prompt, a URI), `arguments` are JSON text, whose numbers are sent as written.
+        method: the method, such as `tools/call`.
+        params: the params.
+        name: the tool, prompt or URI; put into the params under the key of the method.
+        arguments: the arguments as JSON text, sent as they are.
+        progress: receives progress, as done, total and message.
+        timeout: as for the client, for this request.
         """
         sent = dict(params or {})
         if name:

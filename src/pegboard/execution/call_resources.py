@@ -7,6 +7,7 @@ import secrets
 from msgspec import Struct, field
 
 from pegboard.call import Change, ChangeSource
+from pegboard.limits import Limits
 from pegboard.seal import Seal
 
 
@@ -19,6 +20,7 @@ class CallResources(Struct, frozen=True, kw_only=True):
 
     tickets: Seal = field(default_factory=_default_seal)
     changes: ChangeSource | None = None
+    limits: Limits = Limits()
 
     def publish(self, change: Change) -> None:
         """Publish a change to subscribers."""

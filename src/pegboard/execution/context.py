@@ -322,7 +322,7 @@ class Context(CallScoped):
             raise QuestionFailed("The call has ended; its caller can no longer be asked")
         call = self._call.origin
         if call._rounds is None:
-            call._rounds = Rounds(call, self._call_resources.tickets)
+            call._rounds = Rounds(call, self._call_resources.tickets, self._call_resources.limits)
         rounds: Rounds = call._rounds
         return rounds
 

@@ -83,7 +83,7 @@ class Gateway(Hosted):
         self._tasks: set[asyncio.Task[None]] = set()
         self._followed: WeakKeyDictionary[Downstream, dict[GatewayEndpoint, frozenset[str]]] = WeakKeyDictionary()
         self._secret = os.environ.get("PEGBOARD_SECRET")
-        self.forwarder = Forwarder(self.config.name, read_keys(self._secret), self._find)
+        self.forwarder = Forwarder(self.config.name, read_keys(self._secret), self._find, self.limits)
         self._downstreams: dict[Key, Downstream] = {}
         self._offers: dict[Key, Offers] = {}
         self._noted: set[str] = set()
@@ -286,6 +286,7 @@ class Gateway(Hosted):
             login=self._logins.auth,
             board=board,
             marks=self._marks,
+            limits=self.limits,
         )
 
     # -- changes ---------------------------------------------------------------------------------------------------------

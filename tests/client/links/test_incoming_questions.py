@@ -10,8 +10,12 @@ import msgspec
 import pytest
 
 from pegboard.call import Json, Notification, Question
-from pegboard.client.links.incoming_questions import MAX_ID_LENGTH, MAX_OPEN, IncomingQuestions
+from pegboard.client.links.incoming_questions import MAX_ID_LENGTH, IncomingQuestions
 from pegboard.client.links.server_messages import ServerMessage, read_server_message
+from pegboard.limits import Limits
+
+LIMITS = Limits()
+MAX_OPEN = 4 * LIMITS.questions
 
 
 class Nobody:
@@ -39,14 +43,14 @@ class Pipe:
 
 def asked(request_id: Any, method: str = "ping", **params: Any) -> ServerMessage:
     return read_server_message(
-        msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
+        msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}), LIMITS
     )
 
 
 @pytest.mark.parametrize("method", ["ping", "elicitation/create"])
 async def test_a_server_that_asks_and_does_not_read_the_answers_fills_no_memory(method: str) -> None:
     pipe = Pipe()
-    questions = IncomingQuestions(pipe.send)
+    questions = IncomingQuestions(pipe.send, LIMITS)
     before = len(asyncio.all_tasks())
     for number in range(10_000):
         questions.start(asked(f"q{number}", method), Nobody())
@@ -60,7 +64,7 @@ async def test_a_server_that_asks_and_does_not_read_the_answers_fills_no_memory(
 
 async def test_a_question_under_an_endless_id_is_not_answered() -> None:
     pipe = Pipe()
-    questions = IncomingQuestions(pipe.send)
+    questions = IncomingQuestions(pipe.send, LIMITS)
     questions.start(asked("x" * (MAX_ID_LENGTH + 1)), Nobody())
     questions.start(asked("x" * MAX_ID_LENGTH), Nobody())
     await asyncio.sleep(0)
@@ -74,7 +78,7 @@ async def test_an_answer_that_was_sent_makes_room_for_the_next_question() -> Non
     async def send(body: bytes) -> None:
         sent.append(body)
 
-    questions = IncomingQuestions(send)
+    questions = IncomingQuestions(send, LIMITS)
     for number in range(10 * MAX_OPEN):
         questions.start(asked(number), Nobody())
         await asyncio.sleep(0)
@@ -85,7 +89,7 @@ async def test_an_answer_that_was_sent_makes_room_for_the_next_question() -> Non
 
 @pytest.mark.parametrize("request_id", [None, [], {}, 1.5])
 async def test_an_id_that_is_none_cancels_nothing(request_id: Any) -> None:
-    questions = IncomingQuestions(Pipe().send)
+    questions = IncomingQuestions(Pipe().send, LIMITS)
     questions.start(asked("q"), Nobody())
     questions.drop(request_id)
     await asyncio.sleep(0)

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from pegboard import Client
-from pegboard.client.transports import sse_pipe
+from pegboard import Client, Limits
 from pegboard.errors import ConnectionLost, MalformedMessage, PegboardError, ResponseTimeout
 from tests.client.fakes import Asked, data, faking, initialized, reply, stream, text
 from tests.client.process_leftovers import nothing_left
@@ -108,10 +107,10 @@ async def test_what_is_no_message_is_passed_over_and_logged(caplog: pytest.LogCa
     assert "no MCP message" in caplog.text
 
 
-async def test_an_event_without_end_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse_pipe, "ANSWER_BYTES", 10_000)
+async def test_an_event_without_end_is_a_clear_error() -> None:
+    limits = Limits(server_message_bytes=10_000)
     server = First(lambda asked, writer: server.say(asked, writer, b"data: " + b"x" * 50_000))
-    async with nothing_left(), faking(server.answer) as fake, Client(fake.url) as client:
+    async with nothing_left(), faking(server.answer) as fake, Client(fake.url, limits=limits) as client:
         with pytest.raises(MalformedMessage, match=r"127\.0\.0\.1"):
             await client.call("any", timeout=5)
 

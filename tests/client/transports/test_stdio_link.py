@@ -468,7 +468,8 @@ async def test_a_client_that_is_closed_starts_no_child_for_those_who_still_wait(
 @pytest.mark.parametrize("line_break", [b"\n", b"\r", b"\r\n"])
 async def test_a_message_of_several_lines_is_never_written_to_a_child(line_break: bytes) -> None:
     heard: list[bytes] = []
-    child = ChildProcess([sys.executable, "-c", "import sys\nfor line in sys.stdin.buffer: print(line, flush=True)"])
+    echo = "import sys\nfor line in sys.stdin.buffer: print(line, flush=True)"
+    child = ChildProcess([sys.executable, "-c", echo], max_line=1000)
     async with nothing_left():
         await child.open(heard.append, lambda fault: None)
         try:

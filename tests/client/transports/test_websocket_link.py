@@ -16,7 +16,7 @@ from websockets.http11 import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from pegboard import Client
+from pegboard import Client, Limits
 from pegboard.client.http.address import read_address
 from pegboard.client.http.dialer import Dialer
 from pegboard.client.links import era_cache
@@ -129,7 +129,9 @@ async def test_a_server_that_pings_and_reads_no_pongs_is_read_no_further() -> No
     server = await asyncio.start_server(flood, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     dialer = Dialer(ca=None, timeout=5.0)
-    pipe = websocket_link.WebSocketPipe(read_address(f"http://127.0.0.1:{port}/"), "ws", {}, dialer, timeout=5.0)
+    pipe = websocket_link.WebSocketPipe(
+        read_address(f"http://127.0.0.1:{port}/"), "ws", {}, dialer, timeout=5.0, max_size=1 << 20
+    )
     try:
         async with nothing_left():
             await pipe.open(lambda _: None, lambda _: None)
@@ -163,15 +165,13 @@ async def test_text_that_is_no_message_is_passed_over_and_logged(caplog: pytest.
     ],
     ids=["reserved bits", "a continuation of nothing", "too long"],
 )
-async def test_what_a_websocket_does_not_carry_is_a_clear_error(
-    sent: bytes, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(websocket_link, "MESSAGE_BYTES", 1000)
+async def test_what_a_websocket_does_not_carry_is_a_clear_error(sent: bytes, told: str) -> None:
+    limits = Limits(server_message_bytes=1000)
 
     def garble(peer: Peer, asked: dict[str, Any]) -> None:
         peer.writer.write(sent)
 
-    async with nothing_left(), serving(garble) as server, Client(server.url) as client:
+    async with nothing_left(), serving(garble) as server, Client(server.url, limits=limits) as client:
         with pytest.raises(MalformedMessage, match=told):
             await client.call("any")
 

@@ -249,6 +249,18 @@ async def test_at_the_cap_the_call_that_has_waited_longest_is_given_up(bounds: d
         assert len(gateway.forwarder.parking_lot) == 0
 
 
+async def test_a_parked_call_asks_only_as_many_questions_at_once_as_the_limit_allows() -> None:
+    async with crossing(Asker(), LEGACY, limits=Limits(questions=0)) as gateway:
+        assert "A call may ask 0 questions at a time" in text(await gateway.call("ask"))
+
+
+async def test_the_ticket_of_a_parked_call_expires_after_the_time_that_the_limits_set() -> None:
+    async with crossing(Asker(), LEGACY, limits=Limits(ticket_seconds=-1, parked_seconds=0.05)) as gateway:
+        first = await gateway.call("ask")
+        with pytest.raises(InvalidParams, match="expired"):
+            await resume(gateway, "ask", first, "Ann")
+
+
 async def test_what_a_principal_has_too_many_of_are_its_own() -> None:
     async with crossing(Asker(), LEGACY, limits=Limits(parked=3, parked_per_caller=2)) as gateway:
         bobs = await gateway.call("ask", principal="bob")
@@ -410,7 +422,7 @@ class Interleavings(RuleBasedStateMachine):
         async def begin() -> None:
             server = Server()
             parked_call = ParkedCall(
-                Call(method="tools/call", caller=_caller(principal), channel=NULL_CHANNEL), server.work
+                Call(method="tools/call", caller=_caller(principal), channel=NULL_CHANNEL), server.work, 16
             )
             self.servers[parked_call] = server
             await asyncio.sleep(0)

@@ -17,10 +17,11 @@ from pegboard.gateway.forwarding.destination import Destination
 from pegboard.gateway.forwarding.forwarder import Forwarder
 from pegboard.gateway.forwarding.outgoing_params import params_for
 from pegboard.gateway.forwarding.tickets import ParkedTicket, StateTicket, Tickets
+from pegboard.limits import Limits
 from pegboard.seal import Seal
 from tests.gateway.minimal_gateway import KEYS, MODERN
 
-TICKETS = Tickets(KEYS, "one")
+TICKETS = Tickets(KEYS, "one", Limits())
 KEY = st.text(max_size=8)
 SOME = st.one_of(
     st.builds(ParkedTicket, KEY, KEY, st.integers(0, 2**31), st.lists(KEY, max_size=3).map(tuple)),
@@ -68,7 +69,7 @@ def test_a_ticket_that_was_changed_is_none(ticket: Any, request: Any, data: st.D
 
 
 def test_gateways_of_different_names_with_one_secret_open_nothing_of_each_other() -> None:
-    one, two = (Forwarder(name, KEYS, lambda *_: None) for name in ("one", "two"))
+    one, two = (Forwarder(name, KEYS, lambda *_: None, Limits()) for name in ("one", "two"))
     for mine, theirs in zip(one.seals, two.seals, strict=True):
         assert mine.open(mine.close("x"), now=0) == "x"
         with pytest.raises(InvalidParams):

@@ -324,7 +324,7 @@ class DuplexLink:
 
     def _receive(self, data: bytes) -> None:
         try:
-            message = read_server_message(data)
+            message = read_server_message(data, self._identity.limits)
         except MalformedMessage as problem:
             number = count_garbled(self._cache_key, str(problem).partition(":")[0])
             # Only the first, the second, the fourth …, so that such a server does not fill the log.

@@ -10,12 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from pegboard.call import Channel, Json, NeedInput, Question, RequestId
-from pegboard.client.links.server_messages import LIMITS, ServerMessage
+from pegboard.client.links.server_messages import ServerMessage
 from pegboard.errors import Busy, InternalFailure, MethodNotFound, PegboardError, Refusal
+from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
 
-MAX_OPEN: Final = 4 * LIMITS.questions
-"""How many questions are answered or refused at a time; a server that does not read its answers gets no more."""
 MAX_ID_LENGTH: Final = 1024
 
 _log = logging.getLogger("pegboard.client")
@@ -25,8 +24,11 @@ _encode = msgspec.json.Encoder().encode
 class IncomingQuestions:
     """Answers requests from a server through the channel they belong to; `send` takes what is answered."""
 
-    def __init__(self, send: Callable[[bytes], Awaitable[None]]) -> None:
+    def __init__(self, send: Callable[[bytes], Awaitable[None]], limits: Limits) -> None:
         self._send = send
+        self._most = limits.questions
+        # Answered and refused ones: a server that does not read its answers gets no more.
+        self._max_open = 4 * max(1, limits.questions)
         self._open: dict[RequestId, asyncio.Task[None]] = {}
         self._dropped = 0
 
@@ -36,15 +38,15 @@ class IncomingQuestions:
         assert request_id is not None  # noqa: S101 — or it would be a notification
         assert method is not None  # noqa: S101
         too_long = isinstance(request_id, str) and len(request_id) > MAX_ID_LENGTH
-        if request_id in self._open or len(self._open) >= MAX_OPEN or too_long:
+        if request_id in self._open or len(self._open) >= self._max_open or too_long:
             self._count_dropped()
             return
         work: Coroutine[Any, Any, None]
         # What needs no answer from anyone holds no message while the server does not read.
         if method == "ping":
             work = self._send_answer(method, jsonrpc.answer(request_id, b"{}"))
-        elif len(self._open) >= LIMITS.questions:
-            busy = Busy(f"This client answers {LIMITS.questions} questions at a time")
+        elif len(self._open) >= self._most:
+            busy = Busy(f"This client answers {self._most} questions at a time")
             work = self._send_answer(method, jsonrpc.refusal(request_id, busy))
         else:
             work = self._answer(request_id, method, message, channel)

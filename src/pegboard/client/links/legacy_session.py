@@ -50,7 +50,7 @@ class LegacySession:
         timeout: float,
     ) -> None:
         self.discovered: Mapping[str, Json] = {}
-        self.questions = IncomingQuestions(send)
+        self.questions = IncomingQuestions(send, identity.limits)
         self._listeners = ChangeListeners()
         self._name = name
         self._identity = identity

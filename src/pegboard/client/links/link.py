@@ -22,6 +22,7 @@ from pegboard.client.links.credentials import Authorizer
 from pegboard.client.links.server_messages import Read, read_values
 from pegboard.deadline import Deadline, paused
 from pegboard.errors import ServerFault
+from pegboard.limits import Limits
 from pegboard.protocol.params import PREFIX
 
 CANCEL_SECONDS: Final = 1.0
@@ -37,11 +38,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Identity(Struct, frozen=True):
-    """Who calls: told once in a handshake, or with every request."""
+    """What a client declares, in a handshake or with every request, and the limits on what it accepts."""
 
     client: Mapping[str, Json]
     capabilities: Mapping[str, Json]
     log_level: str | None = None
+    limits: Limits = Limits()
 
 
 class Releasable(Protocol):

@@ -25,8 +25,6 @@ from pegboard.errors import (
 from pegboard.limits import Limits
 from pegboard.protocol.jsonrpc import NOTHING, check_text
 
-LIMITS: Final = Limits()
-
 _KINDS: Final[Mapping[int, type[Refusal]]] = {
     kind.code: kind
     for kind in (
@@ -92,11 +90,11 @@ read_members: Final[Read] = msgspec.json.Decoder(dict[str, Raw]).decode
 """Member by member, each the bytes that came: for who passes them on."""
 
 
-def read_server_message(data: bytes | str) -> ServerMessage:
+def read_server_message(data: bytes | str, limits: Limits) -> ServerMessage:
     """One message; Garbled where it is none."""
     body = data.encode() if isinstance(data, str) else data
     try:
-        check_text(body, LIMITS)
+        check_text(body, limits)
         message = _decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Refusal):
         raise MalformedMessage(f"no MCP message: {shorten(body)}") from None

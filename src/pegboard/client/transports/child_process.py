@@ -20,7 +20,6 @@ from pegboard.config.inherited_variables import INHERITED_VARIABLES
 from pegboard.errors import ConnectionLost, ServerFault, Unreachable
 from pegboard.protocol.jsonrpc import has_line_break
 
-LINE_BYTES: Final = 16 * 1024 * 1024
 STDERR_BYTES: Final = 64 * 1024
 WRITE_BYTES: Final = 1024 * 1024
 # Together no more than three seconds.
@@ -59,7 +58,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
+        max_line: int,
     ) -> None:
+        self._max_line = max_line
         self.name = format_command(command)
         self._command = list(command)
         self._env = env
@@ -227,13 +228,15 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 line = b"".join(self._rest)  # noqa: PLW2901 — the line is what all its pieces make
                 self._rest.clear()
                 self._held = 0
-            if line.strip():
+            if len(line) > self._max_line:
+                self._reject_line(line[:512])
+            elif line.strip():
                 self._receive(line)
         if not rest or self._skipping:
             return
         self._rest.append(rest)
         self._held += len(rest)
-        if self._held > LINE_BYTES:
+        if self._held > self._max_line:
             self._skip_long_line()
 
     def _skip_long_line(self) -> None:
@@ -242,9 +245,12 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._rest.clear()
         self._held = 0
         self._skipping = True
-        _log.warning("%s: wrote a line of more than %d bytes: %s", self.name, LINE_BYTES, shorten(head))
+        self._reject_line(head)
+
+    def _reject_line(self, head: bytes) -> None:
+        _log.warning("%s: wrote a line of more than %d bytes: %s", self.name, self._max_line, shorten(head))
         found = _ID.search(head)
-        told = f'"error":{{"code":{UNREAD},"message":"an answer of more than {LINE_BYTES} bytes"}}}}'
+        told = f'"error":{{"code":{UNREAD},"message":"an answer of more than {self._max_line} bytes"}}}}'
         self._receive(b'{"jsonrpc":"2.0",%b%b' % (b'"id":%b,' % found[1] if found else b"", told.encode()))
 
     def _receive_stderr(self, data: bytes) -> None:

@@ -17,10 +17,10 @@ from pegboard.client.http.http_pool import HttpPool, HttpRequest, header_lines
 from pegboard.client.links.credentials import Authorizer
 from pegboard.client.links.server_messages import ServerMessage, WireError, read_server_message, refusal_of
 from pegboard.errors import MalformedMessage, PegboardError, Unauthorized, Unreachable
+from pegboard.limits import Limits
 from pegboard.protocol.jsonrpc import is_batch
 from pegboard.protocol.sse import Event, EventReader
 
-ANSWER_BYTES: Final = 16 * 1024 * 1024
 WANTS_CREDENTIALS: Final = "It wants credentials: send them as a header, or let somebody log in with auth=OAuth()."
 _ERROR_BYTES: Final = 256 * 1024
 _BUSY: Final = frozenset({408, 429, 502, 503, 504})
@@ -116,11 +116,11 @@ def parse_retry_after(told: str) -> float | None:
     return float(told) if told.isdecimal() and len(told) < 6 else None
 
 
-async def read_rejection(response: Response) -> HttpRejection:
+async def read_rejection(response: Response, limits: Limits) -> HttpRejection:
     """What an answer says that HTTP itself says is none."""
     body = await response.read_all(_ERROR_BYTES)
     try:
-        message = read_server_message(body)
+        message = read_server_message(body, limits)
     except MalformedMessage:
         text = (
             body[:200].decode("utf-8", "replace") if response.media_type in (b"text/plain", b"application/json") else ""
@@ -132,16 +132,17 @@ async def read_rejection(response: Response) -> HttpRejection:
 class EventStream:
     """Reads streams of events, and remembers where to go on should one break off."""
 
-    __slots__ = ("has_events", "last_id", "retry")
+    __slots__ = ("has_events", "last_id", "limits", "retry")
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
         self.last_id: str | None = None
         self.retry = 1.0
         self.has_events = 0
 
     async def read(self, response: Response, request_id: RequestId | None, handle: Handle) -> ServerMessage | None:
         """Hand on what comes until the answer does; None where the stream ends without."""
-        reader = EventReader(ANSWER_BYTES)
+        reader = EventReader(self.limits.server_message_bytes)
         while chunk := await response.read():
             for event in _events(reader, chunk):
                 self.has_events += 1
@@ -151,7 +152,7 @@ class EventStream:
                     self.retry = event.retry / 1000
                 if not event.data or event.name != "message":
                     continue
-                for message in read_messages(event.data.encode()):
+                for message in read_messages(event.data.encode(), self.limits):
                     if message.is_answer and message.id == request_id and request_id is not None:
                         return message
                     await handle(message)
@@ -171,14 +172,14 @@ async def read_answer(
 ) -> ServerMessage | None:
     """The answer to a request, or its Rejection; None where a stream ended before it."""
     if not response.is_success:
-        raise await read_rejection(response)
+        raise await read_rejection(response, stream.limits)
     if response.media_type == _EVENTS:
         return await stream.read(response, request_id, handle)
-    body = await response.read_all(ANSWER_BYTES)
+    body = await response.read_all(stream.limits.server_message_bytes)
     if response.status == 202 and not body:
         raise MalformedMessage("answered 202 to a request, and no MCP message")
     found = None
-    for message in read_messages(body):
+    for message in read_messages(body, stream.limits):
         if not message.is_answer:
             await handle(message)
         elif message.id == request_id or (message.id is None and message.error is not None):
@@ -190,12 +191,12 @@ async def read_answer(
     return found
 
 
-def read_messages(body: bytes) -> list[ServerMessage]:
+def read_messages(body: bytes, limits: Limits) -> list[ServerMessage]:
     """The messages of a body or an event: one, or in 2025-03-26 an array of them."""
     if not is_batch(body):
-        return [read_server_message(body)]
+        return [read_server_message(body, limits)]
     try:
-        return [read_server_message(bytes(one)) for one in _split(body)]
+        return [read_server_message(bytes(one), limits) for one in _split(body)]
     except msgspec.DecodeError:
         raise MalformedMessage("no MCP message") from None
 

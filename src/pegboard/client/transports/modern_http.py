@@ -28,6 +28,7 @@ class ModernHttp:
     def __init__(self, endpoint: EndpointClient, identity: Identity, version: str, name: str) -> None:
         self.version = version
         self._endpoint = endpoint
+        self._limits = identity.limits
         self._envelope = RequestMetadata(identity, version)
         self._name = name
         self._ids = request_ids()
@@ -35,7 +36,7 @@ class ModernHttp:
     async def request(self, out: OutgoingRequest) -> Mapping[str, Json]:
         request_id = next(self._ids)
         body = jsonrpc.request(request_id, out.method, self._envelope.around(out, request_id))
-        stream = EventStream()
+        stream = EventStream(self._limits)
 
         async def handle(message: ServerMessage) -> None:
             if message.method is None or message.id is not None:

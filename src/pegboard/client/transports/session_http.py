@@ -66,6 +66,7 @@ class SessionHttp:
         self._ids = request_ids()
         self._session: ClientSession | None = None
         self._opening = asyncio.Lock()
+        self._limits = identity.limits
         self._legacy = LegacySession(name, identity, unattributed, self._ask_in_session, self._send, timeout)
         self._stream_task: asyncio.Task[None] | None = None
 
@@ -126,7 +127,7 @@ class SessionHttp:
         params = self._legacy.initialize_params(self._asked)
         response = await self._endpoint.post(jsonrpc.request(request_id, "initialize", params))
         try:
-            answer = await read_answer(response, request_id, self._receive_unsolicited, EventStream())
+            answer = await read_answer(response, request_id, self._receive_unsolicited, EventStream(self._limits))
         finally:
             response.close()
         if answer is None:
@@ -164,7 +165,7 @@ class SessionHttp:
 
     async def _ask(self, out: OutgoingRequest, session: ClientSession) -> Mapping[str, Json]:
         request_id = next(self._ids)
-        questions = IncomingQuestions(self._send)
+        questions = IncomingQuestions(self._send, self._limits)
 
         async def handle(message: ServerMessage) -> None:
             await self._receive(message, out, request_id, questions)
@@ -182,7 +183,7 @@ class SessionHttp:
     async def _exchange(
         self, out: OutgoingRequest, request_id: int, session: ClientSession, handle: Any
     ) -> ServerMessage:
-        stream = EventStream()
+        stream = EventStream(self._limits)
         body = jsonrpc.request(request_id, out.method, legacy_params(out, request_id))
         response = await self._endpoint.post(body, session.fields, session.secrets)
         try:
@@ -251,7 +252,7 @@ class SessionHttp:
     # What comes without being asked for.
 
     async def _read_stream(self, session: ClientSession, opened: asyncio.Event) -> None:
-        stream = EventStream()
+        stream = EventStream(self._limits)
         failures = 0
         while failures < RESUMPTIONS:
             heard = stream.has_events

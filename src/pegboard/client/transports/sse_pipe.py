@@ -12,8 +12,9 @@ from pegboard.client.http.http_connection import Response
 from pegboard.client.http.http_pool import HttpPool
 from pegboard.client.links.duplex_link import DuplexLink
 from pegboard.client.links.link import Identity
-from pegboard.client.transports.http_endpoint import ANSWER_BYTES, EndpointClient, is_stream, read_rejection
+from pegboard.client.transports.http_endpoint import EndpointClient, is_stream, read_rejection
 from pegboard.errors import ConnectionLost, MalformedMessage, PegboardError, ServerFault, Unreachable
+from pegboard.limits import Limits
 from pegboard.protocol.sse import EventReader
 
 _log = logging.getLogger("pegboard.client")
@@ -24,7 +25,8 @@ class SsePipe:
 
     transport = "sse"
 
-    def __init__(self, endpoint: EndpointClient, pool: HttpPool, name: str) -> None:
+    def __init__(self, endpoint: EndpointClient, pool: HttpPool, name: str, limits: Limits) -> None:
+        self._limits = limits
         self.name = name
         self._endpoint = endpoint
         self._pool = pool
@@ -72,7 +74,7 @@ class SsePipe:
     async def _check_response(self, response: Response) -> None:
         try:
             if not response.is_success:
-                raise (await read_rejection(response)).explain(self.name)
+                raise (await read_rejection(response, self._limits)).explain(self.name)
         finally:
             response.close()
 
@@ -83,7 +85,7 @@ class SsePipe:
             _log.debug("%s: %s", self.name, problem)
 
     async def _read(self, response: Response, receive: Callable[[bytes], None]) -> None:
-        reader = EventReader(ANSWER_BYTES)
+        reader = EventReader(self._limits.server_message_bytes)
         fault: ServerFault = ConnectionLost(f"{self.name}: ended its stream")
         try:
             while chunk := await response.read():
@@ -137,4 +139,4 @@ class SseLink(DuplexLink):
         self._pool = pool
 
     async def _connect(self, again: bool, version: str | None) -> None:
-        await self._speak(SsePipe(self._endpoint, self._pool, self.name), version)
+        await self._speak(SsePipe(self._endpoint, self._pool, self.name, self._identity.limits), version)

@@ -96,7 +96,9 @@ class StdioLink(DuplexLink):
         self._starts.append(now)
 
     async def _start(self, version: str | None) -> None:
-        child = self._child = ChildProcess(self._command, env=self._env, cwd=self._cwd)
+        child = self._child = ChildProcess(
+            self._command, env=self._env, cwd=self._cwd, max_line=self._identity.limits.server_message_bytes
+        )
         try:
             await self._speak(child, version)
         finally:

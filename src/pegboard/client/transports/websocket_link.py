@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from websockets.frames import Frame
     from websockets.http11 import Response
 
-MESSAGE_BYTES: Final = 16 * 1024 * 1024
 WRITE_BYTES: Final = 1024 * 1024
 PARSED_BYTES: Final = 1024
 PARSE_SECONDS: Final = 0.01
@@ -53,7 +52,9 @@ class WebSocketPipe(ConnectionProtocol):
 
     transport = "ws"
 
-    def __init__(self, address: Address, name: str, headers: Mapping[str, str], dialer: Dialer, timeout: float) -> None:
+    def __init__(
+        self, address: Address, name: str, headers: Mapping[str, str], dialer: Dialer, timeout: float, max_size: int
+    ) -> None:
         # Only who opens a WebSocket needs it.
         from websockets.client import ClientProtocol  # noqa: PLC0415
         from websockets.uri import WebSocketURI  # noqa: PLC0415
@@ -68,7 +69,7 @@ class WebSocketPipe(ConnectionProtocol):
         self._protocol: ClientProtocol = ClientProtocol(
             WebSocketURI(address.secure, address.host, address.port, path, query, None, None),
             subprotocols=[SUBPROTOCOL],  # type: ignore[list-item]  # a NewType of str
-            max_size=MESSAGE_BYTES,
+            max_size=max_size,
             logger=_log,
         )
         # In one piece: a message may come in fragments of a few bytes, or of none.
@@ -328,4 +329,6 @@ class WebSocketLink(DuplexLink):
         if self.authorizer is not None:
             lines = (await self.authorizer.lines()).decode("latin-1").splitlines()
             headers |= dict(line.split(": ", 1) for line in lines)
-        await self._speak(WebSocketPipe(self._address, self.name, headers, self._dialer, self._timeout), version)
+        largest = self._identity.limits.server_message_bytes
+        pipe = WebSocketPipe(self._address, self.name, headers, self._dialer, self._timeout, largest)
+        await self._speak(pipe, version)

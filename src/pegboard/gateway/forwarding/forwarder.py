@@ -66,9 +66,10 @@ _ASKABLE: Final = frozenset({"elicitation", "sampling", "roots"})
 class Forwarder:
     """Takes requests to servers, for the gateway of that name; `parking` holds those that wait for their callers."""
 
-    def __init__(self, gateway: str, keys: Sequence[bytes], find: Find, limits: Limits | None = None) -> None:
-        self.parking_lot = ParkingLot(limits or Limits())
-        self._tickets = Tickets(keys, gateway)
+    def __init__(self, gateway: str, keys: Sequence[bytes], find: Find, limits: Limits) -> None:
+        self._limits = limits
+        self.parking_lot = ParkingLot(limits)
+        self._tickets = Tickets(keys, gateway, limits)
         self._tasks = RemoteTasks(keys, gateway, find)
         self._handover = Handover(self.parking_lot)
         self.owns = self._tasks.owns
@@ -200,7 +201,7 @@ class Forwarder:
         asks_midway = REVISIONS[caller.version].asks_midway
         if asks_midway or call.method not in ASKING or _ASKABLE.isdisjoint(caller.capabilities):
             return to_reply(destination, call.method, await work(CallerChannel(call)))
-        return await self._wait_with_caller(ParkedCall(call, work), destination, call)
+        return await self._wait_with_caller(ParkedCall(call, work, self._limits.questions), destination, call)
 
     async def _work(
         self, destination: Destination, call: Call, params: Mapping[str, Any], channel: Channel

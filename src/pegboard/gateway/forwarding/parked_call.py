@@ -21,13 +21,11 @@ from pegboard.call import Call, Channel, Json, NeedInput, Notification, Question
 from pegboard.client.links.link import CANCEL_SECONDS, PROGRESS_NOTIFICATION
 from pegboard.errors import Busy, Refusal, ToolError
 from pegboard.gateway.forwarding.caller_channel import answer_unsupported, ask_caller, decline_result, notification_for
-from pegboard.limits import Limits
 
 GATHER_SECONDS: Final = 0.01
 """What a server asks within this time is asked together."""
 GRACE_SECONDS: Final = 1.0
 """How long a server has to end its call by itself once it knows that nobody answers."""
-_MAX_QUESTIONS: Final = Limits().questions
 
 Work: TypeAlias = Callable[[Channel], Coroutine[Any, Any, Mapping[str, Json]]]
 """The request itself; what it says and asks on the way goes to the channel."""
@@ -44,7 +42,8 @@ class ParkedCall:
     `leg` is the number of the next visit: a ticket is good for that one only.
     """
 
-    def __init__(self, call: Call, work: Work) -> None:
+    def __init__(self, call: Call, work: Work, max_questions: int) -> None:
+        self._max_questions = max_questions
         self.id = secrets.token_hex(16)
         self.principal = call.caller.principal
         self.leg = 0
@@ -144,8 +143,8 @@ class ParkedCall:
                 pass
         if self._abandoned:
             return {**answered, **{key: decline_result(question) for key, question in left.items()}}
-        if len(self._open) + len(left) > _MAX_QUESTIONS:
-            raise Busy(f"A call may ask {_MAX_QUESTIONS} questions at a time")
+        if len(self._open) + len(left) > self._max_questions:
+            raise Busy(f"A call may ask {self._max_questions} questions at a time")
         return {**answered, **await self._wait(left)}
 
     async def close_stream(self, retry_ms: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import Final
 
 from msgspec import Struct
 
@@ -14,8 +13,6 @@ from pegboard.gateway.forwarding.parked_call import ParkedCall
 from pegboard.limits import Limits
 
 _log = logging.getLogger("pegboard.gateway")
-
-_LIMITS: Final = Limits()
 
 
 class _ParkedSlot(Struct, eq=False):
@@ -33,7 +30,7 @@ class ParkingLot:
     who has more.
     """
 
-    def __init__(self, limits: Limits = _LIMITS) -> None:
+    def __init__(self, limits: Limits) -> None:
         self._most = limits.parked
         self._most_per_caller = limits.parked_per_caller
         self._seconds = limits.parked_seconds

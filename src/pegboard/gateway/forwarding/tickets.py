@@ -14,10 +14,11 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from pegboard.asking.rounds import TICKET_BYTES, TICKET_TTL_SECONDS, request_digest
+from pegboard.asking.rounds import request_digest
 from pegboard.call import Call
 from pegboard.errors import InvalidParams, MalformedMessage
 from pegboard.gateway.forwarding.destination import Destination
+from pegboard.limits import Limits
 from pegboard.seal import Seal
 
 _PURPOSE: Final = "requestState of the gateway"
@@ -59,7 +60,8 @@ _decode = msgspec.msgpack.Decoder(_SealedTicket).decode
 class Tickets:
     """Writes tickets, and reads them again from whom they were given to."""
 
-    def __init__(self, keys: Sequence[bytes], gateway: str) -> None:
+    def __init__(self, keys: Sequence[bytes], gateway: str, limits: Limits) -> None:
+        self._limits = limits
         self.seal = Seal(_PURPOSE, keys, audience=gateway, secret=True)
 
     def write(self, ticket: Ticket, call: Call, destination: Destination) -> str:
@@ -67,9 +69,9 @@ class Tickets:
         sealed = self.seal.close(
             _encode(_SealedTicket(request_digest(call.origin), _server(destination), ticket)),
             bearer=call.caller.principal,
-            expires=time.time() + TICKET_TTL_SECONDS,
+            expires=time.time() + self._limits.ticket_seconds,
         )
-        if len(sealed) > TICKET_BYTES:
+        if len(sealed) > self._limits.ticket_bytes:
             raise MalformedMessage("wants more carried than a request can carry")
         return sealed
 

@@ -34,6 +34,7 @@ from pegboard.gateway.servers.request_slots import RequestSlots
 from pegboard.gateway.servers.server_catalog import ServerCatalog
 from pegboard.gateway.servers.server_connection import ServerConnection
 from pegboard.gateway.servers.supervisor import State, Supervisor
+from pegboard.limits import Limits
 from pegboard.protocol.revisions import MODERN, REVISIONS
 
 MAX_CALLERS: Final = 256
@@ -75,7 +76,9 @@ class Downstream:
         login: Login | None = None,
         board: InProcessServer | None = None,
         marks: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
     ) -> None:
+        self._identity = replace(_OURSELVES, limits=limits or Limits())
         self.toolbox = toolbox
         self.name = config.name
         self.config = config
@@ -256,7 +259,7 @@ class Downstream:
         if config.kind == "board":
             if self._board is None:
                 raise SetupError(f"there is no board {config.board!r}")
-            return InProcessLink(self._board, _OURSELVES)
+            return InProcessLink(self._board, self._identity)
         options = LinkOptions(
             headers=config.headers,
             env={**config.child_env(os.environ), **self._marks},
@@ -267,4 +270,6 @@ class Downstream:
             auth=None if self._login is None else self._login(config, principal),
             restarts=None,
         )
-        return open_link(config.command if config.kind == "stdio" else config.url, _OURSELVES, unattributed, options)
+        return open_link(
+            config.command if config.kind == "stdio" else config.url, self._identity, unattributed, options
+        )

@@ -1,0 +1,111 @@
+"""Writes docs/limits.md from limits.py and the constants of fixed limits; `--check` only compares them."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from interpreters import ROOT
+
+SOURCE = ROOT / "src" / "pegboard"
+PAGE = ROOT / "docs" / "limits.md"
+
+INTRODUCTION = """# Limits
+
+Every buffer, queue and wait of Pegboard has a limit. Set them with `Limits`, on a board, a gateway or a client (the last table lists fixed ones):
+`Board("shop", limits=Limits(body_bytes=1_000_000, calls=200))`. A gateway passes its limits to its connections with servers. In a store that
+several processes share, give all of them the same limits.
+
+`scripts/limits_page.py` writes this page from the source.
+"""
+FIXED = """
+## Fixed limits
+You cannot set these; the constants are in `src/pegboard/`.
+
+| limit | value | constant |
+|---|---|---|
+"""
+CONSTANTS = (
+    ("Connections that wait to be accepted", "server/http/listener.py", "BACKLOG"),
+    ("Interval of keep-alive comments on an event stream", "server/exchange/calls_in_flight.py", "_KEEP_ALIVE_SECONDS"),
+    ("Time for `start` and `stop` of a middleware", "hooks/lifecycle.py", "HOOK_SECONDS"),
+    ("Length of the URI of a resource", "catalog/uri_template_index.py", "URI_LENGTH"),
+    ("Nesting of a JSON Schema", "schema/schema_check.py", "SCHEMA_DEPTH"),
+    ("Parts of a JSON Schema", "schema/schema_check.py", "SCHEMA_PARTS"),
+    ("Length of a regular expression in a JSON Schema", "schema/schema_check.py", "PATTERN_LENGTH"),
+    ("Time that SQLite waits for a lock", "stores/sqlite/database_file.py", "LOCK_WAIT_SECONDS"),
+    ("Size of the headers of a response to a client", "client/http/http_connection.py", "HEAD_BYTES"),
+    ("Redirects that a client follows", "client/http/http_pool.py", "REDIRECTS"),
+    ("Pages of a list that a client reads", "client/request_delivery.py", "MAX_PAGES"),
+    ("Rounds of questions that a client answers in one call", "client/request_delivery.py", "MAX_ROUNDS"),
+    ("Times that a client resumes a broken stream", "client/transports/session_http.py", "RESUMPTIONS"),
+    ("Restarts of a child process per minute", "client/transports/stdio_link.py", "RESTARTS"),
+    ("Time for a person to log in", "client/login/browser.py", "LOGIN_SECONDS"),
+    ("Time for a request to an authorization server", "client/login/login_http.py", "REQUEST_SECONDS"),
+    ("Size of a document of an authorization server", "client/login/login_http.py", "DOCUMENT_BYTES"),
+    ("Requests that wait for a slot of one server of a gateway", "gateway/servers/request_slots.py", "MAX_WAITING"),
+    ("Connections of a gateway with one server", "gateway/servers/connection_pool.py", "MAX_CONNECTIONS"),
+    ("Items that a gateway reads of one list of a server", "gateway/servers/server_catalog.py", "MAX_ITEMS"),
+    ("Size of one such item", "gateway/servers/server_catalog.py", "MAX_ITEM_BYTES"),
+    ("Size of all lists of one server", "gateway/servers/server_catalog.py", "MAX_BYTES"),
+    ("Time that a list of a gateway waits for servers that start", "gateway/gateway_endpoint.py", "LIST_SECONDS"),
+    ("Interval of health checks of a gateway", "gateway/servers/supervisor.py", "HEALTH_CHECK_SECONDS"),
+    ("Longest pause before a gateway reconnects a server", "gateway/servers/supervisor.py", "LONGEST_PAUSE"),
+    ("Size of a configuration file", "config/source_file.py", "MAX_BYTES"),
+)
+
+
+def main() -> None:
+    page = "".join([INTRODUCTION, *settable_limits(), FIXED, *fixed_limits()])
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(page)
+    elif PAGE.read_text() != page:
+        sys.exit("docs/limits.md differs from the source: run scripts/limits_page.py")
+
+
+def settable_limits() -> Iterator[str]:
+    """A table for each section of `Limits`, which a comment begins."""
+    path = SOURCE / "limits.py"
+    lines = path.read_text().splitlines()
+    (fields,) = [node.body for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
+    for field, text in zip(fields[1::2], fields[2::2], strict=True):
+        if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and field.value):
+            sys.exit(f"limits.py:{field.lineno}: not a field with a default")
+        if not (isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)):
+            sys.exit(f"limits.py:{field.lineno}: {field.target.id} has no docstring")
+        if section := re.match(r"    # -- (.+)", lines[field.lineno - 2]):
+            yield f"\n## {section[1]}\n| field | default | meaning |\n|---|---|---|\n"
+        yield f"| `{field.target.id}` | {write(field.target.id, field.value)} | {text.value.value!s} |\n"
+
+
+def fixed_limits() -> Iterator[str]:
+    for meaning, module, name in CONSTANTS:
+        yield f"| {meaning} | {write(name, constant(SOURCE / module, name))} | `{name}` in `{module}` |\n"
+
+
+def constant(path: Path, name: str) -> ast.expr:
+    for node in ast.parse(path.read_text()).body:
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value) if found == name:
+                return value
+            case ast.Assign(targets=[ast.Name(id=found)], value=value) if found == name:
+                return value
+    sys.exit(f"{path.relative_to(ROOT)} has no constant {name}: update CONSTANTS in scripts/limits_page.py")
+
+
+def write(name: str, expression: ast.expr) -> str:
+    """A value with its unit, which its name tells."""
+    value = eval(compile(ast.Expression(expression), name, "eval"), {"__builtins__": {}})
+    lowered = name.lower()
+    if lowered.endswith(("_seconds", "_pause")):
+        return f"{value:g} s"
+    if lowered.endswith(("bytes", "_buffer")) and value % 1024 == 0:
+        return f"{value >> 20} MiB" if value % (1 << 20) == 0 else f"{value >> 10} KiB"
+    return f"{value:,}"
+
+
+if __name__ == "__main__":
+    main()
