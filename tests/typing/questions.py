@@ -56,9 +56,7 @@ async def use(client: Client) -> None:
     for prompt in await client.list_prompts():
         reveal_type([argument["name"] for argument in prompt.get("arguments", ())])  # Revealed type is "list[str]"
     reveal_type((await client.read("notes://one"))[0].get("text", ""))  # Revealed type is "str"
-    reveal_type(
-        [(one["uri"], one.get("size")) for one in await client.list_resources()]
-    )  # Revealed type is "list[tuple[str, int | None]]"
+    reveal_type([one["uri"] for one in await client.list_resources()])  # Revealed type is "list[str]"
     reveal_type([one["uriTemplate"] for one in await client.list_templates()])  # Revealed type is "list[str]"
     reveal_type([one["content"]["type"] for one in await client.prompt("greet")])  # Revealed type is "list[str]"
     reveal_type([one.get("text", "") for one in (await client.call("add")).content])  # Revealed type is "list[str]"

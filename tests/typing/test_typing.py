@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from tests.test_public_names import PUBLIC
 
 # The type checker is part of the development environment alone.
 pytestmark = pytest.mark.peer
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ["decorated.py", "questions.py"]
+PROGRAM = Path(__file__).with_name("public_names.py")
 
 
 def run_mypy(path: Path) -> list[str]:
@@ -40,6 +46,18 @@ def test_mypy_sees_the_types_that_the_comments_state(name: str) -> None:
         elif comment.startswith("error"):
             assert said.pop(number).startswith("error: ")
     assert said == {}
+
+
+def test_a_program_that_uses_every_public_name_passes_mypy_strict() -> None:
+    assert run_mypy(PROGRAM) == []
+
+
+def test_the_program_uses_every_public_name() -> None:
+    used = Counter(node.id for node in ast.walk(ast.parse(PROGRAM.read_text())) if isinstance(node, ast.Name))
+    public = {
+        name for package in PUBLIC if package != "pegboard.errors" for name in importlib.import_module(package).__all__
+    } - {"__version__"}
+    assert {name for name in public if not used[name]} == set()
 
 
 def test_the_examples_pass_mypy_strict() -> None:
