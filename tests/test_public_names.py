@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from pegboard import Context
+
 ROOT = Path(__file__).resolve().parent.parent
 LAZY = ("pegboard", "pegboard.client", "pegboard.gateway", "pegboard.middleware", "pegboard.testing")
 PUBLIC = (*LAZY, "pegboard.errors", "pegboard.providers")
@@ -113,6 +115,34 @@ def test_every_parameter_of_a_public_method_has_a_type() -> None:
         if parameter.annotation is parameter.empty and not (position == 0 and parameter.name in ("self", "cls"))
     ]
     assert untyped == []
+
+
+def test_every_option_of_a_public_name_is_in_its_docstring() -> None:
+    missing = [
+        f"{name}({parameter})"
+        for name, value, function in public_members()
+        for parameter in options(value, function)
+        if not re.search(rf"\b{parameter}\b", documentation(value))
+    ]
+    assert missing == []
+
+
+def options(value: Any, function: Callable[..., Any] | None) -> list[str]:
+    """The parameters of a name with several of them; not those of what our users never call."""
+    fields = getattr(value, "__struct_fields__", None) if inspect.isclass(value) else None
+    if fields is None:
+        if function is None or function.__module__ == "typing" or isinstance(value, property) or value is Context:
+            return []
+        fields = [name for name in inspect.signature(function).parameters if name not in ("self", "options")]
+    return [] if len(fields) < 4 else [name for name in fields if not name.startswith("_")]
+
+
+def documentation(value: Any) -> str:
+    """The docstring, with that of the constructor, or of the page that it refers to."""
+    text = inspect.getdoc(value) or ""
+    if inspect.isclass(value) and value.__init__.__doc__:
+        text += value.__init__.__doc__
+    return text + "".join((ROOT / page).read_text() for page in re.findall(r"docs/[\w-]+\.md", text))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from msgspec import Struct
 class ParseWarning(Struct, frozen=True, gc=False):
     """A value that was repaired, or accepted although it is unusual.
 
-    `path` is where it is, `code` the kind of repair, `got` the value as sent and `became` the value that the tool gets.
+    `path` is where it is, `code` the kind of repair, `message` a sentence for the model, `got` the value as sent and `became` the value that the tool gets.
     """
 
     path: str
@@ -23,7 +23,8 @@ class ParseWarning(Struct, frozen=True, gc=False):
 class ParseError(Struct, frozen=True, gc=False):
     """A value that does not match the schema.
 
-    `path` is where it is, `code` the kind of problem and `got` the value as sent.
+    `path` is where it is, `code` the kind of problem, `message` a sentence for the model and `got` the
+    value as sent.
     """
 
     path: str

@@ -102,7 +102,17 @@ class Board(ToolRegistry, Hosted):
         page_size: int = 1000,
         ttl_ms: int = 0,
     ) -> None:
-        """`ttl_ms` is how long clients may cache the lists of this board; with 0 they request them each time."""
+        """Create an empty board.
+
+        name: the name that clients see.
+        version: the version of your server.
+        title: the name for people.
+        instructions: how a model should use this server.
+        arguments: "lenient" repairs arguments that have one clear reading; "strict" rejects them.
+        limits: sizes, counts and times (docs/limits.md).
+        page_size: items on one page of a list.
+        ttl_ms: how long clients may cache the lists, in milliseconds; with 0 they request them each time.
+        """
         if page_size < 1:
             raise DeclarationError(f"page_size={page_size}: must be at least 1")
         if arguments not in ("lenient", "strict"):
@@ -218,7 +228,17 @@ class Board(ToolRegistry, Hosted):
     ) -> Callable[[F], F]:
         """Add a function as a resource: `@board.resource("notes://{name}")`. A URI with braces is a template.
 
-        `ttl_ms` is how long a client may cache the content, `cache_scope` whether the cache may be shared with others.
+        uri: the URI, or the template, whose variables are the parameters of the function.
+        name: the name for programs; without it, the name of the function.
+        title: the name for people.
+        description: what it contains; without it, the docstring.
+        mime_type: its media type.
+        size: its size in bytes.
+        annotations: audience, priority and lastModified, as in the protocol.
+        icons: its icons, as in the protocol.
+        meta: its `_meta`.
+        ttl_ms: how long a client may cache the content, in milliseconds.
+        cache_scope: "public" if the cached content may be served to other users, too.
         """
         caching = Caching(ttl_ms, cache_scope)
         if not isinstance(uri, str):
@@ -320,7 +340,12 @@ class Board(ToolRegistry, Hosted):
     def export(
         self, form: str, *, strict: bool = True, description_tokens: int | None = None
     ) -> list[dict[str, Json]] | str:
-        """The tools in the format of a model provider (openai, anthropic, gemini, …), or as text for `markdown`."""
+        """Return the tools in the format of a model provider.
+
+        form: openai, openai-responses, anthropic, gemini, ollama, microsoft, mcp, json-schema, or markdown for text.
+        strict: use the provider's strict mode where the schema allows it.
+        description_tokens: shorten each description to about this many tokens.
+        """
         return self.tools.export(form, strict=strict, description_tokens=description_tokens)
 
     def use(
@@ -333,7 +358,16 @@ class Board(ToolRegistry, Hosted):
         tool: str | Iterable[str] | None = None,
         order: float | None = None,
     ) -> None:
-        """Add middleware around the calls of all tools, or of a toolbox, a group, a category, a tag or named tools."""
+        """Add middleware around the calls of all tools, or of some of them.
+
+        middleware: instances of Middleware, or async functions of (call, next).
+        toolbox: only for the tools of this toolbox of a gateway.
+        group: only for the tools of this group.
+        category: only for the tools of this category.
+        tag: only for the tools with this tag.
+        tool: only for the tool of this name, or of these names.
+        order: the position, in place of the middleware's own; the lowest is outermost.
+        """
         targets = choose_targets(tool, toolbox=toolbox, group=group, category=category, tag=tag)
         for one in middleware:
             check_middleware(one)

@@ -35,7 +35,16 @@ class CallScoped:
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """The caller's client, transport and revision; one object for all requests of a client that state the same."""
+    """The client that sent a request.
+
+    version: its protocol revision.
+    transport: the transport of the request, such as `http` or `stdio`.
+    principal: the authenticated caller; empty without authentication.
+    session: the id of the legacy session, or an empty text.
+    client: the name and version that the client states about itself.
+    capabilities: the capabilities that it declared.
+    log_level: the lowest level of log messages that it wants, or None for no messages.
+    """
 
     version: str
     transport: str
@@ -392,7 +401,7 @@ class EncodedResult(Struct, frozen=True):
 class Done(Struct, frozen=True):
     """The call ended with a result.
 
-    `boxed` says that by its schema structuredContent is not an object; revisions that require an object get {"result":
+    `wrapped` says that by its schema structuredContent is not an object; revisions that require an object get {"result":
     …}. `metadata` is for the embedding program; it is never sent.
     """
 

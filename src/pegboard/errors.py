@@ -241,8 +241,8 @@ class DelegationFailed(ToolError):
 class LimitReached(ToolError):
     """A limit, a budget, a deadline or a circuit breaker rejected the call.
 
-    `_meta["dev.pegboard/refused"]` of the result has the reason, `retryAfter` in seconds if it is known, and the values
-    of the limit.
+    `message` is for the model. `_meta["dev.pegboard/refused"]` of the result has the `reason`, `retry_after` in seconds
+    as `retryAfter`, and the `figures` of the limit.
     """
 
     def __init__(self, message: str, reason: str, *, retry_after: float | None = None, **figures: Any) -> None:
@@ -280,7 +280,11 @@ class Unauthorized(ServerFault):
 
 
 class LoginFailed(Unauthorized):
-    """The login did not produce credentials; `reason` is the OAuth error code, if there is one."""
+    """The login did not produce credentials.
+
+    `message` says why, `reason` is the OAuth error code, if there is one; `status` and `challenge` are those of the
+    response that required the login.
+    """
 
     def __init__(self, message: str, status: int = 401, challenge: str = "", *, reason: str = "") -> None:
         super().__init__(message, status, challenge)

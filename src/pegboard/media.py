@@ -86,7 +86,14 @@ class Media(Content):
 
 
 class Image(Media):
-    """An image for the model or the user."""
+    """An image for the model or the user.
+
+    source: the bytes, or the path of a file.
+    base64: the bytes in Base64, in place of `source`.
+    mime_type: the media type; without it, guessed from the name or the bytes.
+    annotations: audience, priority and lastModified, as in the protocol.
+    meta: the `_meta` of the content block.
+    """
 
     __slots__ = ()
 
@@ -97,7 +104,14 @@ class Image(Media):
 
 
 class Audio(Media):
-    """Audio for the model or the user; clients older than 2025-03-26 get a sentence instead."""
+    """Audio for the model or the user; clients older than 2025-03-26 get a sentence instead.
+
+    source: the bytes, or the path of a file.
+    base64: the bytes in Base64, in place of `source`.
+    mime_type: the media type; without it, guessed from the name or the bytes.
+    annotations: audience, priority and lastModified, as in the protocol.
+    meta: the `_meta` of the content block.
+    """
 
     __slots__ = ()
 
@@ -112,6 +126,15 @@ class File(Content):
 
     Its URI is `file:///` and the file name, which hides the folders of the server; pass `uri` to choose another. As the
     content of a resource it has the URI that was read.
+
+    source: the bytes, or the path of a file.
+    text: the text, in place of `source`.
+    base64: the bytes in Base64, in place of `source`.
+    name: the name of the file.
+    uri: the URI.
+    mime_type: the media type; without it, guessed from the name or the bytes.
+    annotations: audience, priority and lastModified, as in the protocol.
+    meta: the `_meta` of the content block.
     """
 
     __slots__ = ("content", "has_uri", "mime_type", "uri")
@@ -151,7 +174,17 @@ class File(Content):
 
 
 class Link(Content):
-    """A resource that the client can read itself; clients older than 2025-06-18 get its address as text."""
+    """A resource that the client can read itself; clients older than 2025-06-18 get its address as text.
+
+    uri: the absolute URI.
+    name: its name; without it, the last part of the URI.
+    title: the name for people.
+    description: what it contains.
+    mime_type: its media type; without it, guessed from the URI.
+    size: its size in bytes.
+    annotations: audience, priority and lastModified, as in the protocol.
+    meta: the `_meta` of the content block.
+    """
 
     __slots__ = ("description", "mime_type", "name", "size", "title", "uri")
 

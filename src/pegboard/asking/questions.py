@@ -61,7 +61,13 @@ Answer: TypeAlias = Accepted[T] | Declined | Cancelled
 
 
 class Sampled(Struct, frozen=True):
-    """The message of the client's model."""
+    """The message of the client's model.
+
+    content: the content blocks; `text` joins their texts.
+    model: the model that wrote it.
+    role: "assistant", as a rule.
+    stop_reason: why the model stopped.
+    """
 
     content: Sequence[Mapping[str, Json]]
     model: str = ""
@@ -105,7 +111,12 @@ class _Elicited(Struct):
 
 
 class Elicit(Ask, frozen=True):
-    """Ask the user to fill in a form (a dataclass or similar, one plain value, or a schema), or to open a `url`."""
+    """A question to the user, for `ctx.ask`.
+
+    message: the question.
+    schema: what to ask for: a dataclass or model, a type such as bool, a Literal, or a flat JSON Schema.
+    url: a page that the user shall open, in place of a form.
+    """
 
     kind: ClassVar[str] = "elicit"
     message: str
@@ -161,7 +172,18 @@ class _SampledMessage(Struct):
 
 
 class Sample(Ask, frozen=True):
-    """Ask the client's model: for one text, or to continue a list of messages."""
+    """A request to the client's model, for `ctx.ask`.
+
+    messages: a text, a content object, a message as in the protocol, or a list of these.
+    max_tokens: the maximum length of the message.
+    system: the system prompt.
+    temperature: the sampling temperature.
+    stop: texts that end the message.
+    model: the preferred model, several in order of preference, or `modelPreferences` as in the protocol.
+    tools: tools that the model may call, as in the protocol.
+    tool_choice: how the model chooses among the tools, as in the protocol.
+    metadata: additional fields for the client's provider.
+    """
 
     kind: ClassVar[str] = "sample"
     messages: SampleInput

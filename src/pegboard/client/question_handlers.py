@@ -16,7 +16,12 @@ from pegboard.schema.plain_json import as_plain
 
 
 class Elicitation(Struct, frozen=True):
-    """A server's question to the user: fill in a form with this schema, or open a URL."""
+    """A server's question to the user.
+
+    message: the question.
+    schema: the JSON Schema of the form; empty for a URL.
+    url: the page that the user shall open, or None for a form.
+    """
 
     message: str
     schema: Mapping[str, Json]

@@ -95,9 +95,10 @@ class AuthConfig(Struct, frozen=True, kw_only=True):
 
 
 class ServerConfig(Struct, frozen=True, kw_only=True):
-    """One downstream server; its repr contains no secrets.
+    """One downstream server, with the keys of docs/gateway-config.md; its repr contains no secrets.
 
     `env` is the environment of a child, besides what `inherit` names and what every program needs. Paths are absolute.
+    `connect_timeout`, `max_timeout` and `idle_seconds` are in seconds; `tool_filters` choose which tools are served.
     """
 
     name: str
@@ -136,7 +137,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
 
 
 class ToolboxConfig(Struct, frozen=True, kw_only=True):
-    """A set of servers that are shown together."""
+    """A set of servers that are shown together, with the keys of docs/gateway-config.md; `mode` is that of its endpoint."""
 
     name: str
     description: str
@@ -165,9 +166,10 @@ class PrincipalConfig(Struct, frozen=True, kw_only=True):
 
 
 class GatewayConfig(Struct, frozen=True, kw_only=True):
-    """A whole configuration; `secrets` are its values that must not be shown.
+    """A whole configuration, with the keys of docs/gateway-config.md; `secrets` are its values that must not be shown.
 
-    `endpoints` are by the name of their toolbox; `*` is the one of all.
+    `endpoints` are by the name of their toolbox; `*` is the one of all. `mode`, `auto_tokens` and `name_budget` are the
+    defaults for all of them. `lock_path` is the lock file, and `warnings` are what was wrong with the file.
     """
 
     path: str

@@ -118,7 +118,16 @@ class ToolConnector(CallScoped):
         compression: str | None = None,
         encoding: str | None = None,
     ) -> OutputStream:
-        """A stream to the caller, open until the `with` block or the call ends; other arguments are its metadata."""
+        """Open a stream to the caller, until the `with` block or the call ends; the other options are its metadata.
+
+        binary: whether chunks are bytes; otherwise they are JSON values.
+        method: what the stream belongs to; without it, the name of the tool.
+        name: the name of the file.
+        mime: the media type.
+        total_size: the size of all chunks in bytes, if it is known.
+        compression: how the chunks are compressed.
+        encoding: how text is encoded.
+        """
         meta: dict[str, Json] = {
             "method": method or self.context.tool_name,
             "binary": binary,

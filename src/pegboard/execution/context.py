@@ -169,7 +169,12 @@ class Context(CallScoped):
         return self._token.cancelled
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
-        """Report progress; nothing is sent unless the caller asked for it."""
+        """Report progress; nothing is sent unless the caller asked for it.
+
+        done: how much is done; it must increase.
+        total: how much there is, if that is known.
+        message: what happens now.
+        """
         if not _is_number(done) or not (total is None or _is_number(total)):
             raise ValueError(f"Progress takes numbers, got {done!r:.40} of {total!r:.40}")
         if get_ident() == self._thread:
@@ -197,7 +202,12 @@ class Context(CallScoped):
         return self._emit(Notification("notifications/progress", params))
 
     def log(self, level: str, data: Any, logger: str | None = None) -> Awaitable[None]:
-        """Send the caller a log message, if it asked for messages of that level; `data` is text or any JSON value."""
+        """Send the caller a log message, if it asked for messages of that level.
+
+        level: debug, info, notice, warning, error, critical, alert or emergency.
+        data: a text, or any JSON value.
+        logger: the name of the logger.
+        """
         severity = LOG_LEVELS.get(level)
         if severity is None:
             raise ValueError(f"Unknown log level {level!r}; use one of {', '.join(LOG_LEVELS)}")

@@ -58,8 +58,16 @@ class HasHandler(Protocol):
 class ToolExecutionRecord(Struct, frozen=True, kw_only=True):
     """The outcome of one request.
 
-    `result` is the text for the model, `content` all content blocks, `structured` the structured content. `metadata` is
-    the tool's (`ToolResult(metadata=…)`), with `elapsed_ms` and, if it failed, `error`.
+    tool_name: the name of the tool.
+    tool_call_id: the id of the call.
+    status: "success", "failed" or "skipped".
+    result: the text for the model.
+    content: all content blocks.
+    structured: the structured content.
+    elapsed_ms: how long the call took, in milliseconds.
+    metadata: that of the tool (`ToolResult(metadata=…)`), with `elapsed_ms` and, if it failed, `error`.
+    warnings: the repairs of the arguments.
+    errors: what is wrong with the arguments.
     """
 
     tool_name: str
@@ -98,8 +106,9 @@ class ToolExecutionBatch(Struct, frozen=True):
 class ToolExecutor:
     """Executes requests against a board, or a catalog of its own.
 
-    `environment` is passed to declared tools as `context.environment`: a mapping, or a function that makes one for each
-    request.
+    tools: a board, or a catalog of tools.
+    environment: passed to declared tools as `context.environment`: a mapping, or a function of the request.
+    limits: the limits for a catalog; a board has its own.
     """
 
     def __init__(

@@ -52,8 +52,7 @@ Key = tuple[str, str]
 class Gateway(Hosted):
     """Serves the tools, resources and prompts of many servers at one endpoint, and each toolbox at its own.
 
-    `config` is a file or a loaded configuration; `boards` are boards of this process by the names that entries of kind
-    `board` use. Middleware applies to local and downstream tools alike.
+    Middleware applies to local and downstream tools alike.
     """
 
     _started = False
@@ -69,7 +68,16 @@ class Gateway(Hosted):
         boards: Mapping[str, InProcessServer] | None = None,
         logins: Logins | None = None,
     ) -> None:
-        """`mode` takes precedence over that of the file; `watch` reloads the file when it changes."""
+        """Create a gateway; it connects to its servers when it starts.
+
+        config: the path of a configuration file, or a loaded configuration.
+        mode: which tools clients see, in place of the mode in the file.
+        watch: reload the file when it changes.
+        limits: sizes, counts and times (docs/limits.md).
+        environ: the variables that the file can refer to; without it, those of this process.
+        boards: boards of this process, by the names that entries of kind `board` use.
+        logins: how servers are logged in to.
+        """
         self._environ = os.environ if environ is None else environ
         self._mode = mode
         self.config = self._told(config if isinstance(config, GatewayConfig) else read_config(config, self._environ))
@@ -138,7 +146,14 @@ class Gateway(Hosted):
         tool: str | Iterable[str] | None = None,
         order: float | None = None,
     ) -> None:
-        """Add middleware around the calls of all tools, or of a toolbox, a category, a tag or named tools."""
+        """Add middleware around the calls of all tools, or of some of them; the options are those of `Board.use`.
+
+        toolbox: only for the tools of this toolbox.
+        category: only for the tools of this category.
+        tag: only for the tools with this tag.
+        tool: only for the tool of this name, or of these names.
+        order: the position, in place of the middleware's own; the lowest is outermost.
+        """
         scope: dict[str, Any] = {"toolbox": toolbox, "category": category, "tag": tag, "tool": tool, "order": order}
         for endpoint in self.endpoints:
             endpoint.board.use(*middleware, **scope)

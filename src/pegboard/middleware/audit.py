@@ -55,6 +55,8 @@ class Audit(Middleware):
     their names sorted), `"full"` (secrets masked) or `"none"`. `outcome` is `ok`, `failed`, `refused` or `cancelled`, or `asked` where the caller has to answer something
     first and send the call again; `error` names the kind of failure, never its text.
 
+    At most `pending` records wait to be written. `now` is the clock, for tests.
+
     A response waits until its record is on disk, so a crash loses no record of an answered call. If the disk cannot be
     written, `fail="closed"` rejects calls before they run, and withholds the result of one that has run already;
     `fail="open"` answers anyway. Both are logged once and counted in `unwritten`. The first call after the disk works

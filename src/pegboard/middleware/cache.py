@@ -37,7 +37,7 @@ class Cache(Middleware):
     The key is the tool, its arguments (in any order) and the principal; `shared=True` leaves out the principal, for
     results that are the same for all callers. At most `entries` results and `size` bytes are kept; the least recently
     used are dropped first. Errors are never cached, nor are results that needed an answer from the caller. `hits` and
-    `misses` count; `call.state["cache"]` has the outcome for a call.
+    `misses` count; `call.state["cache"]` has the outcome for a call. `clock` is for tests.
     """
 
     order = 112

@@ -31,7 +31,7 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class Logging(Middleware):
-    """Logs how each call ended, at `level`; failures at WARNING; the start and the masked arguments at DEBUG.
+    """Logs how each call ended, to `logger` at `level`; failures at WARNING; the start and the masked arguments at DEBUG.
 
     `style="line"` writes a sentence, `"json"` one JSON object. The record also has the fields as attributes (`extra`):
     tool, outcome, elapsed_ms, transport, and if available client, principal, session (its first eight digits), slow_ms,

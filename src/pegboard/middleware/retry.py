@@ -22,7 +22,7 @@ class Retry(Middleware):
     Before each retry it waits a random part of `wait` seconds, which doubles each time up to `longest`. A run is
     retried if it raises one of `on`, for example because a server behind a gateway failed; a ToolError or a Refusal is
     a result of the author's and is not retried unless `on` names it. A timeout inside it (order 120) applies to each
-    run; `retried` counts, and `call.state["attempts"]` has the number for a call.
+    run; `retried` counts, and `call.state["attempts"]` has the number for a call. `sleep` and `draw` are for tests.
     """
 
     order = 115

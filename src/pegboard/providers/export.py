@@ -63,7 +63,10 @@ class Format(Struct, frozen=True):
 
 
 def export_tools(tools: Iterable[Described], form: str, options: ExportOptions = DEFAULT_OPTIONS) -> Export:
-    """The definitions of a set of tools in one of FORMATS; raises LookupError for an unknown format."""
+    """Return the definitions of `tools` in the format `form`, one of FORMATS; `options` shorten or simplify them.
+
+    Raises LookupError for an unknown format.
+    """
     found = FORMATS.get(form)
     if found is None:
         raise LookupError(f"unknown format {form!r}; use one of {', '.join([*FORMATS, 'markdown'])}")
@@ -80,7 +83,10 @@ def export_tools(tools: Iterable[Described], form: str, options: ExportOptions =
 
 
 def export(tools: Iterable[Described], form: str, options: ExportOptions = DEFAULT_OPTIONS) -> list[Definition] | str:
-    """The definitions, or the text for `markdown`; what was left out is logged."""
+    """Return the definitions of `tools` in the format `form`, or text for `markdown`; `options` are as for `export_tools`.
+
+    Logs what had to be left out.
+    """
     if form == "markdown":
         return write_markdown(tools)
     exported = export_tools(tools, form, options)

@@ -45,7 +45,12 @@ class ProviderCall(Struct, frozen=True):
 
 
 class Provider:
-    """Tools for one provider: openai, openai-responses, anthropic, gemini or ollama."""
+    """Tools for one model provider: definitions for its API, and its tool calls as requests.
+
+    name: openai, openai-responses, anthropic, gemini or ollama.
+    tools: the tools.
+    options: how their definitions are shortened or simplified.
+    """
 
     def __init__(self, name: str, tools: Iterable[Parsing], options: ExportOptions = DEFAULT_OPTIONS) -> None:
         if name not in READERS:

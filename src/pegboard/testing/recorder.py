@@ -15,7 +15,18 @@ Phase: TypeAlias = Literal["before", "after", "error"]
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """One hook that ran, and its arguments."""
+    """One hook that ran.
+
+    hook: which one: "before", "after" or "error".
+    recorder: the name of the recorder.
+    tool: the name of the tool.
+    arguments: the arguments as sent.
+    failed: whether the result is an error.
+    result: the result, for "after".
+    exception: the exception, for "error".
+    elapsed_ms: how long the call took.
+    thread: the id of the thread.
+    """
 
     hook: Phase
     recorder: str
@@ -31,7 +42,7 @@ class Step(Struct, frozen=True, kw_only=True):
 class Recorder(Middleware):
     """Records a Step for each of its hooks; several may share one list of `steps`, to check their order.
 
-    `fail` maps names of hooks to the exceptions that they raise, after they were recorded.
+    `name` is in each Step. `fail` maps names of hooks to the exceptions that they raise, after they were recorded.
     """
 
     def __init__(

@@ -46,7 +46,20 @@ def make_call(
     transport: str = "direct",
     version: str = MODERN,
 ) -> Call:
-    """A call, as hooks receive it, of a tool that accepts any arguments."""
+    """Return a call, as hooks receive it, of a tool that accepts any arguments.
+
+    name: the name of the tool.
+    arguments: the arguments as sent.
+    category: the category of the tool.
+    tags: the tags of the tool.
+    annotations: the annotations of the tool, such as readOnlyHint.
+    meta: the `_meta` of the request.
+    principal: the authenticated caller.
+    session: the id of the session.
+    client: the name of the client.
+    transport: the transport of the request.
+    version: the protocol revision.
+    """
 
     def stub() -> None: ...
 

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class JsonRpcMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A JSON-RPC message: a request has `method`, a response has `result` or `error`.
+    """A JSON-RPC message: a request has `id` and `method`, a response has `id` and `result` or `error`.
 
     The message that a tool receives has the arguments of its call as `params`, checked and repaired.
     """
@@ -54,6 +54,6 @@ class ToolResponse:
 
     @staticmethod
     def error(request_id: RequestId | None, code: int, message: str, data: Json = None) -> JsonRpcMessage:
-        """A JSON-RPC error response."""
+        """Return a JSON-RPC error response to `request_id`, with `code`, `message` and, unless it is None, `data`."""
         error = {"code": code, "message": message}
         return JsonRpcMessage(id=request_id, error=error if data is None else {**error, "data": data})

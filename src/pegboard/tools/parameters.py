@@ -41,7 +41,17 @@ class Cardinality(Enum):
 
 
 class Parameter(Struct, frozen=True):
-    """One argument of a declared tool. Only `required` decides whether it may be omitted."""
+    """One argument of a declared tool.
+
+    name: its name.
+    kind: the kind of value.
+    cardinality: whether it is one value or a list.
+    required: whether a caller must send it.
+    description: what it is, for the model.
+    enum: the allowed values.
+    example: an example for the model.
+    default: the value if a caller does not send it.
+    """
 
     name: str
     kind: ValueKind = ValueKind.STRING
@@ -54,7 +64,15 @@ class Parameter(Struct, frozen=True):
 
 
 class ToolCallRequest(Struct, frozen=True, kw_only=True):
-    """A call of a declared tool: the arguments after repair, their original text, and the repairs."""
+    """A call of a declared tool.
+
+    tool_name: the name of the tool.
+    tool_call_id: the id of the call, from the request or the model provider.
+    arguments: the arguments after repair.
+    raw_arguments: the text that the model sent.
+    warnings: the repairs.
+    errors: what is wrong with the arguments.
+    """
 
     tool_name: str
     tool_call_id: str = ""

@@ -43,7 +43,7 @@ class ToolName(Struct, frozen=True, order=True):
 
 
 def join_name(toolbox: str, server: str, tool: str) -> str:
-    """`dev`, `filesystem`, `read_file` → `dev__filesystem__read_file`."""
+    """Join the names of a toolbox, a server and a tool: `dev__filesystem__read_file`."""
     return f"{toolbox}{SEPARATOR}{server}{SEPARATOR}{tool}"
 
 

@@ -45,7 +45,28 @@ _CLIENT_CAPABILITIES: Final[Mapping[str, tuple[str, ...] | None]] = {
 
 
 class ToolOptions(TypedDict, total=False):
-    """The options of a tool besides its name; each decorator takes the same."""
+    """The options of a tool besides its name; each decorator takes the same.
+
+    title: the name for people.
+    description: what it does, for the model; without it, the docstring.
+    input_schema: your own JSON Schema of the arguments.
+    output_schema: your own JSON Schema of the structured result.
+    annotations: hints for clients, such as readOnlyHint.
+    icons: URLs, or icons as in the protocol.
+    meta: the `_meta` of the definition.
+    category: a category, for middleware.
+    tags: tags, for middleware.
+    middleware: middleware for this tool alone.
+    timeout: seconds after which a call fails.
+    inline: run a plain function on the event loop, in place of a thread; it must not block.
+    requires: client capabilities that a caller must have declared, such as "sampling".
+    transports: list and allow the tool only for callers of these transports.
+    arguments: "lenient" or "strict", in place of the board's.
+    on_parse_error: "pass" runs the tool even if its arguments are wrong.
+    task: whether it can ("optional") or must ("required") run as a task.
+    detach: "manual" lets the tool ask before it becomes a task.
+    once: accept each answer to a question only once.
+    """
 
     title: str
     description: str

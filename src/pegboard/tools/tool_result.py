@@ -69,8 +69,11 @@ _EXACT = 2**53
 class ToolResult:
     """A result written by the author: content, structured content, metadata, or an error for the model.
 
-    `content` is text, a `Content` object, any JSON value, or a list of these. `meta` is sent to the client as `_meta`;
-    `metadata` stays here, in the execution record.
+    content: text, a content object such as `Image`, any JSON value, or a list of these.
+    structured: the structured content, a JSON value or an object with fields.
+    is_error: whether the result is an error for the model.
+    meta: sent to the client as `_meta`.
+    metadata: for the embedding program, in the execution record; never sent.
     """
 
     __slots__ = ("content", "is_error", "meta", "metadata", "structured")

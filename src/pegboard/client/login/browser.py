@@ -44,7 +44,10 @@ class Login(Protocol):
 class BrowserLogin:
     """Opens the browser of this machine, and shows the link in case there is none.
 
-    With `port` 0 any free port is used. `show` receives the text for the person; by default it is written to stderr.
+    port: the port that the redirect arrives at; 0 for any free port.
+    browser: whether to open the browser.
+    seconds: the time that the person has.
+    show: receives the text for the person; without it, the text is written to stderr.
     """
 
     def __init__(

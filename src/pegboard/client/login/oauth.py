@@ -21,10 +21,14 @@ from pegboard.errors import SetupError
 class OAuth:
     """Login by a person in a browser, once; afterwards the token is refreshed as long as possible.
 
-    The client identifies itself by `client_id` (and `client_secret`) if it was registered, by `client_metadata_url`,
-    the URL of its client metadata document, if the server supports that, or it registers itself. `issuer` is the only
-    authorization server that may get the credentials. `scopes` are requested in addition to those that the server asks
-    for. Tokens are kept in `storage`.
+    login: how the person logs in; without it, `BrowserLogin()`.
+    storage: where tokens are stored; without it, in memory.
+    client_id: the id of a client that is already registered.
+    client_secret: its secret.
+    client_metadata_url: the URL of a client metadata document, for servers that support it.
+    client_name: the name under which an unregistered client registers itself.
+    issuer: the only authorization server that may get the credentials.
+    scopes: scopes to request besides those that the server asks for.
     """
 
     def __init__(
@@ -57,7 +61,16 @@ class OAuth:
 
 
 class ClientCredentials:
-    """Login of the client itself, without a person: with a secret, or a private key in PEM (a path or its text)."""
+    """Login of the client itself, without a person: with a secret or a private key.
+
+    client_id: the id of the client.
+    client_secret: its secret.
+    private_key: its private key in PEM, as text or as the path of a file; needs the `auth` extra.
+    algorithm: the signature algorithm of the key.
+    issuer: the only authorization server that may get the credentials.
+    scopes: scopes to request besides those that the server asks for.
+    storage: where tokens are stored; without it, in memory.
+    """
 
     def __init__(
         self,
@@ -89,7 +102,12 @@ class ClientCredentials:
 class Assertion:
     """Login with an assertion of a third party, such as an identity provider or the platform of a workload.
 
-    `vouch` is a JWT, or a function of the issuer and the resource that returns one.
+    client_id: the id of the client.
+    vouch: a JWT, or a function of the issuer and the resource that returns one.
+    client_secret: the secret of the client, if it has one.
+    issuer: the only authorization server that may get the credentials.
+    scopes: scopes to request besides those that the server asks for.
+    storage: where tokens are stored; without it, in memory.
     """
 
     def __init__(

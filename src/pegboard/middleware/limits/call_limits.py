@@ -103,7 +103,7 @@ class ConcurrencyLimit(Middleware):
 
 
 class Timeout(Middleware):
-    """Stops a call after a time: its tool's, else its category's, else `seconds`.
+    """Stops a call after a time: that of its tool in `tools`, else of its category in `categories`, else `seconds`.
 
     None means no limit; the time that the caller takes to answer questions is not counted. By default it is the
     innermost middleware: it limits the tool, once per attempt of a retry, and every other middleware sees the timeout.

@@ -21,7 +21,7 @@ class _KeptResult(Struct, frozen=True):
 
 
 class KeptResults:
-    """At most `max_bytes` of results, each for `seconds`; the oldest are dropped first."""
+    """At most `max_bytes` of results, each for `seconds`; the oldest are dropped first. `clock` is for tests."""
 
     def __init__(
         self, *, seconds: float = 600.0, max_bytes: int = 32 * 1024 * 1024, clock: Callable[[], float] = time.monotonic

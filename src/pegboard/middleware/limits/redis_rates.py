@@ -29,7 +29,7 @@ class RedisRates:
     """Accounts in the Redis or Valkey at a `redis://` URL, or behind your `redis.asyncio` client.
 
     A server that does not respond within `timeout` seconds is not contacted for `pause` seconds, so that an outage does
-    not slow down every call. An account expires when nothing is owed any more.
+    not slow down every call. An account expires when nothing is owed any more. `prefix` begins the keys of accounts.
     """
 
     def __init__(
