@@ -51,7 +51,6 @@ CONSTANTS = (
     ("Items that a gateway reads of one list of a server", "gateway/servers/server_catalog.py", "MAX_ITEMS"),
     ("Size of one such item", "gateway/servers/server_catalog.py", "MAX_ITEM_BYTES"),
     ("Size of all lists of one server", "gateway/servers/server_catalog.py", "MAX_BYTES"),
-    ("Time that a list of a gateway waits for servers that start", "gateway/gateway_endpoint.py", "LIST_SECONDS"),
     ("Interval of health checks of a gateway", "gateway/servers/supervisor.py", "HEALTH_CHECK_SECONDS"),
     ("Longest pause before a gateway reconnects a server", "gateway/servers/supervisor.py", "LONGEST_PAUSE"),
     ("Size of a configuration file", "config/source_file.py", "MAX_BYTES"),

@@ -342,7 +342,7 @@ class Board(ToolRegistry, Hosted):
     ) -> list[dict[str, Json]] | str:
         """Return the tools in the format of a model provider.
 
-        form: openai, openai-responses, anthropic, gemini, ollama, microsoft, mcp, json-schema, or markdown for text.
+        form: openai, openai-responses, anthropic, gemini, ollama, microsoft-ai, mcp, json-schema, or markdown for text.
         strict: use the provider's strict mode where the schema allows it.
         description_tokens: shorten each description to about this many tokens.
         """
