@@ -10,7 +10,8 @@ from msgspec import Struct
 class ParseWarning(Struct, frozen=True, gc=False):
     """A value that was repaired, or accepted although it is unusual.
 
-    `path` is where it is, `code` the kind of repair, `message` a sentence for the model, `got` the value as sent and `became` the value that the tool gets.
+    `path` is where it is, `code` the kind of repair, `message` a sentence for the model, `got` the
+    value as sent and `became` the value that the tool gets.
     """
 
     path: str

@@ -169,7 +169,8 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
     """A whole configuration, with the keys of docs/gateway-config.md; `secrets` are its values that must not be shown.
 
     `endpoints` are by the name of their toolbox; `*` is the one of all. `mode`, `auto_tokens` and `name_budget` are the
-    defaults for all of them, `list_wait` the seconds that a list waits for starting servers. `lock_path` is the lock file, and `warnings` are what was wrong with the file.
+    defaults for all of them, `list_wait` the seconds that a list waits for starting servers. `lock_path` is the lock
+    file, and `warnings` are what was wrong with the file.
     """
 
     path: str

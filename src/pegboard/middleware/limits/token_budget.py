@@ -32,10 +32,12 @@ class Budget(Struct, frozen=True):
 
 
 class TokenBudget(Middleware):
-    """Limits the tokens of results: by the budget of the tool in `tools`, else of its category in `categories`, else `default`.
+    """Limits the tokens of results: by the budget of the tool, else of its category, else `default`.
+
+    `tools` and `categories` map names to budgets, and `counter` counts the tokens of a text.
 
     A number is a Budget with the `action` given here; None means no budget. `kept` keeps the whole result when it is
-    cut; `link` adds a link to it, for servers that answer `resources/read` with `kept.read`. `counter` counts the tokens of a text.
+    cut; `link` adds a link to it, for servers that answer `resources/read` with `kept.read`.
     """
 
     # Inside the counter, which then counts what is sent.
