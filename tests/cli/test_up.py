@@ -162,9 +162,9 @@ async def test_it_serves_clients_of_both_eras_at_both_places(
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("/toolboxes/dve/mcp", "There is no toolbox 'dve' here; all of them are at /mcp"),
-        ("/toolboxes/dev/sse", "Nothing is served at this path; the toolbox is at /toolboxes/dev/mcp"),
-        ("/elsewhere", "Nothing is served at this path; the MCP endpoint is /mcp"),
+        ("/toolboxes/dve/mcp", "Unknown toolbox 'dve'; all toolboxes are served at /mcp"),
+        ("/toolboxes/dev/sse", "Not found; the toolbox is served at /toolboxes/dev/mcp"),
+        ("/elsewhere", "Not found; the MCP endpoint is /mcp"),
     ],
 )
 def test_a_path_that_leads_nowhere_says_where_to_go(served: tuple[Folder, HttpChild], path: str, told: str) -> None:

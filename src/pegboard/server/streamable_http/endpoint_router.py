@@ -12,10 +12,10 @@ from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
 
 
 class EndpointRouter:
-    """Hands a request to the endpoint of its path; what is no toolbox's goes to the main one.
+    """Passes a request to the endpoint of its path; other paths go to the main endpoint.
 
-    `places` are looked at anew with each request, as they come and go; `make` makes the endpoint of one, told its name,
-    when the first request for it comes. A place is at `<prefix>/toolboxes/<name>/mcp`.
+    `places` is read again for each request, since toolboxes are added and removed; `make` creates the endpoint of one
+    at the first request for it. A toolbox is served at `<prefix>/toolboxes/<name>/mcp`.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class EndpointRouter:
         name = encoded.decode("ascii", "replace")
         endpoint = self._find(name)
         if endpoint is None:
-            # Which there are is for those who may come in.
-            return text_response(404, f"There is no toolbox {name[:64]!r} here; all of them are at {self._whole}")
+            # Only allowed clients may learn which toolboxes exist.
+            return text_response(404, f"Unknown toolbox {name[:64]!r}; all toolboxes are served at {self._whole}")
         if rest not in (b"mcp", b"mcp/"):
-            return text_response(404, f"Nothing is served at this path; the toolbox is at {self._begin}{name}/mcp")
+            return text_response(404, f"Not found; the toolbox is served at {self._begin}{name}/mcp")
         return endpoint.accept(head, body, sink)
 
     async def drain(self, seconds: float, hurried: asyncio.Event) -> None:
-        """Take no new calls at any of them; let those under way come to their answers."""
+        """Reject new calls at all of them; let running ones finish."""
         endpoints = [self._main, *(endpoint for _, endpoint in self._made.values())]
         await asyncio.gather(*(endpoint.drain(seconds, hurried) for endpoint in endpoints))
 

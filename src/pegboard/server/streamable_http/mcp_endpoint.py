@@ -44,15 +44,15 @@ from pegboard.stores.cluster import SharedStore
 from pegboard.stores.store import Store
 from pegboard.watchdog import TALLY
 
-# What holds now may not hold a moment later.
+# It may change at any moment.
 _FRESH: Final[Headers] = ((b"cache-control", b"no-store"),)
 
 LegacyMode: TypeAlias = Literal["sessions", "sessionless", "refused"]
-"""How clients of the older revisions are served: in sessions, without, or not at all."""
+"""How legacy clients are served: with sessions, without, or not at all."""
 
 
 class HttpEndpoint:
-    """Serves one Handler at one path, in every revision we speak."""
+    """Serves one Handler at one path, in all supported revisions."""
 
     def __init__(
         self,
@@ -128,13 +128,13 @@ class HttpEndpoint:
         return SessionRequests(handler, info, limits, self.sessions, calls, self.followers, relay)
 
     def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult | Upgrade:
-        """Route a request by its path; one whose head is known goes straight to its message."""
+        """Route a request by its path; a known head leads directly to its message."""
         post: PostHead | None = head.verdict
         if post is not None:
             return self._call(post, head, body, sink) if post.plain else self._post(post, head, body, sink)
         route = self._paths.get(head.path)
         if route is None:
-            return text_response(404, f"Nothing is served at this path; the MCP endpoint is {self._where}")
+            return text_response(404, f"Not found; the MCP endpoint is {self._where}")
         return route(head, body, sink)
 
     def _health(self, head: Head, body: bytes, sink: Sink) -> Answer:
@@ -174,7 +174,7 @@ class HttpEndpoint:
     # -- POST ------------------------------------------------------------------------------------------------------
 
     def _call(self, post: PostHead, head: Head, body: bytes, sink: Sink) -> EndpointResult:
-        """What is most likely a plain call."""
+        """Probably a plain call."""
         plain: PlainCall | None = None
         try:
             plain = self._read_plain(body)
@@ -212,7 +212,7 @@ class HttpEndpoint:
             return self._refuse(refusal, post)
 
     def _refuse(self, refusal: Refusal, post: PostHead) -> Answer:
-        """A message that could not become a call; in a session the answer to it names that, as all there do."""
+        """The error for a message that could not become a call; in a session it names that session, as all responses do."""
         within = post.session and not post.stateless and self.sessions.has(post.session, "")
         return error_response(refusal, post.within if within else post.extra)
 
@@ -220,7 +220,9 @@ class HttpEndpoint:
         method, request_id, version = message.method, message.id, post.version
         if method is UNSET:
             # "The client MUST NOT send JSON-RPC responses" (Sending Messages, 4)
-            raise InvalidRequest("A client of this revision sends no responses: retry the request with inputResponses")
+            raise InvalidRequest(
+                "A client of this revision must not send responses; retry the request with inputResponses"
+            )
         if request_id is UNSET:
             if version is not None and find_revision(version).has_sessions:
                 raise UnsupportedVersion(version, SUPPORTED)
@@ -239,13 +241,11 @@ class HttpEndpoint:
                 sink, self._modern, request_id, post.extra, post.accepts, followers=self.followers
             )
         else:
-            return text_response(
-                406, f"{method} is answered by a stream: Accept must allow text/event-stream", post.extra
-            )
+            return text_response(406, f"{method} returns a stream: Accept must allow text/event-stream", post.extra)
         call = request.call(exchange, head.headers)
         served = self._calls.run(exchange, run_call(self._handler, call, exchange), len(call.params))
-        # Cancellation: "Closing the SSE response stream MUST be treated by the server as cancellation". Who listens has
-        # come to its answer, the stream, and is told by it.
+        # Cancellation: "Closing the SSE response stream MUST be treated by the server as cancellation". A subscription
+        # has got its response, the stream, which ends it.
         if isinstance(served, asyncio.Task) and not listens:
             sink.on_gone(served.cancel)
         return served
@@ -254,9 +254,9 @@ class HttpEndpoint:
 
     @property
     def draining(self) -> bool:
-        """Whether no new calls are taken, because we end."""
+        """Whether new calls are rejected, because the server shuts down."""
         return self._calls.draining
 
     async def drain(self, seconds: float, hurried: asyncio.Event) -> None:
-        """Take no new calls; let those under way come to their answers, and cancel the rest when time is up."""
+        """Reject new calls; let running ones finish, and cancel the rest when the time is up."""
         await self._calls.drain(seconds, hurried)

@@ -19,7 +19,7 @@ _CLEANUP_SECONDS: Final = 0.5
 
 
 class ResumedStream:
-    """Sends the stream of a call that was made on another connection; it counts among the calls, as it ends with one."""
+    """Sends the stream of a call that was made on another connection; it counts as a call, since it ends with one."""
 
     def __init__(self, sink: Sink, headers: Headers) -> None:
         self._sink = sink
@@ -34,23 +34,24 @@ class ResumedStream:
         self.since = 0.0
 
     async def run(self, streams: SessionStreams, last: str) -> None:
-        """Send what the client has not seen, until the stream ends or the connection does."""
+        """Send what the client has not seen, until the stream or the connection ends."""
         self._task = asyncio.current_task()
         self._last = last
         self._sink.on_gone(self._leave)
         try:
             # "The server MUST send each of its JSON-RPC messages on only one of the connected streams" (Multiple
-            # Connections): the one before has ended when this one begins.
+            # Connections): the previous connection has ended when this one starts.
             await streams.take_over(last)
             self._begin()
             await streams.follow(last, self, self._write)
         except ConnectionError:
             self._gone = True
         except StoreDown as problem:
-            _log.warning("a stream could not be sent on: %s", problem)
+            _log.warning("a stream could not be resumed: %s", problem)
             self._retry_ms = RETRY_MS
         except asyncio.CancelledError:
-            # The client has left, another connection carries the stream, or we end. It is this connection's end alone.
+            # The client has disconnected, another connection carries the stream, or the server shuts down. Only this
+            # connection ends.
             if self.closing and not self._gone:
                 self._begin()
                 await self._close_gracefully(streams)
@@ -62,18 +63,18 @@ class ResumedStream:
             self._sink.end()
 
     def keep_alive(self) -> None:
-        """Show a waiting client, and the proxies between, that the stream lives."""
+        """Send a keep-alive to the client and the proxies in between."""
         if self._started and self._task is not None and not self._gone:
             self._sink.write(sse.KEEP_ALIVE)
 
     def detach_connection(self, retry_ms: int | None) -> None:
-        """The stream goes on elsewhere, or later."""
+        """The stream continues on another connection, or later."""
         self._retry_ms = retry_ms
         if self._task is not None:
             self._task.cancel()
 
     async def _close_gracefully(self, streams: SessionStreams) -> None:
-        """The call is cancelled with us, and its answer is about to come."""
+        """The call is cancelled too, and its response is about to come."""
         try:
             async with asyncio.timeout(_CLEANUP_SECONDS):
                 await streams.follow(self._last, self, self._write)

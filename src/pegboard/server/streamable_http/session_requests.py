@@ -52,7 +52,7 @@ _LAST_EVENT: Final = b"last-event-id"
 
 
 class SessionRequests:
-    """Serves one Handler to clients of the older revisions, each in its session."""
+    """Serves one Handler to legacy clients, each in its session."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class SessionRequests:
             return exchange.refuse(refusal)
 
     def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
-        """As `post`, for a call of a tool that is read already."""
+        """As `post`, for a tool call that is already decoded."""
         session = self._sessions.find(post.session, "")
         if session is None:
             return self._look_up(post.session, post.extra, lambda found: self._call(found, post, plain, sink), plain.id)
@@ -136,7 +136,7 @@ class SessionRequests:
         return self._run(call, request_id, exchange, sink, session, self._open_session)
 
     async def _open_session(self, call: Call) -> Reply:
-        """The answer to `initialize`; the session is written down before its client learns of it."""
+        """The response to `initialize`; the session is stored before its client learns its id."""
         session = self._sessions.find(call.caller.session, call.caller.principal)
         if session is not None:
             await self._sessions.enter(session)
@@ -151,7 +151,7 @@ class SessionRequests:
         session: Session,
         handler: Handler | None = None,
     ) -> Answer | asyncio.Task[Answer | None] | None:
-        """Walk a call; while it waits its session can cancel it."""
+        """Run a call; while it waits, its session can cancel it."""
         walk = self._conduct(call, exchange, handler or self._handler_of(call, session))
         served = self._calls.run(exchange, walk, len(call.params))
         if isinstance(served, asyncio.Task):
@@ -173,7 +173,7 @@ class SessionRequests:
     async def _apply_setting(
         self, session: Session, setting: SessionSetting, exchange: SessionExchange
     ) -> Answer | None:
-        """Do what a client wishes for the rest of its session."""
+        """Apply a setting of a client to the rest of its session."""
         try:
             await self._sessions.change(session, setting)
         except Refusal as refusal:
@@ -181,12 +181,12 @@ class SessionRequests:
         return exchange.answer(b"{}")
 
     def _receive_notification(self, session: Session, message: Message, answer: Answer) -> EndpointResult:
-        """A notification or an answer from a legacy client; those we do not know are ignored."""
+        """A notification or an answer from a legacy client; unknown ones are ignored."""
         bringing = self._deliver(session, message)
         return answer if bringing is None else _once(bringing, answer)
 
     def _deliver(self, session: Session, message: Message) -> Awaitable[object] | None:
-        """Bring a message to the call that it is about; None once that is done."""
+        """Deliver a message to the call that it is for; None once that is done."""
         if message.method is UNSET:
             if self._relay is not None:
                 return self._relay.answer(session, message)
@@ -206,7 +206,7 @@ class SessionRequests:
         serve: Callable[[Session], EndpointResult],
         request_id: RequestId | None = None,
     ) -> EndpointResult:
-        """Serve in the session of that id: at once where it is known here, else once the store has told of it."""
+        """Serve a request in the session with that id: at once if it is known here, else after reading the store."""
         session = self._sessions.find(session_id, "")
         return self._look_up(session_id, extra, serve, request_id) if session is None else serve(session)
 
@@ -283,7 +283,7 @@ class SessionRequests:
     # -- GET and DELETE --------------------------------------------------------------------------------------------
 
     def get(self, head: Head, sink: Sink, extra: Headers) -> EndpointResult:
-        """A stream to listen to: that of a call, come back for with the id of its last event, or the board's changes."""
+        """A stream for a GET: that of a call, resumed after the id of its last event, or the board's changes."""
         if not mcp.stated_revision(head.headers).has_sessions:
             return method_not_allowed(b"POST, OPTIONS", extra)
         if not read_accept(head.headers.get(b"accept")).stream:
@@ -335,7 +335,7 @@ class SessionRequests:
 
 
 async def _once(awaited: Awaitable[object], answer: Answer) -> Answer:
-    """The answer, once something is done."""
+    """The response, once something is done."""
     try:
         await awaited
     except Refusal as refusal:
@@ -346,12 +346,14 @@ async def _once(awaited: Awaitable[object], answer: Answer) -> Answer:
 def _session_id(head: Head) -> str:
     sent = head.headers.get(mcp.SESSION)
     if sent is None:
-        raise SessionRequired("Missing MCP-Session-Id header: send initialize first and repeat the id it answers with")
+        raise SessionRequired(
+            "Missing MCP-Session-Id header; send initialize first and repeat the id from its response"
+        )
     return sent.decode("latin-1")
 
 
 def _check_request(session: Session, method: str, request_id: RequestId) -> None:
     if method == "initialize":
-        raise InvalidRequest("initialize comes first and once; it cannot be part of a batch")
+        raise InvalidRequest("initialize must come first, once, and not in a batch")
     if request_id in session.calls:
         raise duplicate_id(request_id)

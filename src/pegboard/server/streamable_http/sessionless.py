@@ -43,14 +43,14 @@ class LegacyRequests(Protocol):
 
 
 class SessionlessExchange(HttpExchange, eq=False):
-    """One request of a client that cannot be asked, nor come back for anything."""
+    """One request of a client that can neither be asked nor resume."""
 
     async def ask(self, questions: Mapping[str, Question]) -> NoReturn:
         await reject_question(questions)
 
 
 class Sessionless:
-    """Serves each request by itself, as it states its revision; nothing is remembered of who sent it."""
+    """Serves each request by itself, with the revision that it states; no state is kept about its sender."""
 
     def __init__(self, stateless: Stateless, limits: Limits, calls: CallsInFlight) -> None:
         self._stateless = stateless
@@ -69,7 +69,7 @@ class Sessionless:
         return self._run(wanted.handler, wanted.admitted.call(exchange), exchange, sink)
 
     def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
-        """The session that it names is none of ours, and is not asked for."""
+        """The session that it names is not ours, and is ignored."""
         caller, codec, handler = self._stateless.anonymous_caller(ASSUMED if post.version is None else post.version)
         exchange = SessionlessExchange(sink, codec, plain.id, post.extra, post.accepts)
         return self._run(handler, plain.call(caller, exchange), exchange, sink)
@@ -77,7 +77,7 @@ class Sessionless:
     def _run(self, handler: Handler, call: Call, exchange: SessionlessExchange, sink: Sink) -> EndpointResult:
         served = self._calls.run(exchange, run_call(handler, call, exchange), len(call.params))
         if isinstance(served, asyncio.Task):
-            # Nobody can come back for the answer.
+            # The response cannot be resumed.
             sink.on_gone(served.cancel)
         return served
 
@@ -101,11 +101,11 @@ class Sessionless:
     def delete(self, head: Head, extra: Headers) -> EndpointResult:
         if not mcp.stated_revision(head.headers).has_sessions:
             return method_not_allowed(b"POST, OPTIONS", extra)
-        return text_response(501, "There are no sessions here, so there is none to end", extra)
+        return text_response(501, "This server has no sessions", extra)
 
 
 class RejectedLegacy:
-    """Turns them away with the reason."""
+    """Rejects them with the reason."""
 
     def post(
         self, head: Head, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
