@@ -24,7 +24,7 @@ from pegboard.stores.cluster import Cluster
 
 _log = logging.getLogger("pegboard.server")
 
-# RFC 9745. All of them gave way to Streamable HTTP, which came with revision 2025-03-26.
+# RFC 9745. Streamable HTTP, introduced by revision 2025-03-26, replaced all of them.
 _SINCE: Final = (b"deprecation", b"@1742947200")
 
 Serve: TypeAlias = Callable[[Head, bytes, Sink, Headers], EndpointResult]
@@ -32,7 +32,7 @@ Route: TypeAlias = Callable[[Head, bytes, Sink], EndpointResult]
 
 
 class DeprecatedEndpoints:
-    """The deprecated endpoints that are served, each guarded as `/mcp` is."""
+    """The deprecated endpoints that are served, with the same checks as `/mcp`."""
 
     def __init__(
         self,
@@ -50,9 +50,9 @@ class DeprecatedEndpoints:
         cluster: Cluster | None = None,
         apart: bool = False,
     ) -> None:
-        """Of several processes that stand `apart`, none can have a session that the others know of.
+        """Processes without a common store (`apart`) cannot share sessions.
 
-        `successor` is where the clients of all doors should go.
+        `successor` is the endpoint that clients should use instead.
         """
         self._guard = guard
         self._successor = prefix + successor

@@ -7,7 +7,7 @@ from pegboard.server.http_types import Sink
 
 
 class EventLine:
-    """Writes messages as events to a stream that has begun; what comes after its end is dropped."""
+    """Writes messages as events to an open stream; what comes after its end is dropped."""
 
     __slots__ = ("_full", "_next", "_open", "_sink")
 
@@ -19,19 +19,19 @@ class EventLine:
 
     @property
     def open(self) -> bool:
-        """Whether somebody may still read what is written."""
+        """Whether the client may still read what is written."""
         return self._open
 
     @property
     def full(self) -> bool:
-        """Whether the reader is behind."""
+        """Whether the reader lags behind."""
         return self._full
 
     def write(self, message: bytes) -> None:
         self.write_event("message", message)
 
     def write_event(self, name: str, data: bytes) -> None:
-        """Write an event of another kind."""
+        """Write an event of another type."""
         if not self._open:
             return
         event_id = None
@@ -41,7 +41,7 @@ class EventLine:
         self._full = not self._sink.write(sse.event(data, event_id, name))
 
     async def drain(self) -> None:
-        """Wait until the reader has caught up, or is gone: that ends the stream, and whoever asked is told of it."""
+        """Wait until the reader has caught up, or has disconnected, which ends the stream and calls back."""
         try:
             await self._sink.drain()
         except ConnectionError:
@@ -49,16 +49,16 @@ class EventLine:
         self._full = False
 
     def keep_alive(self) -> None:
-        """Show a waiting client, and the proxies between, that the stream lives."""
+        """Send a keep-alive to the client and the proxies in between."""
         if self._open:
             self._sink.write(sse.KEEP_ALIVE)
 
     def leave(self) -> None:
-        """The client is gone: nothing more is written."""
+        """The client has disconnected: write nothing more."""
         self._open = False
 
     def close(self) -> None:
-        """End the stream in good order."""
+        """End the stream gracefully."""
         if self._open:
             self._open = False
             self._sink.end()

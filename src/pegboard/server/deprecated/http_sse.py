@@ -75,7 +75,7 @@ _SPOKEN: Final = tuple(name for name in SUPPORTED if REVISIONS[name].has_session
 
 
 class SseClient:
-    """One client: its stream, its session, and what it follows; `left` is told of its end."""
+    """One client: its stream, its session, and its subscriptions; `left` is called at its end."""
 
     __slots__ = ("_ending", "_left", "greeted", "joined", "line", "session", "since", "subscriber", "waiting")
 
@@ -83,7 +83,7 @@ class SseClient:
         self.line = line
         self.session = session
         self.since = 0.0
-        # Whether it has said who it is, and whether it hears of changes.
+        # Whether it has initialized, and whether it receives changes.
         self.greeted = False
         self.joined = False
         self.subscriber: Subscriber | None = None
@@ -98,26 +98,26 @@ class SseClient:
 
     @property
     def reads(self) -> bool:
-        """Whether it is there and reads what it is told."""
+        """Whether it is connected and reads its stream."""
         return self.line.open and not self.line.full
 
     def keep_alive(self) -> None:
         self.line.keep_alive()
 
     def end(self) -> None:
-        """End the stream in good order: once the calls under way have their answers."""
+        """End the stream gracefully: after the running calls have been answered."""
         self._ending = True
         if not self.session.calls:
             self.line.close()
             self.leave()
 
     def run(self, request_id: RequestId, task: asyncio.Task[None]) -> None:
-        """A call goes on; meanwhile it can be cancelled."""
+        """A call continues; it can be cancelled."""
         self.session.calls[request_id] = task
         task.add_done_callback(lambda _: self._ended(request_id))
 
     def leave(self) -> None:
-        """The client is gone, and nobody can come for its answers: its calls end."""
+        """The client has disconnected, and cannot get its responses: cancel its calls."""
         self.line.leave()
         self._left(self)
         if self.subscriber is not None:
@@ -133,9 +133,9 @@ class SseClient:
 
 
 class HttpSse:
-    """Serves one Handler to clients of this transport; `place` is where they POST to.
+    """Serves one Handler to clients of this transport; `place` is the URL of their POSTs.
 
-    Where there is a crew, any process of it takes their POSTs.
+    In a cluster, any process accepts their POSTs.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class HttpSse:
         return None
 
     def post(self, head: Head, body: bytes, sink: Sink, extra: Headers) -> EndpointResult:
-        """Take what a client says."""
+        """Handle a message of a client."""
         check_content_type(head.headers.get(b"content-type"))
         session_id, version = _named_session(head), _stated(head)
         if self._forwarding is not None and self._forwarding.is_foreign(session_id):
@@ -229,7 +229,7 @@ class HttpSse:
             try:
                 await self._receive_message(client, body)
             except Refusal as refusal:
-                # What is said on the stream of an id that is under way would be taken for the answer to it.
+                # A message with the id of a running request would be taken for its response.
                 told = None if isinstance(refusal, DuplicateRequestId) else refusal.request_id
                 if not client.reads or (told is None and len(bodies) == 1):
                     return error_response(refusal, extra)
@@ -275,7 +275,7 @@ class HttpSse:
 
     def _initialize(self, client: SseClient, message: Message, request_id: RequestId) -> None:
         if client.greeted:
-            raise InvalidRequest("initialize comes first and once in a session")
+            raise InvalidRequest("initialize must come first, and once per session")
         caller = client.session.caller = read_caller(message, "http", client.session.caller.session)
         client.greeted = True
         exchange = LineExchange(client.line, self._codecs[caller.version], request_id)
@@ -284,7 +284,7 @@ class HttpSse:
     def _call(self, client: SseClient, message: Message, method: str, request_id: RequestId, params: Params) -> None:
         session, limits = client.session, self._limits
         if len(session.calls) >= limits.calls_per_caller:
-            raise Busy(f"{limits.calls_per_caller} calls of this client are already under way", retry_after=1)
+            raise Busy(f"{limits.calls_per_caller} calls of this client are already running", retry_after=1)
         request = admit_legacy(message, params, method, request_id, session.caller)
         exchange = SessionLineExchange(
             client.line, self._codecs[client.version], request_id, session, limits, _accepted
@@ -300,9 +300,9 @@ class HttpSse:
             client.run(request_id, served)
 
     async def _wait(self, client: SseClient) -> None:
-        """Serve no further while the client does not read what it has been told."""
+        """Stop serving a client that does not read its stream."""
         if client.waiting >= self._limits.calls_per_caller:
-            raise Busy("The stream is not read: read the answers that have been sent first", retry_after=1)
+            raise Busy("The stream is not read; read the responses that have been sent first", retry_after=1)
         client.waiting += 1
         try:
             await client.line.drain()
@@ -312,7 +312,7 @@ class HttpSse:
             raise _not_found()
 
     async def _join(self, client: SseClient) -> None:
-        """Have a client hear of every list, and of the resources that it will subscribe to."""
+        """Subscribe a client to every list, and to the resources that it will subscribe to."""
         if client.joined:
             return
         client.joined = True
@@ -327,7 +327,7 @@ class HttpSse:
         try:
             self._followers.admit(subscriber)
         except Busy as busy:
-            _log.warning("a client will not hear of changes: %s", busy.message)
+            _log.warning("a client will not receive changes: %s", busy.message)
             return
         client.subscriber = subscriber
         self._followers.begin(subscriber)
@@ -337,7 +337,7 @@ def _named_session(head: Head) -> str:
     fields = (field.partition(b"=") for field in head.query.split(b"&"))
     sent = [value for name, _, value in fields if name == _SESSION]
     if len(sent) != 1:
-        raise SessionRequired("The session is not named once: POST to the place that the endpoint event names")
+        raise SessionRequired("The request must name one session; POST to the URL of the endpoint event")
     return sent[0].decode("latin-1")
 
 
@@ -354,4 +354,4 @@ def _stated(head: Head) -> str | None:
 
 
 def _accepted() -> None:
-    """Nothing is to be done for an answer to come: a POST of its own brings it."""
+    """Nothing to do: the answer comes in a POST of its own."""

@@ -18,7 +18,7 @@ _REPLY_SECONDS: Final = 30.0
 _NOT_FOUND: Final = "Session not found: it ended with its stream; open another with GET /sse"
 
 Take: TypeAlias = Callable[[str, str | None, bytes], Awaitable[Answer]]
-"""Takes a POST for the session of that digest, with the version that it states."""
+"""Handles a POST for the session with that digest, and the version that it states."""
 
 
 class _Posted(Struct, array_like=True):
@@ -39,7 +39,7 @@ _decode_answered = msgspec.msgpack.Decoder(_Answered).decode
 
 
 class PostForwarding:
-    """Brings such POSTs to their process, and takes those that others bring."""
+    """Forwards such POSTs to their process, and handles those from others."""
 
     def __init__(self, cluster: Cluster, take: Take) -> None:
         self._cluster = cluster
@@ -47,16 +47,16 @@ class PostForwarding:
         cluster.on_message(_POSTED, self._receive_post)
 
     def name(self, session_id: str) -> str:
-        """The id as clients know it."""
+        """The id that clients see."""
         return f"{self._cluster.me}.{session_id}"
 
     def is_foreign(self, session_id: str) -> bool:
-        """Whether another process has the session of that id."""
+        """Whether another process has the session with that id."""
         worker, dot, _ = session_id.partition(".")
         return bool(dot) and worker != self._cluster.me
 
     async def forward(self, session_id: str, version: str | None, body: bytes, extra: Headers) -> Answer:
-        """What the process that has the session answers; SessionNotFound where that is no more."""
+        """The response of the process that has the session; SessionNotFound if it has ended."""
         worker = session_id.partition(".")[0]
         if not await self._cluster.is_alive(worker):
             raise SessionNotFound(_NOT_FOUND)
@@ -64,9 +64,9 @@ class PostForwarding:
             worker, _POSTED, _encode(_Posted(digest(session_id), version, body)), _REPLY_SECONDS
         )
         if said is None:
-            raise Busy("The server process that sends this stream does not answer; try again", retry_after=1)
+            raise Busy("The server process that sends this stream does not respond; try again", retry_after=1)
         if not said:
-            # The process has not served one such stream yet, so the session id is made up.
+            # This process has not served such a stream, so the session id is invented.
             raise SessionNotFound(_NOT_FOUND)
         answer = _decode_answered(said)
         if answer.retry_after:

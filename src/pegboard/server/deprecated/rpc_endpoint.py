@@ -19,7 +19,7 @@ from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Si
 
 
 class RpcEndpoint:
-    """Answers by JSON alone; 204 where there is nothing to answer."""
+    """Responds with JSON only; 204 if there is nothing to return."""
 
     def __init__(self, stateless: Stateless, limits: Limits, calls: CallsInFlight) -> None:
         self._stateless = stateless
@@ -30,7 +30,7 @@ class RpcEndpoint:
         """Serve a message, or an array of them."""
         post = read_post_head(head.headers, extra)
         if not post.accepts.json:
-            raise NotAcceptable("This door answers by JSON: Accept must allow application/json")
+            raise NotAcceptable("This endpoint returns JSON: Accept must allow application/json")
         stated = None if post.version is None else find_revision(post.version)
         bodies = read_bodies(body, self._limits)
         self._calls.check_room(len(body))
@@ -41,7 +41,7 @@ class RpcEndpoint:
     ) -> Answer:
         task = asyncio.current_task()
         if task is not None:
-            # Nobody else can come for the answer.
+            # The response cannot be fetched later.
             sink.on_gone(task.cancel)
         answers = CollectedAnswers(self._limits)
         await self._stateless.serve(bodies, stated, answers)

@@ -34,7 +34,7 @@ from pegboard.server.http_types import EndpointResult, Head, Headers, Sink
 
 
 class EventAnswers:
-    """The answers to one HTTP request, each sent as it is there; kept alive until the last."""
+    """The responses to one HTTP request, each sent when it is ready; kept alive until the last."""
 
     def __init__(self, sink: Sink) -> None:
         self._line = EventLine(sink, numbered=True)
@@ -51,16 +51,16 @@ class EventAnswers:
         self._line.keep_alive()
 
     def end(self) -> None:
-        """Nothing is done yet: it ends with its calls, and these are told to."""
+        """Nothing to do: it ends with its calls, which are being cancelled."""
 
     def finish(self) -> None:
-        """Say that this was all."""
+        """Mark the end of the responses."""
         self._line.write_event("done", b"{}")
         self._line.close()
 
 
 class SsePostEndpoint:
-    """Answers by a stream that ends with its answers."""
+    """Responds with a stream that ends after the last response."""
 
     def __init__(self, stateless: Stateless, limits: Limits, calls: CallsInFlight) -> None:
         self._stateless = stateless
@@ -71,7 +71,7 @@ class SsePostEndpoint:
         """Serve a message, or an array of them."""
         post = read_post_head(head.headers, extra)
         if not post.accepts.stream:
-            raise NotAcceptable("This door answers by a stream: Accept must allow text/event-stream")
+            raise NotAcceptable("This endpoint returns a stream: Accept must allow text/event-stream")
         stated = None if post.version is None else find_revision(post.version)
         self._calls.check_room(len(body))
         return self._answer(body, stated, sink, extra)
@@ -79,7 +79,7 @@ class SsePostEndpoint:
     async def _answer(self, body: bytes, stated: Revision | None, sink: Sink, extra: Headers) -> None:
         task = asyncio.current_task()
         if task is not None:
-            # Nobody else can come for the answers.
+            # The responses cannot be fetched later.
             sink.on_gone(task.cancel)
         sink.start(200, STREAM + extra)
         events = EventAnswers(sink)
