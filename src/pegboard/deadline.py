@@ -94,7 +94,7 @@ class Deadline:
 
     def __enter__(self) -> Self:
         task = asyncio.current_task()
-        assert task is not None  # noqa: S101 — whoever waits is a task
+        assert task is not None  # noqa: S101 — only a task can wait
         self._task = task
         self._cancelling = task.cancelling()
         self._timers_of_loop.add(self, self._loop)

@@ -91,7 +91,7 @@ def test_markdown_is_text_and_names_every_tool() -> None:
 
 
 def test_a_format_that_is_not_there_names_those_that_are() -> None:
-    with pytest.raises(LookupError, match="unknown format 'openia'; there are openai, "):
+    with pytest.raises(LookupError, match="unknown format 'openia'; use one of openai, "):
         catalog().export("openia")
 
 

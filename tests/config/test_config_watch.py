@@ -121,7 +121,7 @@ async def test_a_broken_edit_leaves_the_old_and_is_told_once(tmp_path: Path, cap
     assert edited.handed == []
     told = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     assert told == [
-        f"The edited configuration is not used, the previous one stays in use.  {edited.file} has 2 mistakes:",
+        f"The edited configuration is not used, the previous one stays in use. {edited.file} has 2 mistakes:",
         "  toolboxes.dev.mcpServers.fs.comand (line 1): a server has no key 'comand'; did you mean 'command'?",
         "  toolboxes.dev.mcpServers.fs.env.TOKEN (line 1): got a list, expected a string",
     ]
@@ -175,7 +175,7 @@ async def test_an_edit_that_shows_its_mistake_when_it_is_built_is_not_used(
     edited.write(tree(fs={"command": "b"}))
     await edited.check_once(4)
     assert edited.watch.config is before
-    told = "The edited configuration is not used, the previous one stays in use.  "
+    told = "The edited configuration is not used, the previous one stays in use. "
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == [
         f"{told}{edited.file}: tools.py has no board"
     ]

@@ -135,9 +135,9 @@ async def test_a_startup_timeout_in_milliseconds_bounds_the_connection() -> None
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"type": "sse", "url": "ws://there.example/mcp"}, "url.*begins with http:// or https://"),
+        ({"type": "sse", "url": "ws://there.example/mcp"}, "url.*starts with http:// or https://"),
         ({"type": "sse", "command": "x"}, "must have a 'url' field"),
-        ({"type": "http", "url": "unix:///run/x.sock#/mcp"}, "url.*begins with http:// or https://"),
+        ({"type": "http", "url": "unix:///run/x.sock#/mcp"}, "url.*starts with http:// or https://"),
         ({"command": "x", "type": "http"}, "must have a 'url' field"),
         ({"command": "x", "url": URL}, "has 'command' and 'url'"),
         ({"url": URL, "type": "grpc"}, 'type.*got "grpc", expected one of "stdio"'),
@@ -241,5 +241,5 @@ def test_the_keys_of_an_entry_take_precedence_over_the_options_of_a_client(tmp_p
 
 @pytest.mark.parametrize("target", [42, None, Path("server.py"), object()])
 def test_what_is_no_target_is_told_what_is_one(target: Any) -> None:
-    with pytest.raises(SetupError, match="nothing to connect to; give a board, a URL"):
+    with pytest.raises(SetupError, match="is not a valid target; pass a board, a URL"):
         Client(target)

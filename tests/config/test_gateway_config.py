@@ -269,7 +269,7 @@ TABLE: list[tuple[Any, str, bool]] = [
     ),
     (
         {**box({"command": "a"}), "mcpServers": {}},
-        "mcpServers: stands beside 'toolboxes'; move these servers into a toolbox",
+        "mcpServers: cannot be used together with 'toolboxes'; move these servers into a toolbox",
         SEEN,
     ),
     (
@@ -419,7 +419,7 @@ TABLE: list[tuple[Any, str, bool]] = [
     ),
     (
         box({"command": "a", "env": {"A=B": "x"}}),
-        f"{DEV}.env.'A=B': is no name of a variable; use A-Z 0-9 _",
+        f"{DEV}.env.'A=B': is not a valid variable name; use A-Z 0-9 _",
         UNSEEN,
     ),
     (box({"command": "a\0b"}), f"{DEV}.command: contains a NUL character; remove it", UNSEEN),
@@ -466,7 +466,7 @@ TABLE: list[tuple[Any, str, bool]] = [
     ),
     (
         box({"url": "https://x.example", "headers": {"X Team": "a"}}),
-        f"{DEV}.headers.'X Team': is no name of a header; use A-Z a-z 0-9 -",
+        f"{DEV}.headers.'X Team': is not a valid header name; use A-Z a-z 0-9 -",
         UNSEEN,
     ),
     (
@@ -476,7 +476,7 @@ TABLE: list[tuple[Any, str, bool]] = [
     ),
     (
         box({"url": "https://x.example", "headers": {"Authorization": "Bearer abcdefgh"}, "auth": "oauth"}),
-        f"{DEV}: has both 'auth' and the header Authorization: expected one of them; remove the other",
+        f"{DEV}: has both 'auth' and the header Authorization: expected only one of them; remove the other",
         UNSEEN,
     ),
     (
@@ -503,12 +503,12 @@ TABLE: list[tuple[Any, str, bool]] = [
     (tool(descripton="x"), f"{DEV}.tools.read.descripton: a tool has no key 'descripton'; did you mean 'description'?", SEEN),
     (
         tool(name="read file"),
-        f'{DEV}.tools.read.name: is no name of a tool: got "read file", expected 1 to 128 of A-Z a-z 0-9 _ . -',
+        f'{DEV}.tools.read.name: is not a valid tool name: got "read file", expected 1 to 128 of A-Z a-z 0-9 _ . -',
         UNSEEN,
     ),
     (
         box({"command": "a", "tools": {"a": {"name": "c"}, "b": {"name": "c"}}}),
-        f"{DEV}.tools.b.name: 'a' is called 'c' too; choose another",
+        f"{DEV}.tools.b.name: 'a' is also called 'c'; choose another",
         UNSEEN,
     ),
     (
@@ -617,7 +617,7 @@ def test_what_is_no_json_is_told_with_its_line_and_column(tmp_path: Path, text: 
 
 @pytest.mark.parametrize(
     ("data", "told"),
-    [(b'{"a":\n "\xff"}', r":2: is not UTF-8"), (b" " * (4 * 1024 * 1024 + 1), "larger than")],
+    [(b'{"a":\n "\xff"}', r":2: not UTF-8"), (b" " * (4 * 1024 * 1024 + 1), "larger than")],
 )
 def test_what_is_no_text_is_refused(tmp_path: Path, data: bytes, told: str) -> None:
     (tmp_path / "pegboard.json").write_bytes(data)
@@ -694,7 +694,7 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
         f"{DEV}.cwd: folder not found: {tmp_path}/nowhere; create it, or choose another"
     ]
     assert mistakes(tmp_path, box({"board": "tools.py:board"})) == [
-        f"{DEV}.board: there is no file {tmp_path}/tools.py: expected a Python file with a board"
+        f"{DEV}.board: file not found: {tmp_path}/tools.py: expected a Python file with a board"
     ]
     assert mistakes(tmp_path, box({"command": "a", "envFile": ".env"})) == [
         f"{DEV}.envFile: {tmp_path}/.env cannot be read: expected a file of NAME=value lines in UTF-8"
@@ -791,8 +791,8 @@ def test_filters_and_changes_that_fit_no_tool_are_told(tmp_path: Path) -> None:
     }
     server = only(read(tmp_path, box({"command": "a", **keys})))
     assert describe_unused(server, ["read", "write"]) == (
-        "toolFilters: no tool of 'fs' fits 'writ'; did you mean 'write'?",
-        "toolFilters: no tool of 'fs' fits '!drop'; there are read, write",
+        "toolFilters: no tool of 'fs' matches 'writ'; did you mean 'write'?",
+        "toolFilters: no tool of 'fs' matches '!drop'; use one of read, write",
         "tools: 'fs' has no tool 'raed'; did you mean 'read'?",
     )
     assert describe_unused(only(read(tmp_path, box({"command": "a"}))), []) == ()

@@ -108,7 +108,7 @@ def test_a_tool_that_cannot_be_said_strictly_is_not_and_the_note_says_why() -> N
         "deep": False,
     }
     assert "free: not strict, because map accepts any names" in exported.notes
-    assert "add.numbers: goes by add_numbers" in exported.notes
+    assert "add.numbers: renamed to add_numbers" in exported.notes
     assert exported.names.name("add_numbers") == "add.numbers"
 
 

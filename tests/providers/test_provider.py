@@ -231,7 +231,7 @@ def test_an_unknown_provider_names_those_there_are() -> None:
 def test_definitions_and_notes_come_with_the_provider() -> None:
     provider = Provider("openai", TOOLS)
     assert provider.definitions[0]["function"]["name"] == "memory_search"
-    assert "memory.search: goes by memory_search" in provider.notes
+    assert "memory.search: renamed to memory_search" in provider.notes
 
 
 def test_a_strict_call_that_says_null_for_a_default_gets_the_default() -> None:

@@ -125,7 +125,7 @@ async def test_a_result_that_is_no_object_is_no_answer() -> None:
     asks, road = OpenQuestions(), Road()
     asking = put(asks, road, a=ROOTS)
     asks.receive_answer(answered((await road.ids())[0], result=[1]))
-    with pytest.raises(QuestionFailed, match="no object"):
+    with pytest.raises(QuestionFailed, match="is not an object"):
         await asking
 
 

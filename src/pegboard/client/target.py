@@ -55,7 +55,7 @@ def open_link(target: Target, identity: Identity, unattributed: Channel, options
             return _link_to_command(list(target), identity, unattributed, options)
         case _ if not hasattr(target, "handler"):
             kinds = "a board, a URL, a command as a list of words, or a configuration entry"
-            raise SetupError(f"cannot connect to a {type(target).__name__}; pass {kinds}")
+            raise SetupError(f"{type(target).__name__} is not a valid target; pass {kinds}")
         case _:
             return InProcessLink(target, identity, rounds=options.rounds)
 

@@ -164,7 +164,7 @@ class ConfigWatch:
         except (SetupError, DeclarationError) as mistake:
             # Found only when it is applied, such as a board that cannot be loaded.
             _refuse(f"{self._path}: {mistake}")
-        except Exception:  # noqa: BLE001 — whatever it is, the next edit may be the one that mends it
+        except Exception:  # noqa: BLE001 — whatever fails, the next edit may fix it
             self.config = new
             _log.exception("The edited configuration could not be applied completely")
 

@@ -136,7 +136,7 @@ class Variables:
             return self._input(inside[6:], place)
         elif not _NAME.match(name):
             if _NAMED.match(inside):
-                self._notes.warn(place, "${{inside}} is kept as it is: names of variables are upper-case")
+                self._notes.warn(place, f"${{{inside}}} is kept as it is: names of variables are upper-case")
             return None
         if name in self._environ:
             return self._taken(name)

@@ -378,6 +378,6 @@ class Context(CallScoped):
 
 def _is_number(value: object) -> bool:
     try:
-        return math.isfinite(value)  # type: ignore[arg-type]  # what is no number is what is looked for
+        return math.isfinite(value)  # type: ignore[arg-type]  # raises TypeError for other types
     except (TypeError, OverflowError):
         return False

@@ -49,7 +49,7 @@ class Tracing(Middleware):
 
     def __init__(self, provider: Any = None, *, arguments: bool = False, results: bool = False) -> None:
         try:
-            from opentelemetry import context, trace  # noqa: PLC0415 — an extra, at its one door
+            from opentelemetry import context, trace  # noqa: PLC0415 — an extra, imported only here
             from opentelemetry.baggage.propagation import W3CBaggagePropagator  # noqa: PLC0415
             from opentelemetry.trace.propagation.tracecontext import (  # noqa: PLC0415
                 TraceContextTextMapPropagator,

@@ -36,7 +36,7 @@ def compile_schema(
     keywords: dict[str, type] | None = None,
 ) -> jsonschema_rs.Validator:
     """The validator of a schema, which fetches nothing: patterns run in linear time, or with bounded backtracking."""
-    import jsonschema_rs  # noqa: PLC0415 (a heavy third party at its one door)
+    import jsonschema_rs  # noqa: PLC0415 (a heavy third party, imported only here)
 
     checks: dict[str, Callable[[str], bool]] = {"time": is_time, "duration": is_duration}
     if "uri" not in formats:
@@ -62,7 +62,7 @@ def compile_schema(
 
 def register(name: str, schema: Json) -> jsonschema_rs.Registry:
     """The registry that lets other schemas refer to this one by name."""
-    import jsonschema_rs  # noqa: PLC0415 (a heavy third party at its one door)
+    import jsonschema_rs  # noqa: PLC0415 (a heavy third party, imported only here)
 
     return jsonschema_rs.Registry([(name, schema)], retriever=_refuse)
 

@@ -102,7 +102,7 @@ async def test_a_name_that_leads_inside_is_not_followed(
         async with faking(moved(f"http://inner.example:{inside.port}/secret")) as proxy:
             behind_proxy(monkeypatch, proxy, "inner.example")
             lookups = Lookups(monkeypatch, inner=[answers])
-            with pytest.raises(MalformedMessage, match=f"is on {where}"):
+            with pytest.raises(MalformedMessage, match=f"on {where}, named by a server"):
                 async with Client("http://mcp.example/mcp"):
                     pass
         assert lookups.asked == ["inner.example"]

@@ -38,7 +38,7 @@ def test_the_method_is_one_that_both_know(secret: str | None, told: str | None, 
 
 
 def test_a_server_that_takes_none_of_them_is_told() -> None:
-    with pytest.raises(MalformedMessage, match="takes only tls_client_auth"):
+    with pytest.raises(MalformedMessage, match="supports only the client authentication methods tls_client_auth"):
         choose_method(Credentials("c", "s"), server(["tls_client_auth"]))
 
 

@@ -60,5 +60,5 @@ def test_an_error_from_elsewhere_is_neither_acted_on_nor_shown() -> None:
 
 
 def test_a_parameter_that_comes_twice_is_not_chosen_from() -> None:
-    with pytest.raises(LoginFailed, match="given twice"):
+    with pytest.raises(LoginFailed, match="repeated parameter"):
         read_callback(came(code="c", state="s") + "&code=d", "s", server())

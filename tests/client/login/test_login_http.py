@@ -95,7 +95,7 @@ async def test_a_document_is_followed_to_where_it_moved_but_not_everywhere() -> 
 
     async with asking(answer) as (login_client, url, fake):
         assert (await login_client.get(f"{url}/moved")).document == {"a": 1}
-        with pytest.raises(MalformedMessage, match="not encrypted"):
+        with pytest.raises(MalformedMessage, match="it is not https"):
             await login_client.get(f"{url}/away")
         with pytest.raises(MalformedMessage, match="redirected more than 3 times"):
             await login_client.get(f"{url}/round")
@@ -126,7 +126,7 @@ async def test_what_is_no_object_is_no_document_and_what_is_down_is_told() -> No
     async with asking(answer) as (login_client, url, _):
         assert await login_client.get(url) == LoginResponse(200, None)
         assert await login_client.get(url) == LoginResponse(404, None)
-        with pytest.raises(Unreachable, match="answered 503"):
+        with pytest.raises(Unreachable, match="returned status 503"):
             await login_client.get(url)
 
 

@@ -87,7 +87,7 @@ def test_a_resource_covers_exactly_the_paths_that_begin_with_its_segments(above:
 
 
 def test_the_metadata_of_another_server_are_refused() -> None:
-    with pytest.raises(MalformedMessage, match=r"which is not https://mcp\.example\.com/public/mcp"):
+    with pytest.raises(MalformedMessage, match=r"not of https://mcp\.example\.com/public/mcp"):
         read_resource({"resource": "https://evil.example.com/mcp"}, SERVER, "there")
 
 

@@ -198,7 +198,7 @@ async def test_a_version_can_be_pinned() -> None:
         async with Client(fake.url, version=LEGACY) as client:
             assert (await client.call("any")).text == "old"
         assert "server/discover" not in fake.methods
-    with pytest.raises(SetupError, match="no revision '1999'"):
+    with pytest.raises(SetupError, match="Unknown revision '1999'"):
         Client("http://127.0.0.1/mcp", version="1999")
 
 
@@ -538,7 +538,7 @@ async def test_a_server_that_never_stops_asking_is_given_up() -> None:
         reply(writer, result(asked, {"resultType": "input_required", "requestState": "again"}))
 
     async with faking(modern(answer)) as fake, Client(fake.url) as client:
-        with pytest.raises(MalformedMessage, match="still asks after 16 rounds"):
+        with pytest.raises(MalformedMessage, match="still asks for input after 16 rounds"):
             await client.call("any")
         assert fake.methods.count("tools/call") == 16
 

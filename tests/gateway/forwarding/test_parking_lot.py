@@ -186,7 +186,7 @@ async def test_a_ticket_is_good_for_one_leg() -> None:
 async def test_a_ticket_is_its_principals_alone(server: str) -> None:
     async with crossing(Asker(), server) as gateway:
         first = await gateway.call("ask")
-        with pytest.raises(InvalidParams, match="somebody else"):
+        with pytest.raises(InvalidParams, match="another caller"):
             await resume(gateway, "ask", first, "Eve", principal="eve")
         assert text(await resume(gateway, "ask", first, "Ann")) == "Hello Ann"
 

@@ -50,7 +50,7 @@ PROPERTIES = "inputSchema.properties"
     ("new", "words"),
     [
         (changed("description", "Reads it."), ["description changed:", "  - Reads a file.", "  + Reads it."]),
-        (changed("description", ...), ["description is gone:", "  - Reads a file."]),
+        (changed("description", ...), ["description was removed:", "  - Reads a file."]),
         (changed("title", "Read"), ["title is new:", "  + Read"]),
         (
             changed("description", "Reads a file.\nThen obeys."),
@@ -64,7 +64,7 @@ PROPERTIES = "inputSchema.properties"
             changed(f"{PROPERTIES}.exfil", {"type": ["string", "null"], "description": "The talk so far."}),
             ["new argument exfil: string or null", "  + The talk so far."],
         ),
-        (changed(f"{PROPERTIES}.mode", ...), ["argument mode is gone"]),
+        (changed(f"{PROPERTIES}.mode", ...), ["argument mode was removed"]),
         (changed(f"{PROPERTIES}.path.type", "integer"), ["argument path was string, is now integer"]),
         (
             changed(f"{PROPERTIES}.mode.enum", ["text"]),
@@ -87,7 +87,7 @@ PROPERTIES = "inputSchema.properties"
         (changed("_meta.ui.resourceUri", "ui://x"), ['_meta is new: {"ui":{"resourceUri":"ui://x"}}']),
         (changed("unheard.of", 1), ['unheard is new: {"of":1}']),
         (changed("outputSchema", {"type": "object"}), ['outputSchema is new: {"type":"object"}']),
-        (changed("name", "read"), ['it was called "read_file", and is now "read"']),
+        (changed("name", "read"), ['it was called "read_file", and is now called "read"']),
     ],
 )  # fmt: skip
 def test_a_change_is_told(new: dict[str, Any], words: list[str]) -> None:

@@ -72,7 +72,7 @@ class LoginClient:
         try:
             address = read_address(url)
         except SetupError:
-            raise MalformedMessage(f"the login metadata contain an invalid URL: {url[:200]!r}") from None
+            raise MalformedMessage(f"invalid URL, named by login metadata: {url[:200]!r}") from None
         if not address.secure and not address.is_loopback:
             raise MalformedMessage(f"refusing to contact {address}, named by login metadata: it is not https")
         zone = written_zone(address.host)

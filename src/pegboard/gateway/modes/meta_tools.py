@@ -4,8 +4,8 @@ Theory of operation. Meta-tools are ordinary tools of an endpoint's board, answe
 earlier calls: opening a toolbox returns the definitions of its tools, and every tool can be called at any time, opened
 or not. Only for a legacy session that lists its opened toolboxes does opening also change the list. A call of
 `workbench_use_tool` becomes a call of the tool it names and takes the whole path of that tool: repair, middleware,
-output check, questions and tasks see the tool's own name and arguments, and its reply is returned unchanged. A ticket
-in such a reply comes back with the same arguments, and therefore to the same tool.
+output check, questions and tasks see the tool's own name and arguments, and its reply is returned unchanged. The
+caller returns a ticket with the same arguments, and therefore to the same tool.
 """
 
 from __future__ import annotations

@@ -75,6 +75,6 @@ def _connect(url: str) -> Any:
 
 
 def _failures() -> tuple[type[BaseException], ...]:
-    from redis.exceptions import RedisError  # noqa: PLC0415 — as above; whoever gave a client has it
+    from redis.exceptions import RedisError  # noqa: PLC0415 — as above; installed if a client was passed
 
     return (RedisError, OSError, TimeoutError)

@@ -1,7 +1,7 @@
 """The schema in the form that the JSON Schema library is given.
 
-Only the asserted formats are left in it, and closed objects list their names: without that the library says of a name
-too many only that nothing is allowed. A subschema that is shared or cut (`schema_cost`) is moved to the definitions, and a
+Only the asserted formats are left in it, and closed objects list their names: otherwise the library does
+not say which name is unexpected. A subschema that is shared or cut (`schema_cost`) is moved to the definitions, and a
 reference or the keyword RECURSION stands in its place.
 """
 
