@@ -14,6 +14,7 @@ CHECKS: tuple[tuple[str, Words, str], ...] = (
     ("ruff check", [BIN / "ruff", "check", "--quiet", "."], "make fix"),
     ("ruff format", [BIN / "ruff", "format", "--check", "--quiet", "."], "make fix"),
     ("mypy", [BIN / "mypy"], "annotate, or ignore one error code on one line and give the reason"),
+    ("words", [sys.executable, "scripts/check_words.py"], "use the plain words that it suggests"),
     ("import layers", [BIN / "lint-imports", "--no-cache"], "import only from lower layers; pyproject.toml lists them"),
 )
 
