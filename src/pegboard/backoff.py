@@ -9,7 +9,8 @@ _MAX_DOUBLINGS = 60
 
 
 def backoff(failures: int, first: float, longest: float) -> float:
-    """The seconds to wait after so many failures in a row: none, `first`, twice that and so on, at most `longest`."""
+    """The seconds to wait after a number of consecutive failures: none, `first`, twice that and so on, at most
+    `longest`."""
     return min(first * 2.0 ** min(failures - 1, _MAX_DOUBLINGS), longest) if failures > 0 else 0.0
 
 

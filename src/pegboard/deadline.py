@@ -27,7 +27,7 @@ class _Timers:
         self._nearest = math.inf
 
     def add(self, deadline: Deadline, loop: asyncio.AbstractEventLoop) -> None:
-        """Wake whoever waits so when its time has come."""
+        """Call the waiter back when its time has come."""
         self.waiting.add(deadline)
         if deadline.until < self._nearest:
             self._set(deadline.until, loop)

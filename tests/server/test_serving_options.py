@@ -31,19 +31,19 @@ def test_run_reads_options_from_the_environment(
 ) -> None:
     monkeypatch.setenv("PEGBOARD_TRANSPORT", "http")
     monkeypatch.setenv("PEGBOARD_HOST", "192.0.2.1")
-    assert "192.0.2.1 would let other machines in" in error_of(capsys)
+    assert "192.0.2.1 is reachable from other machines" in error_of(capsys)
 
 
 def test_an_argument_of_run_takes_precedence_over_the_environment(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PEGBOARD_HOST", "192.0.2.1")
-    assert "192.0.2.2 would let other machines in" in error_of(capsys, "http", host="192.0.2.2")
+    assert "192.0.2.2 is reachable from other machines" in error_of(capsys, "http", host="192.0.2.2")
 
 
 def test_run_takes_every_option_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     everything: dict[str, Any] = {name: option.help.default for name, option in OPTIONS.items()}
-    assert "at least one process" in error_of(capsys, **everything | {"log_format": "json", "workers": 0})
+    assert "use at least 1" in error_of(capsys, **everything | {"log_format": "json", "workers": 0})
 
 
 def test_run_rejects_an_unknown_option_with_a_suggestion() -> None:
@@ -59,7 +59,7 @@ def test_run_rejects_a_value_that_is_not_a_choice(option: str, value: str, capsy
 def test_a_gateway_is_one_process_however_it_is_started(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         Gateway(GatewayConfig(path="", name="many", lock="off", toolboxes={})).run("http", workers=2)
-    assert "a gateway is one process" in capsys.readouterr().err
+    assert "a gateway runs in one process" in capsys.readouterr().err
 
 
 # -- values ----------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def test_a_wrong_variable_is_rejected_by_name(name: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"legacy_endpoints": "ssse"}, r"asgi\(legacy_endpoints=…\) 'ssse' is none of rpc, oneshot, sse"),
+        ({"legacy_endpoints": "ssse"}, r"asgi\(legacy_endpoints=…\) 'ssse' is not one of rpc, oneshot, sse"),
         ({"cors": "app.example"}, r'asgi\(cors="app.example"\) is not an origin'),
         ({"sessions": "of"}, "sessions='of' is not one of on, off"),
     ],

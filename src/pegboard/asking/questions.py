@@ -94,15 +94,15 @@ class Ask(Struct, frozen=True):
 
     @abstractmethod
     def _needs(self) -> Mapping[str, Mapping[str, Json]]:
-        """The client capabilities without which it must not be asked."""
+        """The client capabilities that it requires."""
 
     @abstractmethod
     def _question(self) -> Question:
-        """As the protocol has it."""
+        """The question in wire format."""
 
     @abstractmethod
     def _read(self, answer: Json) -> Any:
-        """The answer as a value; Unreadable where it is none."""
+        """The answer as a value; raises InvalidAnswer if it does not fit."""
 
 
 class _Elicited(Struct):
@@ -147,7 +147,7 @@ class Elicit(Ask, frozen=True):
         )
 
     def _read(self, answer: Json) -> Answer[Any]:
-        elicited = _convert(answer, _Elicited, "an elicitation is answered by {action, content}")
+        elicited = _convert(answer, _Elicited, "the answer to an elicitation must be {action, content}")
         if elicited.action != "accept":
             return Declined() if elicited.action == "decline" else Cancelled()
         if self.url is not None:
@@ -217,7 +217,9 @@ class Sample(Ask, frozen=True):
         return Question("sampling/createMessage", {key: value for key, value in params.items() if value is not None})
 
     def _read(self, answer: Json) -> Sampled:
-        told = _convert(answer, _SampledMessage, "sampling is answered by a message {role, content, model}")
+        told = _convert(
+            answer, _SampledMessage, "the answer to a sampling request must be a message {role, content, model}"
+        )
         content = told.content if isinstance(told.content, list) else [told.content]
         return Sampled(content, told.model, told.role, told.stop_reason)
 
@@ -238,7 +240,7 @@ class Roots(Ask, frozen=True):
         return Question("roots/list", {})
 
     def _read(self, answer: Json) -> list[Root]:
-        told: _ListedRoots = _convert(answer, _ListedRoots, "roots/list is answered by {roots: [{uri, name}]}")
+        told: _ListedRoots = _convert(answer, _ListedRoots, "the answer to roots/list must be {roots: [{uri, name}]}")
         return told.roots
 
 

@@ -107,7 +107,7 @@ class Rounds:
         unanswered: dict[str, _Unanswered] = {}
         for name, ask in questions.items():
             if not isinstance(ask, Ask):
-                raise TypeError(f"ctx.ask takes Elicit, Sample and Roots, and {name} is {ask!r:.80}")
+                raise TypeError(f"ctx.ask takes Elicit, Sample and Roots, got {name}={ask!r:.80}")
             check_capabilities(call.name, ask._needs(), call.caller.capabilities)
             question = ask._question()
             key = self._key(name, ask, question)
@@ -199,7 +199,7 @@ class Rounds:
         asked, answer = ticket.done.get(key, ("", None))
         if asked == digest:
             return ask._read(answer)
-        # A client may answer an unasked question by its key: without a ticket there is no record of what was asked.
+        # A client may answer an unasked question by its key: without a ticket, nothing records what was asked.
         if key in self._answers and (not ticket.round or ticket.asked.get(key) == digest):
             answer = self._answers[key]
             try:

@@ -63,7 +63,7 @@ class Announcement:
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._announce())
-        # Kept by the loop's owner for as long as it serves.
+        # Keep a reference for as long as the loop runs.
         self._gateway._keep_task(self._task)
 
     async def _announce(self) -> None:

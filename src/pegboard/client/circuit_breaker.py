@@ -37,26 +37,26 @@ class CircuitBreaker:
         return self.failures >= self._limit
 
     def enter(self) -> None:
-        """Let a request through; Unreachable where the server is left alone."""
+        """Let a request through; raises Unreachable while the breaker is open."""
         if self.failures < self._limit:
             return
         now = self._clock()
         wait = self._until - now
         if wait > 0:
             told = f"failed {self.failures} times in a row, and is tried again in {wait:.1f} s"
-            raise Unreachable(f"{self._name}: {told}. The last time: {self._last}", retry_after=wait)
+            raise Unreachable(f"{self._name}: {told}. Last error: {self._last}", retry_after=wait)
         self._until = now + self._pause
         self._trying = True
 
     def fail(self, fault: ServerFault) -> None:
-        """The server was not there, or was lost, or did not answer."""
+        """The server was unreachable, the connection was lost, or no response came."""
         self.failures += 1
         if self.failures < self._limit:
             return
         if self._trying:
             self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
         elif self.failures > self._limit:
-            # Many may have been under way when it opened: they are one failure, and not many.
+            # Many requests may have been in flight when it opened: they count as one failure.
             return
         self._trying = False
         self._last = fault
@@ -64,7 +64,7 @@ class CircuitBreaker:
         self._until = self._clock() + max(self._pause, min(asked or 0.0, LONGEST_PAUSE_SECONDS))
 
     def succeed(self) -> None:
-        """The server answered, whatever it said."""
+        """The server responded, with whatever result."""
         if self.failures:
             self.failures = 0
             self._pause = FIRST_PAUSE_SECONDS

@@ -89,7 +89,7 @@ class RequestDelivery:
         return tools
 
     async def _list_again(self) -> None:
-        """The list that is kept proved wrong."""
+        """The cached list has proved wrong."""
         self._lists.clear("tools/list")
         await self.list_tools()
 
@@ -135,17 +135,17 @@ class RequestDelivery:
                     self._lists.keep(method, params, result, context)
                 return result
             out = replace(out, params={**params, **await self._answer(result, out)})
-        raise MalformedMessage(f"{self._link.name}: still asks after {MAX_ROUNDS} rounds of {method}")
+        raise MalformedMessage(f"{self._link.name}: still asks for input after {MAX_ROUNDS} rounds of {method}")
 
     async def _answer(self, result: Mapping[str, Json], out: OutgoingRequest) -> dict[str, Json]:
-        """What a request is sent again with: the answers, and the state exactly as it came."""
+        """The members to repeat a request with: the answers, and the state exactly as it came."""
         asked = result.get("inputRequests")
         again: dict[str, Json] = {}
         if isinstance(asked, dict) and asked:
             try:
                 questions = {key: Question(one["method"], one.get("params") or {}) for key, one in asked.items()}
             except (TypeError, KeyError, AttributeError):
-                raise MalformedMessage(f"{self._link.name}: asks for input in no form that can be answered") from None
+                raise MalformedMessage(f"{self._link.name}: asks for input in an unknown form") from None
             again["inputResponses"] = await out.ask(questions)
         if "requestState" in result:
             again["requestState"] = result["requestState"]

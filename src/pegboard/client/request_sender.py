@@ -104,7 +104,7 @@ class RequestSender:
         raise AssertionError("the last attempt is not waited for")
 
     def _pause(self, fault: Unreachable | ConnectionLost, attempt: int, out: OutgoingRequest) -> float | None:
-        """How long to wait before a request is sent again; None where it is not."""
+        """How long to wait before a retry; None for no retry."""
         if attempt >= self._retries or self._breaker.is_open:
             return None
         if isinstance(fault, Unreachable) and fault.retry_after is not None:

@@ -44,7 +44,8 @@ class CancellationToken(CallScoped):
             watcher()
 
     def _watch(self, watcher: Callable[[], object]) -> Callable[[], None]:
-        """Be called, in whichever thread cancels, at once if that has happened; returns what ends the watch."""
+        """Call back on cancellation, in the thread that cancels, or at once if cancelled; returns a function that ends
+        the watch."""
         with _watching:
             self._watchers += (watcher,)
             late = self.cancelled
@@ -337,11 +338,11 @@ class Context(CallScoped):
         return rounds
 
     def _end(self) -> None:
-        """The author's code is done: a task that it left behind can ask nothing."""
+        """The author's code has returned: tasks that it left behind cannot ask any more."""
         self._ended = True
 
     def _resume_round(self) -> None:
-        """Go on from the round before, if there was one; refuses a ticket that is not this request's."""
+        """Continue from the previous round, if there was one; rejects a ticket that belongs to another request."""
         call = self._call if self._call._origin is None else self._call.origin
         if call._rounds is not None:
             # Not the first run within this round: a middleware retries a failed one.
@@ -350,7 +351,7 @@ class Context(CallScoped):
             self._rounds()
 
     def _run_on_loop(self, do: Callable[[], object]) -> None:
-        """Do something on the loop: at once, or soon if this is another thread."""
+        """Run on the loop: at once, or soon if called from another thread."""
         if get_ident() == self._thread:
             do()
         else:

@@ -263,7 +263,7 @@ def catch_errors(inner: Handler) -> Handler:
         try:
             reply = await inner(call)
         except BaseException as exception:
-            # SystemExit of a tool, too, ends its call and nothing else.
+            # SystemExit in a tool also ends its call only.
             if isinstance(exception, GeneratorExit) and not call._is_current():
                 raise
             call._task = None

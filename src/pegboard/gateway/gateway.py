@@ -196,7 +196,7 @@ class Gateway(Hosted):
         self._rearrange()
 
     def _keep_task(self, task: asyncio.Task[None]) -> None:
-        """Keep a task while the gateway is served; it ends with it at the latest."""
+        """Keep a task while the gateway is served; it is cancelled at the end."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -23,10 +23,10 @@ _OPEN: Final = frozenset(
 class ArgumentMapping:
     """The names of the arguments here and at the server; `schema` is what callers see.
 
-    `unchanged` says that the server can be sent the caller's arguments as they are.
+    `unchanged` says that the caller's arguments can be sent to the server as they are.
 
-    An argument of the server that is hidden, has a fixed value or goes by another name here cannot be set by its own
-    name, nor by one that the server may repair to it. So a tool with such an argument takes only what it shows.
+    A hidden, fixed or renamed argument of the server cannot be set by its own name, nor by one that the server may
+    repair to it. So a tool with such an argument accepts only the arguments that it shows.
     """
 
     def __init__(self, schema: Mapping[str, Json], overrides: Mapping[str, ArgumentOverride]) -> None:
@@ -65,7 +65,7 @@ class ArgumentMapping:
 
     def _reshape(self, schema: Mapping[str, Json], overrides: Mapping[str, ArgumentOverride]) -> dict[str, Json]:
         declared, listed = schema.get("properties"), schema.get("required")
-        # What is no list stays as it is: the check of the whole schema rejects it.
+        # A value that is not a list is kept: the check of the whole schema rejects it.
         required = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
         properties: dict[str, Json] = {}
         for name, about in declared.items() if isinstance(declared, Mapping) else ():

@@ -71,7 +71,7 @@ class Middleware(metaclass=_WatchedMeta):
             self._notify_watchers()
 
     def _watch(self, changed: Callable[[], None]) -> None:
-        """Be called when something is set that chains are composed from."""
+        """Call back when a setting changes that chains are composed from."""
         watchers = self.__dict__.setdefault("_watchers", [])
         if changed not in watchers:
             watchers.append(changed)

@@ -81,7 +81,7 @@ class Audit(Middleware):
                 f'arguments={arguments!r}, fail={fail!r}: use "hash", "full" or "none", and "closed" or "open"'
             )
         if not file.parent.is_dir():
-            raise SetupError(f"The folder of the audit file {str(file)!r} does not exist; create it or name another")
+            raise SetupError(f"The folder of the audit file {str(file)!r} does not exist; create it or choose another")
         check_folder(file.parent)
         check_own_file(file)
         self.arguments, self.fail = arguments, fail

@@ -47,7 +47,7 @@ class RepairWalk:
     __slots__ = ("_ambiguous", "_budget", "_chosen", "_graph", "_longest", "_texts", "notes")
 
     def __init__(self, graph: SchemaGraph, budget: WorkBudget, longest: int) -> None:
-        """`longest` is the number of characters of the longest text that is read as something else."""
+        """`longest` limits the text that is parsed as something else, in characters."""
         self._graph = graph
         self._budget = budget
         self._longest = longest

@@ -14,7 +14,7 @@ _PATHS: Final = {"rpc": ("/rpc",), "oneshot": ("/sse",), "sse": ("/sse", "/messa
 
 
 def endpoint_paths(which: Iterable[str]) -> frozenset[str]:
-    """The paths of those endpoints, each with and without a slash at its end."""
+    """The paths of those endpoints, each with and without a trailing slash."""
     bare = {path for name in which for path in _PATHS[name]}
     return frozenset(bare | {path + "/" for path in bare})
 
@@ -26,5 +26,5 @@ def read_endpoint_names(given: str | Iterable[str], option: str) -> tuple[str, .
         return DEPRECATED_ENDPOINTS if names == ["all"] else ()
     for name in names:
         if name not in DEPRECATED_ENDPOINTS:
-            raise SetupError(f"{option} {name!r} is none of {', '.join(DEPRECATED_ENDPOINTS)}; or say all, or none")
+            raise SetupError(f"{option} {name!r} is not one of {', '.join(DEPRECATED_ENDPOINTS)}, all or none")
     return tuple(name for name in DEPRECATED_ENDPOINTS if name in names)

@@ -27,7 +27,7 @@ from pegboard.stores.store_url import open_store
 _log = logging.getLogger("pegboard")
 
 MakeEndpoint: TypeAlias = Callable[[SharedStore | None], HttpEndpoint]
-"""Makes an endpoint anew: one that has ended takes no calls any more."""
+"""Creates a new endpoint: one that has ended accepts no more calls."""
 
 
 class InMemoryApp:
@@ -58,7 +58,7 @@ class StoredApp:
     @property
     def endpoint(self) -> HttpEndpoint | None:
         run = self._run
-        # One loop may follow another, as in tests; a store lives in one.
+        # One loop may follow another, as in tests; a store belongs to one.
         return None if run is None or run.loop is not asyncio.get_running_loop() else run.endpoint
 
     async def open(self) -> HttpEndpoint:
@@ -66,7 +66,7 @@ class StoredApp:
         if run is None or run.loop is not loop:
             run = self._run = AppRun(loop)
             run.task = loop.create_task(self._serve_until_closed(run))
-        # All who come meanwhile wait for the same; who leaves takes nothing with it.
+        # Concurrent requests wait for the same opening; one that is cancelled does not cancel it.
         return await asyncio.shield(run.opened)
 
     async def close(self) -> None:
@@ -86,7 +86,7 @@ class StoredApp:
                     await drain_and_stop(self._served, endpoint)
         except PegboardError as problem:
             run.fail(problem)
-        except Exception as problem:  # noqa: BLE001 — whatever keeps a store from opening, whoever knocks is answered
+        except Exception as problem:  # noqa: BLE001 — whatever fails, waiting requests get a response
             run.fail(SetupError(f"store: {type(problem).__name__}: {problem}"))
         finally:
             run.opened.cancel()
@@ -95,7 +95,7 @@ class StoredApp:
 
 
 class AppRun:
-    """From the opening of a store to its end."""
+    """The lifetime of a store, from opening to closing."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -103,11 +103,11 @@ class AppRun:
         self.endpoint: HttpEndpoint | None = None
         self.opened: asyncio.Future[HttpEndpoint] = loop.create_future()
         self.leaving = asyncio.Event()
-        # Whoever waited for it may have left.
+        # All requests that waited for it may be gone.
         self.opened.add_done_callback(lambda opened: opened.cancelled() or opened.exception())
 
     def fail(self, problem: PegboardError) -> None:
-        """It did not open, or did not close well. Why is for the operator: what clients hear names no place."""
+        """It could not be opened or closed. The reason is for the operator; clients get no location."""
         _log.error("the store of a mounted board: %s", problem)
         if not self.opened.done():
             told = StoreDown("The store cannot be opened; try again later", retry_after=5)
@@ -116,7 +116,7 @@ class AppRun:
 
 
 async def drain_and_stop(served: ServedApp, endpoint: HttpEndpoint) -> None:
-    """Let the calls of an endpoint come to their end, and then what was served."""
+    """Let the calls of an endpoint finish, then stop the board."""
     await endpoint.drain(served.limits.drain_seconds, asyncio.Event())
     await clean_up(served)
 

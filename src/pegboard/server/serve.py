@@ -59,12 +59,12 @@ def run(served: ServedApp, options: ServingOptions, announce: Callable[[str], No
 def _check_workers(served: ServedApp, options: ServingOptions) -> None:
     workers = options["workers"]
     if workers < 1:
-        raise SetupError(f"--workers {workers}: at least one process has to serve")
+        raise SetupError(f"--workers {workers}: use at least 1")
     if workers > 1 and served.places is not None:
-        # Several processes would each start all servers, and none would know of the calls that another has parked.
+        # Several processes would each start all servers, and could not see each other's parked calls.
         raise SetupError(
-            f"--workers {workers}: a gateway is one process, which owns its servers; to have more, start several "
-            "gateways with the same --store behind a load balancer"
+            f"--workers {workers}: a gateway runs in one process; to scale, start several gateways with the same "
+            "--store behind a load balancer"
         )
     if workers > 1 and options["transport"] == "stdio":
         raise SetupError("--workers is for HTTP: one process serves the one client of --stdio")
@@ -79,13 +79,13 @@ def _run_with_watchdog(served: ServedApp, main: Callable[[ExitTimer], Coroutine[
 
 
 def _print_line(line: str) -> None:
-    """Say something to the person who started us; stdout may belong to the protocol."""
+    """Print a line for the person who started the server; stdout may belong to the protocol."""
     if sys.stderr is not None:
         print(line, file=sys.stderr, flush=True)  # noqa: T201 — this is said whatever the log is set to
 
 
 def started_by_client() -> bool:
-    """Whether stdin is a pipe or a socket: then somebody started us to talk to us."""
+    """Whether stdin is a pipe or a socket, as when a client starts the server."""
     try:
         mode = os.fstat(0).st_mode
     except OSError:
@@ -100,13 +100,13 @@ def _check(options: ServingOptions) -> None:
     host, port, prefix = options["host"], options["port"], options["path_prefix"]
     if options["uds"] is None and not is_loopback(host) and not options["public"]:
         raise SetupError(
-            f"--host {host} would let other machines in; add --public if that is what you want "
-            "(and put authentication in front), or leave --host out to stay on this machine"
+            f"--host {host} is reachable from other machines; add --public to allow that (and put authentication in "
+            "front), or omit --host to stay on this machine"
         )
     if not 0 <= port <= 65535:
         raise SetupError(f"--port {port} is not a port; choose one from 0 (any free one) to 65535")
     if (options["tls_cert"] is None) != (options["tls_key"] is None):
-        raise SetupError("--tls-cert and --tls-key go together: give both or neither")
+        raise SetupError("--tls-cert and --tls-key go together: set both or neither")
     if prefix and not prefix.startswith("/"):
         raise SetupError(f"--path-prefix must start with a slash: /{prefix}")
     _legacy_endpoints(options)
@@ -204,7 +204,8 @@ async def _serve_http(
         with Stop(timer, control) as stop:
             on_ready()
             await stop.asked.wait()
-            # The listener stays open meanwhile: cancels come on new connections, and new calls are refused with a reason.
+            # The listener stays open until then: cancellations come on new connections, and new calls are rejected with
+            # a reason.
             loop = asyncio.get_running_loop()
             until = loop.time() + served.limits.drain_seconds
             await endpoint.drain(served.limits.drain_seconds, stop.hurried)
@@ -248,14 +249,14 @@ async def _serve_pipes(served: ServedApp, source: int, target: int, timer: ExitT
         await clean_up(served)
 
 
-# -- the end ---------------------------------------------------------------------------------------------------------
+# -- shutdown --------------------------------------------------------------------------------------------------------
 
 
 class ExitTimer:
-    """Ends the process if it has not ended by itself some time after it was told to.
+    """Ends the process if it has not ended some time after it was stopped.
 
-    A function that blocks the loop, a thread that an author started and that never returns: nothing of that kind may
-    keep a stopped server alive. Where `run` has returned, what follows is the author's own program and is waited for.
+    A function that blocks the loop, or an author's thread that never returns, must not keep a stopped server alive.
+    After `run` has returned, the rest is the author's own program, which may take its time.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -264,7 +265,7 @@ class ExitTimer:
         self.returned = False
 
     def arm(self) -> None:
-        """Start to count; a second time changes nothing."""
+        """Start the countdown; a second call has no effect."""
         if not self._armed:
             self._armed = True
             threading.Thread(target=self._watch, name="pegboard-exit-timer", daemon=True).start()
@@ -277,9 +278,9 @@ class ExitTimer:
 
 
 class Stop:
-    """SIGTERM and Ctrl+C: the first asks for an end, the second for a quick one.
+    """SIGTERM and Ctrl+C: the first one shuts down gracefully, the second one at once.
 
-    A worker leaves it to its overseer to count.
+    A worker leaves the counting to its overseer.
     """
 
     def __init__(self, timer: ExitTimer, control: WorkerControl | None = None) -> None:
@@ -294,7 +295,7 @@ class Stop:
         if self._control is not None:
             self._control.watch_orders(self._end, self.hurried.set)
         for number in (signal.SIGTERM, signal.SIGINT) if self._control is None else (signal.SIGTERM,):
-            # Only the main thread can take signals; elsewhere we are ended from outside.
+            # Only the main thread receives signals; otherwise the server is stopped from outside.
             with contextlib.suppress(ValueError):
                 self._before[number] = signal.signal(number, self._signal)
         return self
@@ -304,7 +305,7 @@ class Stop:
             signal.signal(number, handler)
 
     def ask(self) -> None:
-        """Ask for an end; again, for a quick one."""
+        """Shut down gracefully; at the second call, at once."""
         if self.asked.is_set() and self._control is None:
             self.hurried.set()
         self._end()
@@ -314,7 +315,7 @@ class Stop:
         self.asked.set()
 
     def _signal(self, _number: int, _frame: object) -> None:
-        # Not left to the loop: a tool may be blocking it, and the time we have starts now.
+        # Not left to the loop, which a tool may be blocking: the countdown starts now.
         self._timer.arm()
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.ask)
@@ -324,7 +325,8 @@ class Stop:
 
 
 def _run(main: Coroutine[Any, Any, None], stall_seconds: float) -> None:
-    """Run to the end on the fastest loop there is, whatever strays out of a tool's tasks; report what holds the loop."""
+    """Run to the end on the fastest available loop, whatever exceptions escape from tools' tasks; report what blocks
+    the loop."""
     loop = new_loop()
     asyncio.set_event_loop(loop)
     task = loop.create_task(main)
@@ -334,9 +336,9 @@ def _run(main: Coroutine[Any, Any, None], stall_seconds: float) -> None:
                 try:
                     loop.run_until_complete(task)
                 except (SystemExit, KeyboardInterrupt) as stray:
-                    # Raised in a task that an author left behind, it ends that task and nothing else.
+                    # An exception in a task that an author left behind ends only that task.
                     if not task.done():
-                        _log.error("%s escaped from a task of a tool; serving on", type(stray).__name__)
+                        _log.error("%s escaped from a task of a tool; the server continues", type(stray).__name__)
             task.result()
     finally:
         _close_loop(loop)
@@ -344,9 +346,9 @@ def _run(main: Coroutine[Any, Any, None], stall_seconds: float) -> None:
 
 @contextlib.contextmanager
 def _tune_gc() -> Iterator[None]:
-    """Look for garbage ten times less often while serving, and not among what was loaded before.
+    """Collect garbage ten times less often while serving, and skip what was loaded before.
 
-    A call leaves no cycles behind, so the collector would look often and find next to nothing.
+    A call leaves no cycles behind, so the collector would run often and find next to nothing.
     """
     before = gc.get_threshold()
     gc.collect()
@@ -373,7 +375,7 @@ def _close_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """uvloop where it is installed, asyncio's own elsewhere."""
+    """uvloop if it is installed, else asyncio's own loop."""
     try:
         import uvloop  # noqa: PLC0415 — optional, and only a server needs it
     except ImportError:

@@ -438,7 +438,7 @@ async def test_credentials_for_one_authorization_server_are_not_shown_to_another
             async with Client(server.url, auth=auth) as client:
                 await call(client)
                 server.authority = moved
-                with pytest.raises(LoginFailed, match="its tokens are (now )?issued by"):
+                with pytest.raises(LoginFailed, match=r"its tokens are (now )?issued by"):
                     await call(client)
             assert {asked.method for asked in door.asked} <= {"GET"}
 

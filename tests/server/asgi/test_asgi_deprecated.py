@@ -187,7 +187,7 @@ async def test_a_rejection_names_the_option_of_asgi(headers: dict[str, str], rem
 
 
 def test_a_door_that_does_not_exist_is_refused_by_name() -> None:
-    with pytest.raises(SetupError, match="is none of rpc, oneshot, sse"):
+    with pytest.raises(SetupError, match="is not one of rpc, oneshot, sse"):
         board().asgi(legacy_endpoints="rcp")
 
 

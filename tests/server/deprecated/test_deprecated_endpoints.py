@@ -80,7 +80,7 @@ def test_the_doors_to_open_are_named(given: str | list[str], doors: tuple[str, .
 
 @pytest.mark.parametrize("given", ["", "none,rpc", "ws", "sse,rcp", ["all", "rpc"]])
 def test_a_door_that_does_not_exist_is_refused_by_name(given: str | list[str]) -> None:
-    with pytest.raises(SetupError, match=r"--legacy-endpoints .* is none of rpc, oneshot, sse; or say all, or none"):
+    with pytest.raises(SetupError, match=r"--legacy-endpoints .* is not one of rpc, oneshot, sse, all or none"):
         read_endpoint_names(given, "--legacy-endpoints")
 
 

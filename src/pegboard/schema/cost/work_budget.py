@@ -15,7 +15,7 @@ class Exhausted(PegboardError):
 
 
 class WorkBudget:
-    """The units of work that are left; whoever spends the last one is stopped by Exhausted."""
+    """The remaining units of work; spending more raises Exhausted."""
 
     __slots__ = ("left",)
 

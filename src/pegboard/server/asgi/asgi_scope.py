@@ -37,7 +37,7 @@ class HeadCache:
         self._mounted = mounted
         self._limits = limits
         self._known: BoundedDict[tuple[Any, ...], Head] = BoundedDict(_REMEMBERED)
-        # Where in a list of fields the length was last; most servers keep the order that the client chose.
+        # The index of the length field in the last request; most servers keep the client's order.
         self._length_at = 0
 
     def find(self, scope: AsgiScope) -> Head | Answer:
