@@ -407,7 +407,7 @@ async def test_a_full_house_of_followers_serves_on(caplog: pytest.LogCaptureFixt
     await first.greet()
     await second.greet()
     assert (await second.ask("ping"))["result"] == {}
-    assert "will not hear of changes" in caplog.text
+    assert "will not receive changes" in caplog.text
 
 
 # -- the end of a session ----------------------------------------------------------------------------------------------
