@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Final, Literal, NoReturn, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, NoReturn, Protocol, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, field, structs
@@ -145,8 +145,6 @@ class NullChannel:
 
 NULL_CHANNEL = NullChannel()
 
-_TRACE: Final = "trace context"
-
 
 async def ask_in_result(questions: Mapping[str, Question]) -> NoReturn:
     """How callers of 2026-07-28 are asked: "servers MUST send server-to-client requests using the MRTR pattern"."""
@@ -240,6 +238,7 @@ class Call(Struct, kw_only=True):
     tool: the tool, or None for other methods and for an unknown name.
     parsed: the arguments after validation and repair, once the tool was reached.
     failed: whether the result is an error for the model.
+    trace: the trace context (`traceparent` and `tracestate`) for a server that the call is forwarded to.
     """
 
     method: str
@@ -258,6 +257,7 @@ class Call(Struct, kw_only=True):
     tool: CalledTool | None = None
     parsed: ReadArguments | None = None
     failed: bool = False
+    trace: Mapping[str, Json] | None = None
     _sent: Json = UNSET
     _state: dict[str, Any] | None = None
     _origin: Call | None = None
@@ -317,16 +317,6 @@ class Call(Struct, kw_only=True):
     def version(self) -> str:
         """The protocol revision of the caller."""
         return self.caller.version
-
-    @property
-    def trace(self) -> Mapping[str, Json]:
-        """The trace context that is sent to a server that the call is forwarded to."""
-        noted = self.origin._state
-        return {} if noted is None else noted.get(_TRACE, {})
-
-    def set_trace_context(self, context: Mapping[str, Json]) -> None:
-        """Send this trace context (`traceparent` and `tracestate`) to a server that the call is forwarded to."""
-        self.origin.state[_TRACE] = context
 
     def with_arguments(self, arguments: Mapping[str, Json]) -> Call:
         """Return the same call with other arguments, for an `around` to pass to `next`."""

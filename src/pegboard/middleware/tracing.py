@@ -74,7 +74,7 @@ class Tracing(Middleware):
         )
         here = trace.set_span_in_context(span, parent)
         if isinstance(call.tool, Tool) and call.tool.relay is not None:
-            call.set_trace_context(self._carried(here))
+            call.trace = self._carried(here)
         token = self._context.attach(here)
         try:
             reply = await proceed(call)
