@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pegboard.call import Channel, Json, Question
+from pegboard.call import Channel, Json
 from pegboard.client.circuit_breaker import CircuitBreaker
 from pegboard.client.client_channel import ClientChannel, OnLog, Progress
 from pegboard.client.known_tools import KnownTools
-from pegboard.client.links.link import OutgoingRequest, ServerLink
+from pegboard.client.links.link import OutgoingRequest, ServerLink, with_server_name
+from pegboard.client.links.server_messages import input_requests_in
 from pegboard.client.list_cache import CACHED, ListCache
 from pegboard.client.question_handlers import QuestionHandlers
 from pegboard.client.request_sender import RequestSender
@@ -139,16 +140,9 @@ class RequestDelivery:
 
     async def _answer(self, result: Mapping[str, Json], out: OutgoingRequest) -> dict[str, Json]:
         """The members to repeat a request with: the answers, and the state exactly as it came."""
-        asked = result.get("inputRequests")
-        again: dict[str, Json] = {}
-        if isinstance(asked, dict) and asked:
-            try:
-                questions = {key: Question(one["method"], one.get("params") or {}) for key, one in asked.items()}
-            except (TypeError, KeyError, AttributeError):
-                raise MalformedMessage(f"{self._link.name}: asks for input in an unknown form") from None
-            again["inputResponses"] = await out.ask(questions)
-        if "requestState" in result:
-            again["requestState"] = result["requestState"]
-        if not again:
-            raise MalformedMessage(f"{self._link.name}: asks for input without any question")
-        return again
+        try:
+            questions, state = input_requests_in(result)
+        except MalformedMessage as fault:
+            raise with_server_name(fault, self._link.name) from None
+        again: dict[str, Json] = {"inputResponses": await out.ask(questions)} if questions else {}
+        return again if state is None else {**again, "requestState": state}

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from pegboard.call import Json, RequestId
+from pegboard.call import Json, Question, RequestId
 from pegboard.errors import (
     HeaderMismatch,
     InternalFailure,
@@ -54,6 +54,11 @@ class WireError(Struct):
     code: int
     message: str = ""
     data: Json = None
+
+
+class _InputRequest(Struct):
+    method: str
+    params: dict[str, Json] | None = None
 
 
 class ServerMessage(Struct, gc=False):
@@ -113,6 +118,23 @@ def result_of(message: ServerMessage, read: Read = read_values) -> dict[str, Any
         return read(message.result)
     except msgspec.ValidationError:
         raise MalformedMessage(f"no MCP message, a result is an object: {shorten(bytes(message.result))}") from None
+
+
+def questions_in(asked: Json) -> dict[str, Question]:
+    """The questions in `inputRequests`."""
+    try:
+        read = msgspec.convert(asked, dict[str, _InputRequest])
+    except msgspec.ValidationError:
+        raise MalformedMessage("asks for input in a form that cannot be answered") from None
+    return {key: Question(one.method, one.params or {}) for key, one in read.items()}
+
+
+def input_requests_in(result: Mapping[str, Json]) -> tuple[dict[str, Question], str | None]:
+    """The questions of an `input_required` result, and the state to send back with the answers."""
+    questions, state = questions_in(result.get("inputRequests") or {}), result.get("requestState")
+    if not isinstance(state, str | None) or not (questions or state is not None):
+        raise MalformedMessage("asks for input without any question")
+    return questions, state
 
 
 def refusal_of(error: WireError) -> Refusal:

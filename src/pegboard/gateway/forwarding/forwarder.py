@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from pegboard.backoff import backoff
 from pegboard.call import Call, Caller, Channel, InputRequired, Json, NeedInput, Question, Reply
 from pegboard.client.links.link import OutgoingRequest
+from pegboard.client.links.server_messages import input_requests_in
 from pegboard.errors import (
     Busy,
     InternalFailure,
@@ -37,7 +38,6 @@ from pegboard.gateway.forwarding.outcome import (
     CALL,
     expired_error,
     failure_of,
-    input_requests_in,
     links_in,
     to_reply,
     wants_task,

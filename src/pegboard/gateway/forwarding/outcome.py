@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
-from msgspec import Struct
-
 from pegboard.call import Call, Done, Json, Question
 from pegboard.catalog.caching import Caching
 from pegboard.errors import (
@@ -49,11 +46,6 @@ _OLD_NOT_FOUND: Final = -32002
 _RESERVED: Final = range(-32099, -32022)
 
 
-class _InputRequest(Struct):
-    method: str
-    params: dict[str, Json] | None = None
-
-
 def to_reply(destination: Destination, method: str, result: Mapping[str, Json]) -> Done:
     """The reply that a server's result makes; a ResultProblem where it is not what the server itself has declared."""
     own = cleaned(result)
@@ -84,23 +76,6 @@ def cleaned(result: Mapping[str, Json]) -> dict[str, Json]:
         if kept:
             own["_meta"] = kept
     return own
-
-
-def questions_in(asked: Json) -> dict[str, Question]:
-    """What a server asks by its answer; Garbled where that is in no form that can be answered."""
-    try:
-        read = msgspec.convert(asked, dict[str, _InputRequest])
-    except msgspec.ValidationError:
-        raise MalformedMessage("asks for input in no form that can be answered") from None
-    return {key: Question(one.method, one.params or {}) for key, one in read.items()}
-
-
-def input_requests_in(result: Mapping[str, Json]) -> tuple[dict[str, Question], str | None]:
-    """What a server asks by its answer, and what it wants brought back with the answers."""
-    questions, state = questions_in(result.get("inputRequests") or {}), result.get("requestState")
-    if not isinstance(state, str | None) or not (questions or state is not None):
-        raise MalformedMessage("asks for input and does not say what")
-    return questions, state
 
 
 def wants_task(refusal: Refusal) -> bool:

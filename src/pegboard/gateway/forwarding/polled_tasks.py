@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias
 
 from pegboard.call import NULL_CHANNEL, Channel, Json, Notification, Question
 from pegboard.client.links.link import CANCEL_SECONDS, PROGRESS_NOTIFICATION
-from pegboard.client.links.server_messages import WireError, refusal_of
-from pegboard.deadline import Deadline
+from pegboard.client.links.server_messages import WireError, questions_in, refusal_of
+from pegboard.deadline import Deadline, paused
 from pegboard.errors import LimitReached, MalformedMessage, PegboardError, ResponseTimeout, ToolError
-from pegboard.gateway.forwarding.outcome import CALL, questions_in
+from pegboard.gateway.forwarding.outcome import CALL
 
 Send: TypeAlias = Callable[[str, Mapping[str, Any], Channel], Awaitable[Mapping[str, Json]]]
 """A request to the server: method, params, and who hears what it says and asks on the way."""
@@ -46,7 +46,7 @@ async def finish_task(send: Send, task: str, answer: Answer, channel: Channel, s
                     questions = questions_in(state.get("inputRequests"))
                     fresh = {key: question for key, question in questions.items() if key not in answered}
                     if fresh:
-                        with _pausing(deadline):
+                        with paused((deadline,)):
                             answers = await answer(fresh)
                         await send("tasks/update", {**about, "inputResponses": answers}, NULL_CHANNEL)
                         answered |= fresh.keys()
@@ -92,23 +92,14 @@ class _PausingChannel:
     """A channel that lets a deadline stand still while its caller is asked."""
 
     def __init__(self, channel: Channel, deadline: Deadline) -> None:
-        self._patience = deadline
+        self._deadline = deadline
         self._channel = channel
         self.emit = channel.emit
         self.close_stream = channel.close_stream
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
-        with _pausing(self._patience):
+        with paused((self._deadline,)):
             return await self._channel.ask(questions)
-
-
-@contextmanager
-def _pausing(deadline: Deadline) -> Iterator[None]:
-    deadline.pause()
-    try:
-        yield
-    finally:
-        deadline.resume()
 
 
 @asynccontextmanager
