@@ -19,12 +19,12 @@ from pegboard.client.circuit_breaker import FAILURE_LIMIT, CircuitBreaker
 from pegboard.client.client_channel import ClientChannel, OnLog, Progress
 from pegboard.client.http.http_pool import CONNECTIONS
 from pegboard.client.links.credentials import Auth
-from pegboard.client.links.link import Identity, ServerLink
+from pegboard.client.links.link import Identity, LinkOptions, ServerLink
 from pegboard.client.list_cache import ListCache
 from pegboard.client.question_handlers import OnElicit, OnSample, QuestionHandlers
 from pegboard.client.request_delivery import RequestDelivery
 from pegboard.client.subscription import subscribe
-from pegboard.client.target import LinkOptions, Target, open_link
+from pegboard.client.target import Target, open_link
 from pegboard.client.typed_result import read_typed
 from pegboard.deadline import Deadline
 from pegboard.errors import ToolError

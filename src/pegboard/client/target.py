@@ -7,37 +7,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from pegboard.call import Channel
-from pegboard.client.http.http_pool import CONNECTIONS
-from pegboard.client.links.credentials import Auth
 from pegboard.client.links.in_process import InProcessLink, InProcessServer
-from pegboard.client.links.link import Identity, ServerLink
+from pegboard.client.links.link import Identity, LinkOptions, ServerLink
 from pegboard.client.transports.http_link import HttpLink
-from pegboard.client.transports.stdio_link import RESTARTS, StdioLink
+from pegboard.client.transports.stdio_link import StdioLink
 from pegboard.client.transports.websocket_link import WebSocketLink
 from pegboard.config.foreign_entry import read_server_entry
 from pegboard.errors import SetupError
 from pegboard.protocol.revisions import REVISIONS
 
 Target: TypeAlias = InProcessServer | str | Sequence[str] | Mapping[str, Any]
-
-
-class LinkOptions(Struct, frozen=True, kw_only=True):
-    """How to connect to a server; the keys of an entry take precedence over these."""
-
-    headers: Mapping[str, str] | None = None
-    env: Mapping[str, str] | None = None
-    cwd: str | Path | None = None
-    version: str | None = None
-    ca: str | Path | None = None
-    connect_timeout: float = 10.0
-    connections: int = CONNECTIONS
-    auth: Auth | None = None
-    restarts: int | None = RESTARTS
-    rounds: bool = False
 
 
 def open_link(target: Target, identity: Identity, unattributed: Channel, options: LinkOptions) -> ServerLink:
@@ -65,47 +47,14 @@ def _link_to_url(url: str, identity: Identity, unattributed: Channel, options: L
         raise SetupError(f"{url!r} is not a URL; pass a command as a list of words, as in ['python', 'server.py']")
     if options.auth is not None and any(name.lower() == "authorization" for name in options.headers or ()):
         raise SetupError(f"{url}: has both auth and a header Authorization; use one of them")
-    if url.startswith("ws"):
-        return _link_to_websocket(url, identity, unattributed, options)
-    return HttpLink(
-        url,
-        identity,
-        unattributed,
-        headers=options.headers,
-        version=options.version,
-        ca=options.ca,
-        connect_timeout=options.connect_timeout,
-        connections=options.connections,
-        auth=options.auth,
-    )
-
-
-def _link_to_websocket(url: str, identity: Identity, unattributed: Channel, options: LinkOptions) -> ServerLink:
-    return WebSocketLink(
-        url,
-        identity,
-        unattributed,
-        headers=options.headers,
-        version=options.version,
-        ca=options.ca,
-        connect_timeout=options.connect_timeout,
-        auth=options.auth,
-    )
+    kind = WebSocketLink if url.startswith("ws") else HttpLink
+    return kind(url, identity, unattributed, options)
 
 
 def _link_to_command(words: list[str], identity: Identity, unattributed: Channel, options: LinkOptions) -> ServerLink:
     if not words or not words[0] or any("\0" in word for word in words):
         raise SetupError("A command must be a list of words, starting with a program")
-    return StdioLink(
-        words,
-        identity,
-        unattributed,
-        env=options.env,
-        cwd=options.cwd,
-        version=options.version,
-        connect_timeout=options.connect_timeout,
-        restarts=options.restarts,
-    )
+    return StdioLink(words, identity, unattributed, options)
 
 
 def _link_to_entry(

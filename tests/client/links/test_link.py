@@ -14,9 +14,9 @@ import pytest
 from msgspec import Raw
 
 from pegboard.call import NULL_CHANNEL, Json, Notification, Question
-from pegboard.client.links.link import Identity, OutgoingRequest, RequestMetadata, ServerLink
+from pegboard.client.links.link import Identity, LinkOptions, OutgoingRequest, RequestMetadata, ServerLink
 from pegboard.client.links.server_messages import read_members
-from pegboard.client.target import LinkOptions, open_link
+from pegboard.client.target import open_link
 from pegboard.client.transports.stdio_link import StdioLink
 from pegboard.errors import ConnectionLost, MalformedMessage
 from tests.client.fakes import Asked, data, faking, legacy, modern, reply, result, script, stream, text
@@ -230,7 +230,7 @@ def test_only_so_many_callers_are_remembered_and_each_is_told_as_itself() -> Non
 
 
 async def test_the_end_of_a_process_is_told_to_who_waits_for_it_and_starts_are_counted() -> None:
-    link = StdioLink(script("shake_hands()\nread()"), ME, NULL_CHANNEL, restarts=None)
+    link = StdioLink(script("shake_hands()\nread()"), ME, NULL_CHANNEL, LinkOptions(restarts=None))
     async with nothing_left():
         for number in range(1, 8):
             await link.open()

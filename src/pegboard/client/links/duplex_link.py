@@ -26,6 +26,7 @@ from pegboard.client.links.legacy_session import LegacySession, cancellation
 from pegboard.client.links.link import (
     PROGRESS_NOTIFICATION,
     Identity,
+    LinkOptions,
     OutgoingRequest,
     RequestMetadata,
     legacy_params,
@@ -135,19 +136,17 @@ class DuplexLink:
         transport: str,
         identity: Identity,
         unattributed: Channel,
-        *,
-        version: str | None = None,
-        timeout: float = 10.0,
+        options: LinkOptions,
         known_as: Hashable = None,
     ) -> None:
         self.name = name
         self.transport = transport
-        self.version = version or MODERN
+        self.version = options.version or MODERN
         self.is_open = False
         self._identity = identity
         self._unattributed = unattributed
-        self._pinned = version
-        self._timeout = timeout
+        self._options = options
+        self._timeout = options.connect_timeout
         self._cache_key = name if known_as is None else known_as
         self._ids = request_ids()
         self._opening = asyncio.Lock()
@@ -196,7 +195,7 @@ class DuplexLink:
             again = self._pipe is not None
             await self._end()
             try:
-                await self._connect(again, self._pinned)
+                await self._connect(again, self._options.version)
             except EraInDoubt:
                 _log.info("%s: answered late and in both eras; it is opened again in the modern one", self.name)
                 await self._connect(again=False, version=MODERN)

@@ -12,13 +12,15 @@ import secrets
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from itertools import count
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
 
 from pegboard.call import Caller, Channel, Json, Notification, Question
-from pegboard.client.links.credentials import Authorizer
+from pegboard.client.http.http_pool import CONNECTIONS
+from pegboard.client.links.credentials import Auth, Authorizer
 from pegboard.client.links.server_messages import Read, read_values
 from pegboard.deadline import Deadline, paused
 from pegboard.errors import ServerFault
@@ -44,6 +46,27 @@ class Identity(Struct, frozen=True):
     capabilities: Mapping[str, Json]
     log_level: str | None = None
     limits: Limits = Limits()
+
+
+class LinkOptions(Struct, frozen=True, kw_only=True):
+    """How a server is reached; a link reads the options that concern its transport.
+
+    `restarts` limits how often a process is started again within a minute; None if the owner of the link limits it.
+    """
+
+    headers: Mapping[str, str] | None = None
+    env: Mapping[str, str] | None = None
+    cwd: str | Path | None = None
+    version: str | None = None
+    ca: str | Path | None = None
+    connect_timeout: float = 10.0
+    connections: int = CONNECTIONS
+    auth: Auth | None = None
+    restarts: int | None = 5
+    rounds: bool = False
+
+
+DEFAULT_OPTIONS: Final = LinkOptions()
 
 
 class Releasable(Protocol):

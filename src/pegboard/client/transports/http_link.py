@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from pegboard.call import Channel, Json
 from pegboard.client.http.address import read_address
-from pegboard.client.http.http_pool import CONNECTIONS, HttpPool
-from pegboard.client.links.credentials import Auth, Authorizer
+from pegboard.client.http.http_pool import HttpPool
+from pegboard.client.links.credentials import Authorizer
 from pegboard.client.links.era_cache import (
     choose_version,
     forget,
@@ -21,7 +22,7 @@ from pegboard.client.links.era_cache import (
     versions_in_answer,
     versions_in_refusal,
 )
-from pegboard.client.links.link import Identity, OutgoingRequest
+from pegboard.client.links.link import Identity, LinkOptions, OutgoingRequest
 from pegboard.client.links.server_messages import MODERN_CODES, refusal_of
 from pegboard.client.transports.http_endpoint import EndpointClient, HttpRejection
 from pegboard.client.transports.modern_http import ModernHttp
@@ -72,23 +73,19 @@ class HttpLink:
         url: str,
         identity: Identity,
         unattributed: Channel,
-        *,
-        headers: Mapping[str, str] | None = None,
-        version: str | None = None,
-        ca: str | Path | None = None,
-        connect_timeout: float = 10.0,
-        connections: int = CONNECTIONS,
-        auth: Auth | None = None,
+        options: LinkOptions,
     ) -> None:
         address = read_address(url)
         self.name = str(address)
         self._identity = identity
         self._unattributed = unattributed
-        self._pinned = version
-        self._timeout = connect_timeout
-        self._pool = HttpPool(ca=ca, connections=connections, connect_timeout=connect_timeout)
+        self._options = options
+        self._pinned = options.version
+        self._timeout = options.connect_timeout
+        self._pool = HttpPool(ca=options.ca, connections=options.connections, connect_timeout=self._timeout)
+        auth = options.auth
         self.authorizer: Authorizer | None = None if auth is None else auth.authorizer(address, self._pool)
-        self._endpoint = EndpointClient(self._pool, address, headers or {}, self.authorizer)
+        self._endpoint = EndpointClient(self._pool, address, options.headers or {}, self.authorizer)
         self._era_transport: EraTransport | None = None
         self._opening = asyncio.Lock()
 
@@ -213,7 +210,8 @@ class HttpLink:
 
     async def _http_sse(self, version: str) -> EraTransport | None:
         """HTTP+SSE of 2024-11-05: "issue a GET request to the server URL, expecting … an `endpoint` event"."""
-        duplex = SseLink(self._endpoint, self._pool, self.name, self._identity, self._unattributed, version)
+        options = replace(self._options, version=version)
+        duplex = SseLink(self._endpoint, self._pool, self.name, self._identity, self._unattributed, options)
         try:
             async with asyncio.timeout(self._timeout):
                 await duplex.open()

@@ -11,7 +11,7 @@ from pegboard.client.http.address import Address
 from pegboard.client.http.http_connection import Response
 from pegboard.client.http.http_pool import HttpPool
 from pegboard.client.links.duplex_link import DuplexLink
-from pegboard.client.links.link import Identity
+from pegboard.client.links.link import Identity, LinkOptions
 from pegboard.client.transports.http_endpoint import EndpointClient, is_stream, read_rejection
 from pegboard.errors import ConnectionLost, MalformedMessage, PegboardError, ServerFault, Unreachable
 from pegboard.limits import Limits
@@ -132,9 +132,9 @@ class SseLink(DuplexLink):
         name: str,
         identity: Identity,
         unattributed: Channel,
-        version: str,
+        options: LinkOptions,
     ) -> None:
-        super().__init__(name, "sse", identity, unattributed, version=version)
+        super().__init__(name, "sse", identity, unattributed, options)
         self._endpoint = endpoint
         self._pool = pool
 

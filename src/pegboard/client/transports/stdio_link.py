@@ -5,19 +5,17 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final
 
 from pegboard.call import Channel
 from pegboard.client.links.duplex_link import DuplexLink
 from pegboard.client.links.era_cache import recall
-from pegboard.client.links.link import Identity
+from pegboard.client.links.link import DEFAULT_OPTIONS, Identity, LinkOptions
 from pegboard.client.transports.child_process import ChildProcess, format_command
 from pegboard.errors import ConnectionLost, Unreachable
 from pegboard.protocol.revisions import NEWEST_LEGACY
 
-RESTARTS: Final = 5
 RESTART_SECONDS: Final = 60.0
 
 _log = logging.getLogger("pegboard.client")
@@ -26,7 +24,7 @@ _log = logging.getLogger("pegboard.client")
 class StdioLink(DuplexLink):
     """A link to a command; a process that exited is started again for the next request, a few times a minute.
 
-    An owner that limits restarts itself sets `restarts` to None. `spawns` counts the processes that were started.
+    `spawns` counts the processes that were started.
     """
 
     def __init__(
@@ -34,30 +32,12 @@ class StdioLink(DuplexLink):
         command: Sequence[str],
         identity: Identity,
         unattributed: Channel,
-        *,
-        env: Mapping[str, str] | None = None,
-        cwd: str | Path | None = None,
-        version: str | None = None,
-        connect_timeout: float = 10.0,
-        restarts: int | None = RESTARTS,
-        clock: Callable[[], float] = time.monotonic,
+        options: LinkOptions = DEFAULT_OPTIONS,
     ) -> None:
-        super().__init__(
-            format_command(command),
-            "stdio",
-            identity,
-            unattributed,
-            version=version,
-            timeout=connect_timeout,
-            known_as=tuple(command),
-        )
+        super().__init__(format_command(command), "stdio", identity, unattributed, options, known_as=tuple(command))
         self._command = command
-        self._env = env
-        self._cwd = cwd
-        self._clock = clock
         self._child: ChildProcess | None = None
-        self._restarts = restarts
-        self._starts: deque[float] = deque(maxlen=restarts)
+        self._starts: deque[float] = deque(maxlen=options.restarts)
         self.spawns = 0
 
     @property
@@ -73,7 +53,7 @@ class StdioLink(DuplexLink):
     async def _connect(self, again: bool, version: str | None) -> None:
         if again:
             _log.warning("%s: has died, and is started again", self.name)
-        self._count(self._clock())
+        self._count(time.monotonic())
         try:
             return await self._start(version)
         except ConnectionLost:
@@ -87,24 +67,26 @@ class StdioLink(DuplexLink):
             raise Unreachable(f"{fault}{hint}") from None
 
     def _count(self, now: float) -> None:
-        if self._restarts is None:
+        most = self._options.restarts
+        if most is None:
             return
-        if len(self._starts) == self._restarts and now - self._starts[0] < RESTART_SECONDS:
+        if len(self._starts) == most and now - self._starts[0] < RESTART_SECONDS:
             wait = RESTART_SECONDS - (now - self._starts[0])
-            times = f"{self._restarts} times within {RESTART_SECONDS:g} s"
+            times = f"{most} times within {RESTART_SECONDS:g} s"
             raise Unreachable(f"{self.name}: died {times}; it is tried again in {wait:.0f} s", retry_after=wait)
         self._starts.append(now)
 
     async def _start(self, version: str | None) -> None:
+        options = self._options
         child = self._child = ChildProcess(
-            self._command, env=self._env, cwd=self._cwd, max_line=self._identity.limits.server_message_bytes
+            self._command, env=options.env, cwd=options.cwd, max_line=self._identity.limits.server_message_bytes
         )
         try:
             await self._speak(child, version)
         finally:
             if child.pid is not None:
                 self.spawns += 1
-                given = ", ".join(sorted(self._env or ())) or "none of its own"
+                given = ", ".join(sorted(self._options.env or ())) or "none of its own"
                 # One that does not come up is tried again and again.
                 level = logging.INFO if self.spawns == 1 else logging.DEBUG
                 _log.log(level, "%s: process %d was started; variables: %s", self.name, child.pid, given)

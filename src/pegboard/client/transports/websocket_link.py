@@ -10,16 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pegboard.call import Channel
 from pegboard.client.http.address import Address, read_address
 from pegboard.client.http.dialer import ConnectionProtocol, Dialer
 from pegboard.client.http.http_pool import HttpPool, header_lines
-from pegboard.client.links.credentials import Auth
 from pegboard.client.links.duplex_link import DuplexLink
-from pegboard.client.links.link import Identity, with_server_name
+from pegboard.client.links.link import Identity, LinkOptions, with_server_name
 from pegboard.client.transports.http_endpoint import WANTS_CREDENTIALS, parse_retry_after
 from pegboard.errors import ConnectionLost, MalformedMessage, ServerFault, Unauthorized, Unreachable
 
@@ -293,24 +291,19 @@ class WebSocketLink(DuplexLink):
         url: str,
         identity: Identity,
         unattributed: Channel,
-        *,
-        headers: Mapping[str, str] | None = None,
-        version: str | None = None,
-        ca: str | Path | None = None,
-        connect_timeout: float = 10.0,
-        auth: Auth | None = None,
+        options: LinkOptions,
     ) -> None:
-        super().__init__(url, "ws", identity, unattributed, version=version, timeout=connect_timeout)
+        super().__init__(url, "ws", identity, unattributed, options)
         # The schemes of a WebSocket are those of HTTP, with the same ports.
         self._address = read_address("http" + url.removeprefix("ws"))
-        self._headers = headers or {}
+        self._headers = options.headers or {}
         header_lines(self._headers, url)
-        self._dialer = Dialer(ca=ca, timeout=connect_timeout)
+        self._dialer = Dialer(ca=options.ca, timeout=options.connect_timeout)
         self._pool: HttpPool | None = None
-        if auth is not None:
+        if options.auth is not None:
             # With the same ways, so that a login knows where the server is.
             self._pool = HttpPool(dialer=self._dialer)
-            self.authorizer = auth.authorizer(self._address, self._pool)
+            self.authorizer = options.auth.authorizer(self._address, self._pool)
 
     async def open(self) -> None:
         if self._pool is not None:

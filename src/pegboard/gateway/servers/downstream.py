@@ -15,8 +15,8 @@ from pegboard.call import Caller, Channel, Json
 from pegboard.client.known_tools import KnownTools
 from pegboard.client.links.credentials import Auth
 from pegboard.client.links.in_process import InProcessLink, InProcessServer
-from pegboard.client.links.link import Identity, OutgoingRequest, ServerLink
-from pegboard.client.target import LinkOptions, open_link
+from pegboard.client.links.link import Identity, LinkOptions, OutgoingRequest, ServerLink
+from pegboard.client.target import open_link
 from pegboard.config.gateway_config import ServerConfig
 from pegboard.deadline import Deadline
 from pegboard.errors import (
