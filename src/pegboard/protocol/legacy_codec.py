@@ -65,13 +65,21 @@ def _read(params: bytes) -> Handshake:
     return Handshake(version, client, sent.capabilities)
 
 
+def write_question(request_id: RequestId, question: Question, version: str) -> bytes:
+    """A question as a request from server to client, with the fields of the revision."""
+    params = trim(question.method, question.params, version)
+    if params.get("mode") == "url":
+        # These revisions name the interaction, so that its end can be reported; newer ones use the ticket for that.
+        params = {**params, "elicitationId": str(request_id)}
+    return jsonrpc.request(request_id, question.method, params)
+
+
 class LegacyCodec:
     """The codec of a legacy revision."""
 
     def __init__(self, version: str, info: Mapping[str, Json]) -> None:
         self.version = version
         self.revision = REVISIONS[version]
-        self.primes = self.revision.polls_streams
         self._info = info
         self._takes_all = version >= FIELDS["result"]["structuredContent"]
 
@@ -97,14 +105,6 @@ class LegacyCodec:
         if notice.method not in self.revision.notifications:
             return b""
         return jsonrpc.notification(notice.method, trim(notice.method, notice.params, self.version))
-
-    def question(self, request_id: RequestId, question: Question) -> bytes:
-        """A question as the server-to-client request of these revisions."""
-        params = trim(question.method, question.params, self.version)
-        if params.get("mode") == "url":
-            # These revisions name the interaction, so that its end can be reported; newer ones use the ticket.
-            params = {**params, "elicitationId": str(request_id)}
-        return jsonrpc.request(request_id, question.method, params)
 
     def code(self, refusal: Refusal) -> int:
         """The error code: some had other values before 2026-07-28."""

@@ -12,7 +12,6 @@ sessions; its revision is the one its POSTs state.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
@@ -49,9 +48,9 @@ from pegboard.server.exchange.admission import (
 )
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.exchanges import STREAM, LineExchange, run_call
-from pegboard.server.exchange.listen_exchange import LineOutput, subscribe_lists
+from pegboard.server.exchange.line_questions import LineQuestions
+from pegboard.server.exchange.listen_exchange import LineSubscriptions
 from pegboard.server.exchange.request_head import NotAcceptable
-from pegboard.server.exchange.session_exchange import SessionLineExchange
 from pegboard.server.exchange.session_settings import (
     IMMEDIATE_SETTINGS,
     SUBSCRIBE,
@@ -59,15 +58,13 @@ from pegboard.server.exchange.session_settings import (
     subscription_handler,
 )
 from pegboard.server.exchange.stateless import read_bodies, with_request_id
-from pegboard.server.exchange.subscribers import Subscriber, Subscribers
+from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.content_negotiation import check_content_type, read_accept
 from pegboard.server.http.error_responses import error_response
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
 from pegboard.sessions.session import Session
 from pegboard.stores.cluster import Cluster
 from pegboard.stores.identifiers import digest
-
-_log = logging.getLogger("pegboard.server")
 
 _ASSUMED_VERSION: Final = SUPPORTED[-1]
 _SESSION: Final = b"sessionId"
@@ -77,16 +74,23 @@ _SPOKEN: Final = tuple(name for name in SUPPORTED if REVISIONS[name].has_session
 class SseClient:
     """One client: its stream, its session, and its subscriptions; `left` is called at its end."""
 
-    __slots__ = ("_ending", "_left", "greeted", "joined", "line", "session", "since", "subscriber", "waiting")
+    __slots__ = ("_ending", "_left", "greeted", "joined", "line", "session", "since", "subscriptions", "waiting")
 
-    def __init__(self, line: EventLine, session: Session, left: Callable[[SseClient], object]) -> None:
+    def __init__(
+        self,
+        line: EventLine,
+        session: Session,
+        subscriptions: LineSubscriptions,
+        left: Callable[[SseClient], object],
+    ) -> None:
         self.line = line
         self.session = session
+        self.subscriptions = subscriptions
+        subscriptions.uris = session.uris
         self.since = 0.0
         # Whether it has initialized, and whether it receives changes.
         self.greeted = False
         self.joined = False
-        self.subscriber: Subscriber | None = None
         # POSTs that wait until it has read enough.
         self.waiting = 0
         self._ending = False
@@ -120,8 +124,7 @@ class SseClient:
         """The client has disconnected, and cannot get its responses: cancel its calls."""
         self.line.leave()
         self._left(self)
-        if self.subscriber is not None:
-            self.subscriber.leave()
+        self.subscriptions.leave()
         for task in list(self.session.calls.values()):
             if task is not None:
                 task.cancel()
@@ -172,7 +175,8 @@ class HttpSse:
             session_id = self._forwarding.name(session_id)
         line = EventLine(sink)
         caller = Caller(version=version or _ASSUMED_VERSION, transport="http", session=session_id)
-        client = SseClient(line, Session(caller), self._forget)
+        subscriptions = LineSubscriptions(self._handler, line, self._followers)
+        client = SseClient(line, Session(caller), subscriptions, self._forget)
         self._calls.follow(client)
         self._clients[session_id] = client
         sink.on_gone(client.leave)
@@ -286,9 +290,8 @@ class HttpSse:
         if len(session.calls) >= limits.calls_per_caller:
             raise Busy(f"{limits.calls_per_caller} calls of this client are already running", retry_after=1)
         request = admit_legacy(message, params, method, request_id, session.caller)
-        exchange = SessionLineExchange(
-            client.line, self._codecs[client.version], request_id, session, limits, _accepted
-        )
+        codec = self._codecs[client.version]
+        exchange = LineExchange(client.line, codec, request_id, LineQuestions(client.line, codec, session, limits).ask)
         self._run(client, request_id, request.call(exchange), exchange)
 
     def _run(self, client: SseClient, request_id: RequestId, call: Call, exchange: LineExchange) -> None:
@@ -312,25 +315,12 @@ class HttpSse:
             raise _not_found()
 
     async def _join(self, client: SseClient) -> None:
-        """Subscribe a client to every list, and to the resources that it will subscribe to."""
-        if client.joined:
-            return
-        client.joined = True
-        session = client.session
-        follow = await subscribe_lists(self._handler, session.caller)
-        if not client.line.open:
-            raise _not_found()
-        if follow is None:
-            return
-        outlet = LineOutput(client.line)
-        subscriber = Subscriber(follow, self._codecs[client.version], outlet, self._followers, uris=session.uris)
-        try:
-            self._followers.admit(subscriber)
-        except Busy as busy:
-            _log.warning("a client will not receive changes: %s", busy.message)
-            return
-        client.subscriber = subscriber
-        self._followers.begin(subscriber)
+        """Send a client the changes of every list, and of the resources it subscribes to."""
+        if not client.joined:
+            client.joined = True
+            await client.subscriptions.join(client.session.caller, self._codecs[client.version])
+            if not client.line.open:
+                raise _not_found()
 
 
 def _named_session(head: Head) -> str:
@@ -351,7 +341,3 @@ def _stated(head: Head) -> str | None:
     if version is not None and version not in _SPOKEN:
         raise UnsupportedVersion(version, _SPOKEN)
     return version
-
-
-def _accepted() -> None:
-    """Nothing to do: the answer comes in a POST of its own."""

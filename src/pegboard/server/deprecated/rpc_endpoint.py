@@ -9,12 +9,9 @@ from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.revisions import Revision, find_revision
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
+from pegboard.server.exchange.exchanges import CollectedAnswers
 from pegboard.server.exchange.request_head import NotAcceptable, read_post_head
-from pegboard.server.exchange.stateless import (
-    CollectedAnswers,
-    Stateless,
-    read_bodies,
-)
+from pegboard.server.exchange.stateless import Stateless, read_bodies
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
 
 

@@ -16,20 +16,17 @@ from __future__ import annotations
 
 import asyncio
 
+from pegboard.call import RequestId
 from pegboard.errors import Refusal
 from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
+from pegboard.protocol.revision_codec import RevisionCodec
 from pegboard.protocol.revisions import Revision, find_revision
 from pegboard.server.deprecated.event_line import EventLine
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
-from pegboard.server.exchange.exchanges import STREAM
+from pegboard.server.exchange.exchanges import STREAM, Ask, LineExchange
 from pegboard.server.exchange.request_head import NotAcceptable, read_post_head
-from pegboard.server.exchange.stateless import (
-    ReadRequest,
-    Stateless,
-    StatelessExchange,
-    read_bodies,
-)
+from pegboard.server.exchange.stateless import Stateless, read_bodies
 from pegboard.server.http_types import EndpointResult, Head, Headers, Sink
 
 
@@ -40,8 +37,8 @@ class EventAnswers:
         self._line = EventLine(sink, numbered=True)
         self.since = 0.0
 
-    def exchange(self, wanted: ReadRequest) -> StatelessExchange:
-        return StatelessExchange(self._line, wanted)
+    def exchange(self, codec: RevisionCodec, request_id: RequestId, ask: Ask) -> LineExchange:
+        return LineExchange(self._line, codec, request_id, ask)
 
     def refuse(self, refusal: Refusal) -> None:
         name = "error" if refusal.request_id is None else "message"

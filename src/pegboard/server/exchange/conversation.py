@@ -19,7 +19,7 @@ from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.modern_codec import ModernCodec
 from pegboard.protocol.params import Params, read_params
-from pegboard.protocol.revision_codec import legacy_codecs
+from pegboard.protocol.revision_codec import RevisionCodec, legacy_codecs
 from pegboard.protocol.revisions import MODERN, REVISIONS
 from pegboard.server import eager_task
 from pegboard.server.exchange.admission import (
@@ -34,8 +34,8 @@ from pegboard.server.exchange.admission import (
 )
 from pegboard.server.exchange.exchanges import LineExchange, run_call, shutting_down
 from pegboard.server.exchange.fast_path import FastPath, PlainCall
+from pegboard.server.exchange.line_questions import LineQuestions
 from pegboard.server.exchange.listen_exchange import LISTEN, LineSubscriptions, SharedLine
-from pegboard.server.exchange.session_exchange import SessionLineExchange
 from pegboard.server.exchange.session_settings import (
     IMMEDIATE_SETTINGS,
     SUBSCRIBE,
@@ -176,8 +176,7 @@ class Conversation:
             exchange = LineExchange(self._peer, self._service.modern, request_id)
         elif session is not None:
             caller = session.caller
-            codec = self._service.revision_codecs[caller.version]
-            exchange = SessionLineExchange(self._peer, codec, request_id, session, self._limits, self.resume_if_room)
+            exchange = self._session_exchange(session, request_id)
         else:
             return False
         self._start(plain.call(caller, exchange), exchange, request_id)
@@ -221,10 +220,7 @@ class Conversation:
             return self._make_legacy_call(message, params, method, request_id)
         caller, token = self._service.callers.read(params, None)
         request = admit(message, params, method, request_id, caller, token)
-        if method == LISTEN:
-            exchange: LineExchange = self.following.listen(self._service.modern, request_id)
-        else:
-            exchange = LineExchange(self._peer, self._service.modern, request_id)
+        exchange = LineExchange(self._peer, self._service.modern, request_id)
         return request.call(exchange), exchange
 
     def _make_legacy_call(
@@ -243,9 +239,15 @@ class Conversation:
             self._peer.write(jsonrpc.answer(request_id, b"{}"))
             return None
         request = admit_legacy(message, params, method, request_id, session.caller)
-        codec = self._service.revision_codecs[session.caller.version]
-        exchange = SessionLineExchange(self._peer, codec, request_id, session, self._limits, self.resume_if_room)
+        exchange = self._session_exchange(session, request_id)
         return request.call(exchange), exchange
+
+    def _session_exchange(self, session: Session, request_id: RequestId) -> LineExchange:
+        codec = self._service.revision_codecs[session.caller.version]
+        return LineExchange(self._peer, codec, request_id, self._questions(session, codec).ask)
+
+    def _questions(self, session: Session, codec: RevisionCodec) -> LineQuestions:
+        return LineQuestions(self._peer, codec, session, self._limits, self.resume_if_room)
 
     def _initialize(self, message: Message, request_id: RequestId) -> tuple[Call, LineExchange]:
         # The line is the session. Its id is not sent to the client, but the state of a session is kept under it.
@@ -259,6 +261,8 @@ class Conversation:
         handler = self._handler
         if call.method == SUBSCRIBE and self._legacy is not None:
             handler = subscription_handler(handler, self._legacy, self._limits)
+        elif call.method == LISTEN:
+            handler = self.following.listen_handler(exchange, self._service.modern)
         try:
             task = self._run(exchange, run_call(handler, call, exchange), len(call.params))
         except Refusal as refusal:

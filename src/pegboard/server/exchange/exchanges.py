@@ -1,16 +1,17 @@
-"""Writes the notifications and the one response of a call, for HTTP, lines and batches."""
+"""The exchanges: HTTP (JSON or events), a shared line, and responses that are collected as JSON."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NoReturn, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from pegboard.call import Call, Channel, Handler, Json, Notification, Question, Reply, RequestId, ask_in_result
-from pegboard.errors import Busy, InternalFailure, InvalidRequest, Refusal
+from pegboard.errors import Busy, InternalFailure, InvalidRequest, ParseFailure, QuestionFailed, Refusal
+from pegboard.limits import Limits
 from pegboard.logs import log_failure
 from pegboard.protocol import jsonrpc, sse
 from pegboard.protocol.revision_codec import RevisionCodec
@@ -21,9 +22,12 @@ _log = logging.getLogger("pegboard.server")
 
 T_co = TypeVar("T_co", covariant=True)
 
+Ask: TypeAlias = Callable[[Mapping[str, Question]], Awaitable[Mapping[str, Json]]]
+"""How a call asks its caller: by ending with its questions (`ask_in_result`), while it runs, or not at all."""
+
 
 class Exchange(Channel, Protocol[T_co]):
-    """One request's side of a door: notices while the call runs, then exactly one end."""
+    """The server's side of one request: notifications while the call runs, then exactly one end."""
 
     def finish(self, method: str, reply: Reply) -> T_co | None: ...
 
@@ -33,7 +37,7 @@ class Exchange(Channel, Protocol[T_co]):
 
 
 class LongRunning(Protocol):
-    """What may take a while: it can be kept alive meanwhile, and told that we end."""
+    """A response that may take a while: it is kept alive, and ended when the server shuts down."""
 
     since: float
     streaming: bool
@@ -43,7 +47,7 @@ class LongRunning(Protocol):
 
 
 class MessageLine(Protocol):
-    """Somewhere to write whole messages, one after the other."""
+    """Takes whole messages, one after the other."""
 
     def write(self, message: bytes) -> None: ...
 
@@ -58,163 +62,160 @@ STREAM: Headers = (
 
 
 class HttpExchange(Struct, eq=False):
-    """One request over HTTP: answered by JSON, or by a stream from the moment it has something to say before.
+    """One request over HTTP: its response is JSON, or an event stream once the call sends something before it.
 
-    A client that takes no stream is told nothing before the answer; one that takes only a stream gets the answer there.
+    A client that does not accept a stream gets only the response; one that accepts nothing else gets it as an event.
     """
 
-    # None: the client is gone, or has its answer.
-    _sink: Sink | None
+    # None: the client is gone, or has its response.
+    sink: Sink | None
     _codec: RevisionCodec
     _id: RequestId
     _headers: Headers
     _accepts: Accepts
+    _ask: Ask = ask_in_result
     streaming: bool = False
     since: float = 0.0
     closing: bool = False
 
     async def emit(self, notice: Notification) -> None:
-        """Send a notice on the call's stream, which its first notice opens."""
-        sink = self._sink
+        """Send a notification on the call's stream, which the first one opens."""
+        sink = self.sink
         if sink is None or not self._accepts.stream:
             return
-        said = self._codec.notice(notice)
-        if not said:
+        message = self._codec.notice(notice)
+        if not message:
             return
-        said = sse.event(said)
         if not self.streaming:
             self._open(sink)
-        if sink.write(said):
+        if sink.write(sse.event(message)):
             return
         try:
             await sink.drain()
         except ConnectionError:
             # That ends the stream, not the call: whether it goes on without a listener is for its revision to say.
-            self._sink = None
+            self.sink = None
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
-        await ask_in_result(questions)
+        return await self._ask(questions)
 
     async def close_stream(self, retry_ms: int) -> None:
-        """Nothing is done: a stream of this revision cannot be come back to."""
+        """Do nothing: this stream cannot be resumed."""
 
     def keep_alive(self) -> None:
-        """Show a waiting client, and the proxies between, that the call lives."""
-        if self._sink is None or not self._accepts.stream:
+        """Show a waiting client, and the proxies between, that the call is running."""
+        if self.sink is None or not self._accepts.stream:
             return
         if not self.streaming:
-            self._open(self._sink)
-        self._sink.write(sse.KEEP_ALIVE)
+            self._open(self.sink)
+        self.sink.write(sse.KEEP_ALIVE)
 
     def leave(self) -> None:
         """The client is gone: nothing more is sent."""
-        self._sink = None
+        self.sink = None
+
+    def hand_over(self) -> None:
+        """Leave the stream, which is open from now on, to a subscriber."""
+        sink, self.sink = self.sink, None
+        if sink is not None and not self.streaming:
+            self._open(sink)
 
     def finish(self, method: str, reply: Reply) -> Answer | None:
-        """The result, as a whole answer or as the last event."""
+        """The result, as the whole response or as the last event."""
         body = jsonrpc.answer(self._id, self._codec.result(method, reply))
         if self.streaming or not self._accepts.json:
-            return self._end(200, body)
-        self._sink = None
+            return self._end(Answer(200, body, headers=self._headers))
+        self.sink = None
         return Answer(200, body, headers=self._headers)
 
     def answer(self, result: bytes) -> Answer | None:
-        """A result that is written already."""
-        return self._end(200, jsonrpc.answer(self._id, result))
+        """A result that is already encoded."""
+        return self._end(Answer(200, jsonrpc.answer(self._id, result), headers=self._headers))
 
     def refuse(self, refusal: Refusal) -> Answer | None:
-        """The error, likewise."""
-        return self._end(
-            self._codec.status(refusal),
-            jsonrpc.refusal(self._id, refusal, self._codec.code(refusal)),
-            refusal.retry_after,
-        )
+        """The error, as the whole response or as the last event."""
+        headers = self._headers
+        if refusal.retry_after is not None:
+            headers = (*headers, (b"retry-after", b"%d" % refusal.retry_after))
+        body = jsonrpc.refusal(self._id, refusal, self._codec.code(refusal))
+        return self._end(Answer(self._codec.status(refusal), body, headers=headers))
 
     def end_cancelled(self) -> Answer | None:
-        """End without an answer, since the client has cancelled the call; unless it was we who gave up."""
-        if self.closing:
-            return self.refuse(shutting_down())
-        sink, self._sink = self._sink, None
-        if not self.streaming and not self._accepts.stream:
-            return Answer(202, headers=self._headers)
+        """End without a response if the client cancelled the call; with an error if the server is shutting down."""
+        return self.refuse(shutting_down()) if self.closing else self._end(None)
+
+    def _end(self, answer: Answer | None) -> Answer | None:
+        if not self.streaming:
+            return self._end_unstreamed(answer)
+        sink, self.sink = self.sink, None
         if sink is not None:
-            if not self.streaming:
-                self._open(sink)
+            if answer is not None:
+                sink.write(sse.event(answer.body))
             sink.end()
         return None
 
-    def _end(self, status: int, body: bytes, retry_after: int | None = None) -> Answer | None:
-        sink, self._sink = self._sink, None
-        if self.streaming:
-            if sink is not None:
-                sink.write(sse.event(body))
-                sink.end()
-            return None
-        headers = self._headers
-        if retry_after is not None:
-            headers = (*headers, (b"retry-after", b"%d" % retry_after))
-        if status == 200 and not self._accepts.json and sink is not None:
-            stream(sink, body, headers)
-            return None
-        return Answer(status, body, headers=headers)
+    def _end_unstreamed(self, answer: Answer | None) -> Answer | None:
+        """The response of a call that has sent nothing before."""
+        sink, self.sink = self.sink, None
+        if answer is not None and (self._accepts.json or answer.status != 200 or sink is None):
+            return answer
+        if answer is None and not self._accepts.stream:
+            return Answer(202, headers=self._headers)
+        if sink is not None:
+            _stream(sink, b"" if answer is None else answer.body, self._headers)
+        return None
 
     def _open(self, sink: Sink) -> None:
         sink.start(200, STREAM + self._headers)
         self.streaming = True
 
 
-def stream(sink: Sink, body: bytes, headers: Headers) -> None:
-    """A whole answer as a stream of one event, for a client that takes nothing else."""
+def _stream(sink: Sink, body: bytes, headers: Headers) -> None:
+    """Send a whole response as a stream of at most one event, for a client that accepts nothing else."""
     sink.start(200, STREAM + headers)
-    sink.write(sse.event(body))
+    if body:
+        sink.write(sse.event(body))
     sink.end()
 
 
-def answer_batch(messages: Sequence[bytes], sink: Sink, headers: Headers, accepts: Accepts) -> Answer | None:
-    """Answer a batch by an array: as JSON, or as one event for a client that only accepts a stream."""
-    if not messages:
-        return Answer(202, headers=headers)
-    body = b"[%b]" % b",".join(messages)
-    if accepts.json:
-        return Answer(200, body, headers=headers)
-    stream(sink, body, headers)
-    return None
+class LineExchange(Struct, eq=False):
+    """One request on a line that all requests share, such as stdio."""
 
-
-class LineExchange:
-    """One request on a line that all share, such as stdio."""
-
-    __slots__ = ("_codec", "_id", "_line", "closing", "since", "streaming")
-
-    def __init__(self, line: MessageLine, codec: RevisionCodec, request_id: RequestId) -> None:
-        # None: the call has its answer, or is not to have one.
-        self._line: MessageLine | None = line
-        self._codec = codec
-        self._id = request_id
-        self.since = 0.0
-        self.streaming = False
-        self.closing = False
+    # None: the call has its response, or must not get one.
+    _line: MessageLine | None
+    _codec: RevisionCodec
+    _id: RequestId
+    _ask: Ask = ask_in_result
+    streaming: bool = False
+    since: float = 0.0
+    closing: bool = False
 
     @property
     def ended(self) -> bool:
-        """Whether the call has its answer, so that its id is free again, though its task may not be done yet."""
+        """Whether the call has its response, so that its id is free again, though its task may not be done yet."""
         return self._line is None
 
     async def emit(self, notice: Notification) -> None:
-        """Send a notice between the answers of other calls."""
-        line, said = self._line, self._codec.notice(notice)
-        if line is not None and said:
-            line.write(said)
+        """Send a notification between the responses of other calls."""
+        line, message = self._line, self._codec.notice(notice)
+        if line is not None and message:
+            line.write(message)
             await line.drain()
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
-        await ask_in_result(questions)
+        if self._line is None:
+            raise QuestionFailed("The client cannot be asked: the call has ended")
+        return await self._ask(questions)
 
     async def close_stream(self, retry_ms: int) -> None:
-        """Nothing is done: the line is shared."""
+        """Do nothing: the line is shared."""
 
     def keep_alive(self) -> None:
-        """Nothing is sent: whoever has the line sees to that, for all its calls at once."""
+        """Do nothing: the owner of the line keeps it alive for all its calls."""
+
+    def hand_over(self) -> None:
+        """Leave the id of the request to a subscriber."""
+        self._line = None
 
     def finish(self, method: str, reply: Reply) -> None:
         self._end(jsonrpc.answer(self._id, self._codec.result(method, reply)))
@@ -223,78 +224,105 @@ class LineExchange:
         self._end(jsonrpc.refusal(self._id, refusal, self._codec.code(refusal)))
 
     def end_cancelled(self) -> None:
-        """A cancelled call is not answered: "servers … MUST NOT send any further messages for it" (stdio)."""
+        """A cancelled call gets no response: "servers … MUST NOT send any further messages for it" (stdio)."""
         if self.closing:
             self.refuse(shutting_down())
         self._line = None
 
     def _end(self, message: bytes) -> None:
         if self._line is not None:
-            # Still answerable if the line refuses the message.
+            # The call can still get an error if the line rejects the message.
             self._line.write(message)
             self._line = None
 
 
-class BatchRoom:
-    """The bytes that the answers of one batch may have together: all of them are kept until the last one is there."""
+class CollectedAnswers:
+    """The responses to one HTTP request, and the status and headers that go with a single one.
 
-    __slots__ = ("_left",)
+    All of them are kept until the last one is there, so their size is limited together.
+    """
 
-    def __init__(self, limit: int) -> None:
-        self._left = limit
+    def __init__(self, limits: Limits) -> None:
+        self._left = limits.result_bytes
+        self.messages: list[bytes] = []
+        self.status = 200
+        self.headers: Headers = ()
 
-    def fit(self, request_id: RequestId, answer: bytes) -> bytes:
-        """The answer, or a refusal in its place once the answers before it have taken all the room."""
+    def exchange(self, codec: RevisionCodec, request_id: RequestId, ask: Ask) -> LineExchange:
+        return CollectedExchange(self, codec, request_id, ask, answers=self)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Add the response to a message that could not become a call."""
+        self.note(refusal)
+        self.write(jsonrpc.refusal(refusal.request_id, refusal))
+
+    def note(self, refusal: Refusal) -> None:
+        """Keep the HTTP status of an error: 200, unless the server failed or could not read the message."""
+        if isinstance(refusal, InternalFailure):
+            self.status = refusal.status if isinstance(refusal, Busy) else 500
+        elif isinstance(refusal, ParseFailure | InvalidRequest):
+            self.status = refusal.status
+        if refusal.retry_after is not None:
+            self.headers = ((b"retry-after", b"%d" % refusal.retry_after),)
+
+    def fit(self, request_id: RequestId, message: bytes) -> bytes:
+        """The message, or an error in its place once the messages before it have used up the limit."""
         if self._left <= 0:
-            told = "The answers of this batch are too large together: send this request by itself"
-            return jsonrpc.refusal(request_id, InternalFailure(told))
-        self._left -= len(answer)
-        return answer
+            text = "The answers of this batch are too large together: send this request by itself"
+            return jsonrpc.refusal(request_id, InternalFailure(text))
+        self._left -= len(message)
+        return message
+
+    def write(self, message: bytes) -> None:
+        self.messages.append(message)
+
+    async def drain(self) -> None:
+        """Return at once: all messages are sent together."""
+
+    def answer_batch(self, sink: Sink, headers: Headers, accepts: Accepts) -> Answer | None:
+        """Answer a batch by an array: as JSON, or as one event for a client that only accepts a stream."""
+        if not self.messages:
+            return Answer(202, headers=headers)
+        body = b"[%b]" % b",".join(self.messages)
+        if accepts.json:
+            return Answer(200, body, headers=headers)
+        _stream(sink, body, headers)
+        return None
 
 
-class BatchExchange:
-    """One request of a batch: its answer joins the others, what it would say before has nowhere to go."""
+class CollectedExchange(LineExchange, eq=False, kw_only=True):
+    """One of several requests that are answered together, by JSON: notifications are dropped."""
 
-    __slots__ = ("_codec", "_id", "_room", "closing", "since", "streaming")
-
-    def __init__(self, codec: RevisionCodec, request_id: RequestId, room: BatchRoom) -> None:
-        self._codec = codec
-        self._id = request_id
-        self._room = room
-        self.streaming = False
-        self.since = 0.0
-        self.closing = False
+    answers: CollectedAnswers
 
     async def emit(self, notice: Notification) -> None:
-        """Nothing is sent: a batch is answered by one array."""
+        """Do nothing: the JSON holds only responses."""
 
-    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
-        raise InvalidRequest("This call asks its caller something, which a batch has no room for: send it by itself")
+    def finish(self, method: str, reply: Reply) -> None:
+        self._end(self.answers.fit(self._id, jsonrpc.answer(self._id, self._codec.result(method, reply))))
 
-    async def close_stream(self, retry_ms: int) -> None:
-        """There is none."""
+    def refuse(self, refusal: Refusal) -> None:
+        self.answers.note(refusal)
+        super().refuse(refusal)
 
-    def keep_alive(self) -> None:
-        """Nothing is sent, likewise."""
 
-    def finish(self, method: str, reply: Reply) -> bytes:
-        return self._room.fit(self._id, jsonrpc.answer(self._id, self._codec.result(method, reply)))
+async def reject_question(questions: Mapping[str, Question]) -> NoReturn:
+    """The `Ask` of a legacy client without a session, which has no way to send its answers."""
+    raise QuestionFailed("The client cannot be asked: the endpoint it uses carries no questions, /mcp does")
 
-    def refuse(self, refusal: Refusal) -> bytes:
-        return jsonrpc.refusal(self._id, refusal, self._codec.code(refusal))
 
-    def end_cancelled(self) -> bytes | None:
-        """A cancelled call has no answer in the array; unless it was we who gave up."""
-        return self.refuse(shutting_down()) if self.closing else None
+async def reject_question_in_batch(questions: Mapping[str, Question]) -> NoReturn:
+    """The `Ask` of a request in a batch."""
+    raise InvalidRequest("This call asks its caller something, which a batch has no room for: send it by itself")
 
 
 def shutting_down() -> Busy:
-    """What a call is told that we do not take, or do not finish, because we end."""
+    """The error of a call that is rejected or ended because the server shuts down."""
     return Busy("The server is shutting down; try again in a moment", retry_after=1)
 
 
 async def run_call(handler: Handler, call: Call, exchange: Exchange[T_co]) -> T_co | None:
-    """Walk a call to its one answer, whatever happens on the way."""
+    """Run a call to its one response, whatever it raises."""
     try:
         return exchange.finish(call.method, await handler(call))
     except Refusal as refusal:

@@ -1,4 +1,4 @@
-"""Responses to `subscriptions/listen`, which stay open as subscribers."""
+"""Handles `subscriptions/listen`, whose responses stay open as subscribers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from msgspec import Raw
 from pegboard.call import NULL_CHANNEL, Call, Caller, Handler, Reply, RequestId, Subscribed
 from pegboard.errors import Busy, Refusal
 from pegboard.protocol import sse
-from pegboard.protocol.legacy_codec import LegacyCodec
 from pegboard.protocol.revision_codec import RevisionCodec
 from pegboard.server.eager_task import start
 from pegboard.server.exchange.exchanges import STREAM, HttpExchange, LineExchange, MessageLine
 from pegboard.server.exchange.session_exchange import RETRY_MS
 from pegboard.server.exchange.subscribers import EventOutput, Subscriber, Subscribers, event_id, read_event_id
-from pegboard.server.http_types import Answer, Headers, Sink
+from pegboard.server.http_types import Headers, Sink
 from pegboard.sessions.session import Session
 
 _log = logging.getLogger("pegboard.server")
@@ -31,30 +30,28 @@ _EVERY_LIST: Final = Raw(
 )
 
 
-class HttpListenExchange(HttpExchange, eq=False, kw_only=True):
-    """A listen over HTTP: from its acknowledgement on, the stream is a follower's."""
+def listen_handler(handler: Handler, exchange: HttpExchange, codec: RevisionCodec, subscribers: Subscribers) -> Handler:
+    """The Handler of a listen over HTTP: from its acknowledgement on, the stream belongs to a subscriber."""
 
-    followers: Subscribers
+    async def listen(call: Call) -> Reply:
+        reply = await handler(call)
+        sink = exchange.sink
+        if isinstance(reply, Subscribed) and sink is not None:
+            output = EventOutput(sink, numbered=False)
+            subscriber = Subscriber(reply, codec, output, subscribers, subscription=call.id)
+            subscribers.admit(subscriber)
+            exchange.hand_over()
+            subscribers.begin(subscriber)
+            # Cancellation: "The server MUST treat a client disconnect as cancellation of that request".
+            sink.on_gone(subscriber.leave)
+        return reply
 
-    def finish(self, method: str, reply: Reply) -> Answer | None:
-        sink = self._sink
-        if not isinstance(reply, Subscribed) or sink is None:
-            return super().finish(method, reply)
-        outlet = EventOutput(sink, numbered=False)
-        subscriber = Subscriber(reply, self._codec, outlet, self.followers, subscription=self._id)
-        self.followers.admit(subscriber)
-        if not self.streaming:
-            self._open(sink)
-        self._sink = None
-        self.followers.begin(subscriber)
-        # Cancellation: "The server MUST treat a client disconnect as cancellation of that request".
-        sink.on_gone(subscriber.leave)
-        return None
+    return listen
 
 
 def subscribe_session(
     follow: Subscribed,
-    codec: LegacyCodec,
+    codec: RevisionCodec,
     sink: Sink,
     headers: Headers,
     session: Session,
@@ -79,7 +76,9 @@ def subscribe_session(
         session.listeners[0].end()
     sink.start(200, STREAM + headers)
     # Something comes at once in every revision: a client, or a proxy between, may wait for the first byte.
-    sink.write(sse.KEEP_ALIVE + (sse.prime(event_id(subscriber.after), RETRY_MS) if codec.primes else b""))
+    sink.write(
+        sse.KEEP_ALIVE + (sse.prime(event_id(subscriber.after), RETRY_MS) if codec.revision.polls_streams else b"")
+    )
     session.listen(subscriber)
     followers.begin(subscriber)
     sink.on_gone(subscriber.leave)
@@ -114,29 +113,10 @@ class LineOutput:
         """The line stays: it is the others' too."""
 
 
-class LineListenExchange(LineExchange):
-    """A listen on a shared line: from its acknowledgement on, its id is a follower's."""
-
-    __slots__ = ("_following",)
-
-    def __init__(
-        self, line: MessageLine, codec: RevisionCodec, request_id: RequestId, following: LineSubscriptions
-    ) -> None:
-        super().__init__(line, codec, request_id)
-        self._following = following
-
-    def finish(self, method: str, reply: Reply) -> None:
-        if not isinstance(reply, Subscribed) or self._line is None:
-            super().finish(method, reply)
-            return
-        self._following.begin(reply, self._codec, self._id)
-        self._line = None
-
-
 class LineSubscriptions:
-    """Who follows on one line: each listen by its id, and a client of the older revisions as such (None).
+    """The subscribers of one line: each listen by its id, and a legacy client under None.
 
-    `uris` are those that such a client has subscribed to.
+    `uris` are the resources that a legacy client has subscribed to.
     """
 
     def __init__(self, handler: Handler, line: SharedLine, followers: Subscribers) -> None:
@@ -152,12 +132,20 @@ class LineSubscriptions:
     def __contains__(self, request_id: RequestId) -> bool:
         return request_id in self._by_id
 
-    def listen(self, codec: RevisionCodec, request_id: RequestId) -> LineListenExchange:
-        """The exchange of one listen."""
-        return LineListenExchange(self._line, codec, request_id, self)
+    def listen_handler(self, exchange: LineExchange, codec: RevisionCodec) -> Handler:
+        """The Handler of a listen: from its acknowledgement on, the id of the request belongs to a subscriber."""
+
+        async def listen(call: Call) -> Reply:
+            reply = await self._handler(call)
+            if isinstance(reply, Subscribed) and not exchange.ended:
+                self.begin(reply, codec, call.id)
+                exchange.hand_over()
+            return reply
+
+        return listen
 
     def begin(self, follow: Subscribed, codec: RevisionCodec, request_id: RequestId | None) -> None:
-        """Have the client hear of changes."""
+        """Send the client the changes from now on."""
         subscriber = Subscriber(
             follow,
             codec,
@@ -178,12 +166,13 @@ class LineSubscriptions:
             subscriber.leave()
 
     def begin_legacy(self, caller: Caller, codec: RevisionCodec) -> None:
-        """Have a client of the older revisions hear of every list, and of the URIs it will subscribe to."""
+        """Start `join`, in place of an earlier one."""
         self.cancel(None)
         # At once: what comes right behind may be the list that changes next, or what changes it.
-        self._joining = start(self._join(caller, codec), loop=asyncio.get_running_loop())
+        self._joining = start(self.join(caller, codec), loop=asyncio.get_running_loop())
 
-    async def _join(self, caller: Caller, codec: RevisionCodec) -> None:
+    async def join(self, caller: Caller, codec: RevisionCodec) -> None:
+        """Send a legacy client the changes of every list, and of the resources it subscribes to."""
         follow = await subscribe_lists(self._handler, caller)
         if follow is None or None in self._by_id or self._ended:
             return

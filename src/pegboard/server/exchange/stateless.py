@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, NoReturn, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
 
 from msgspec import UNSET, Struct
 
-from pegboard.call import (
-    Call,
-    Caller,
-    Done,
-    EncodedResult,
-    Handler,
-    Json,
-    Notification,
-    Question,
-    Reply,
-    RequestId,
-    ask_in_result,
-)
-from pegboard.errors import (
-    Busy,
-    DuplicateRequestId,
-    InternalFailure,
-    InvalidRequest,
-    ParseFailure,
-    QuestionFailed,
-    Refusal,
-    SessionRequired,
-    SessionsUnsupported,
-)
+from pegboard.call import Call, Caller, Done, EncodedResult, Handler, Json, Reply, RequestId, ask_in_result
+from pegboard.errors import DuplicateRequestId, InvalidRequest, Refusal, SessionRequired, SessionsUnsupported
 from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
@@ -49,9 +27,8 @@ from pegboard.server.exchange.admission import (
     read_token,
 )
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
-from pegboard.server.exchange.exchanges import BatchRoom, LineExchange, MessageLine, run_call
+from pegboard.server.exchange.exchanges import Ask, LineExchange, reject_question, run_call
 from pegboard.server.exchange.listen_exchange import LISTEN
-from pegboard.server.http_types import Headers
 
 _SESSION_METHODS: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 _NO_SESSIONS: Final = (
@@ -71,81 +48,19 @@ class ReadRequest(Struct, frozen=True):
     def id(self) -> RequestId:
         return self.admitted.id
 
-
-class StatelessExchange(LineExchange):
-    """One request whose answer is written to a line; a client of the older revisions cannot be asked by it."""
-
-    __slots__ = ("_ask",)
-
-    def __init__(self, line: MessageLine, wanted: ReadRequest) -> None:
-        super().__init__(line, wanted.codec, wanted.id)
-        self._ask: Callable[[Mapping[str, Question]], Awaitable[NoReturn]] = (
-            reject_question if wanted.codec.revision.asks_midway else ask_in_result
-        )
-
-    async def ask(self, questions: Mapping[str, Question]) -> NoReturn:
-        await self._ask(questions)
+    @property
+    def ask(self) -> Ask:
+        """A legacy client cannot be asked without a session."""
+        return reject_question if self.codec.revision.asks_midway else ask_in_result
 
 
 class AnswerCollector(Protocol):
-    """Where the answers to one HTTP request are put."""
+    """Takes the responses to one HTTP request."""
 
-    def exchange(self, wanted: ReadRequest) -> StatelessExchange: ...
-
-    def refuse(self, refusal: Refusal) -> None:
-        """Put down the answer to a message that could not become a call."""
-
-
-class CollectedAnswers:
-    """The answers to one HTTP request, and the status that goes with a single one."""
-
-    def __init__(self, limits: Limits) -> None:
-        self.room = BatchRoom(limits.result_bytes)
-        self.messages: list[bytes] = []
-        self.status = 200
-        self.headers: Headers = ()
-
-    def exchange(self, wanted: ReadRequest) -> StatelessExchange:
-        return _CollectingExchange(self, wanted)
+    def exchange(self, codec: RevisionCodec, request_id: RequestId, ask: Ask) -> LineExchange: ...
 
     def refuse(self, refusal: Refusal) -> None:
-        self.note(refusal)
-        self.write(jsonrpc.refusal(refusal.request_id, refusal))
-
-    def note(self, refusal: Refusal) -> None:
-        """Keep what HTTP says of a refusal: an error is an answer like any other, unless we failed or read nothing."""
-        if isinstance(refusal, InternalFailure):
-            self.status = refusal.status if isinstance(refusal, Busy) else 500
-        elif isinstance(refusal, ParseFailure | InvalidRequest):
-            self.status = refusal.status
-        if refusal.retry_after is not None:
-            self.headers = ((b"retry-after", b"%d" % refusal.retry_after),)
-
-    def write(self, message: bytes) -> None:
-        self.messages.append(message)
-
-    async def drain(self) -> None:
-        """Nobody waits: all of it leaves together."""
-
-
-class _CollectingExchange(StatelessExchange):
-    """What the call would say before its answer has nowhere to go."""
-
-    __slots__ = ("_answers",)
-
-    def __init__(self, answers: CollectedAnswers, wanted: ReadRequest) -> None:
-        super().__init__(answers, wanted)
-        self._answers = answers
-
-    async def emit(self, notice: Notification) -> None:
-        """Nothing is sent."""
-
-    def finish(self, method: str, reply: Reply) -> None:
-        self._end(self._answers.room.fit(self._id, jsonrpc.answer(self._id, self._codec.result(method, reply))))
-
-    def refuse(self, refusal: Refusal) -> None:
-        self._answers.note(refusal)
-        super().refuse(refusal)
+        """Add the response to a message that could not become a call."""
 
 
 class Stateless:
@@ -183,7 +98,7 @@ class Stateless:
                     DuplicateRequestId(f"The id {wanted.id!r} comes twice in this batch: use another one"), wanted.id
                 )
             taken.add(wanted.id)
-            exchange = answers.exchange(wanted)
+            exchange = answers.exchange(wanted.codec, wanted.id, wanted.ask)
             try:
                 self._calls.admit(exchange)
             except Refusal as refusal:
@@ -272,8 +187,3 @@ def with_request_id(refusal: Refusal, request_id: object) -> Refusal:
 
 async def _answer_ping(call: Call) -> Reply:
     return Done({})
-
-
-async def reject_question(questions: Mapping[str, Question]) -> NoReturn:
-    """What becomes of a question to a client that has no session to answer in."""
-    raise QuestionFailed("The client cannot be asked: the door it came by carries no questions, /mcp does")

@@ -28,7 +28,7 @@ from pegboard.server.exchange.admission import CallerCache, admit, is_modern
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.exchanges import HttpExchange, run_call
 from pegboard.server.exchange.fast_path import FastPath, PlainCall
-from pegboard.server.exchange.listen_exchange import LISTEN, HttpListenExchange
+from pegboard.server.exchange.listen_exchange import LISTEN, listen_handler
 from pegboard.server.exchange.request_head import PostHead, read_post_head
 from pegboard.server.exchange.stateless import Stateless
 from pegboard.server.exchange.subscribers import Subscribers
@@ -234,16 +234,12 @@ class HttpEndpoint:
         if method != post.method or request.about != post.about:
             mcp.check_mirror(head.headers, method, request.about)
         listens = method == LISTEN
-        if not listens:
-            exchange = HttpExchange(sink, self._modern, request_id, post.extra, post.accepts)
-        elif post.accepts.stream:
-            exchange = HttpListenExchange(
-                sink, self._modern, request_id, post.extra, post.accepts, followers=self.followers
-            )
-        else:
+        if listens and not post.accepts.stream:
             return text_response(406, f"{method} returns a stream: Accept must allow text/event-stream", post.extra)
+        exchange = HttpExchange(sink, self._modern, request_id, post.extra, post.accepts)
+        handler = listen_handler(self._handler, exchange, self._modern, self.followers) if listens else self._handler
         call = request.call(exchange, head.headers)
-        served = self._calls.run(exchange, run_call(self._handler, call, exchange), len(call.params))
+        served = self._calls.run(exchange, run_call(handler, call, exchange), len(call.params))
         # Cancellation: "Closing the SSE response stream MUST be treated by the server as cancellation". A subscription
         # has got its response, the stream, which ends it.
         if isinstance(served, asyncio.Task) and not listens:

@@ -27,7 +27,7 @@ from pegboard.server.exchange.admission import (
     read_caller,
 )
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
-from pegboard.server.exchange.exchanges import BatchExchange, BatchRoom, answer_batch, run_call
+from pegboard.server.exchange.exchanges import CollectedAnswers, reject_question_in_batch, run_call
 from pegboard.server.exchange.fast_path import PlainCall
 from pegboard.server.exchange.listen_exchange import subscribe_lists, subscribe_session
 from pegboard.server.exchange.request_head import PostHead
@@ -39,6 +39,7 @@ from pegboard.server.exchange.session_settings import (
     read_setting,
     subscription_handler,
 )
+from pegboard.server.exchange.stateless import with_request_id
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.content_negotiation import Accepts, read_accept
 from pegboard.server.http.error_responses import error_response, method_not_allowed, text_response
@@ -93,7 +94,7 @@ class SessionRequests:
         if method is UNSET or request_id is UNSET:
             return self._receive_notification(session, message, Answer(202, headers=extra))
         codec = self._codecs[session.caller.version]
-        exchange = SessionExchange(sink, codec, request_id, extra, accepts, session, self._limits)
+        exchange = SessionExchange(sink, codec, request_id, extra, accepts, session=session, limits=self._limits)
         try:
             _check_request(session, method, request_id)
             if method in IMMEDIATE_SETTINGS:
@@ -114,7 +115,9 @@ class SessionRequests:
     def _call(self, session: Session, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
         caller, request_id = session.caller, plain.id
         codec = self._codecs[caller.version]
-        exchange = SessionExchange(sink, codec, request_id, post.within, post.accepts, session, self._limits)
+        exchange = SessionExchange(
+            sink, codec, request_id, post.within, post.accepts, session=session, limits=self._limits
+        )
         try:
             if request_id in session.calls:
                 raise duplicate_id(request_id)
@@ -131,7 +134,7 @@ class SessionRequests:
         self._calls.schedule_sweep()
         codec = self._codecs[caller.version]
         headers = (*extra, session.header)
-        exchange = SessionExchange(sink, codec, request_id, headers, accepts, session, self._limits)
+        exchange = SessionExchange(sink, codec, request_id, headers, accepts, session=session, limits=self._limits)
         call = initialize_call(request_id, session.caller, exchange)
         return self._run(call, request_id, exchange, sink, session, self._open_session)
 
@@ -246,12 +249,12 @@ class SessionRequests:
     async def _run_batch(
         self, session: Session, bodies: list[bytes], sink: Sink, extra: Headers, accepts: Accepts
     ) -> Answer | None:
-        room = BatchRoom(self._limits.result_bytes)
+        answers = CollectedAnswers(self._limits)
         with self._calls.holding(sum(map(len, bodies))):
-            answers = await asyncio.gather(*(self._run_item(session, body, room) for body in bodies))
-        return answer_batch([answer for answer in answers if answer is not None], sink, extra, accepts)
+            await asyncio.gather(*(self._run_item(session, body, answers) for body in bodies))
+        return answers.answer_batch(sink, extra, accepts)
 
-    async def _run_item(self, session: Session, body: bytes, room: BatchRoom) -> bytes | None:
+    async def _run_item(self, session: Session, body: bytes, answers: CollectedAnswers) -> None:
         request_id: RequestId | None = None
         try:
             message = jsonrpc.read(body, self._limits)
@@ -262,21 +265,23 @@ class SessionRequests:
                 bringing = self._deliver(session, message)
                 if bringing is not None:
                     await bringing
-                return None
+                return
             _check_request(session, message.method, request_id)
             if message.method in IMMEDIATE_SETTINGS:
                 setting = read_setting(message.method, message, params)
                 if setting is not None:
                     await self._sessions.change(session, setting)
-                return jsonrpc.answer(request_id, b"{}")
-            exchange = BatchExchange(self._codecs[session.caller.version], request_id, room)
+                answers.write(jsonrpc.answer(request_id, b"{}"))
+                return
+            exchange = answers.exchange(self._codecs[session.caller.version], request_id, reject_question_in_batch)
             call = admit_legacy(message, params, message.method, request_id, session.caller).call(exchange)
             self._calls.admit(exchange)
         except Refusal as refusal:
-            return jsonrpc.refusal(refusal.request_id if request_id is None else request_id, refusal)
+            answers.refuse(with_request_id(refusal, request_id))
+            return
         session.calls[request_id] = self._running[exchange] = asyncio.current_task()
         try:
-            return await run_call(self._handler_of(call, session), call, exchange)
+            await run_call(self._handler_of(call, session), call, exchange)
         finally:
             del self._running[exchange], session.calls[request_id]
 

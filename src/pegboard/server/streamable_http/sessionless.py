@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import NoReturn, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from msgspec import UNSET
 
-from pegboard.call import Call, Handler, Question
+from pegboard.call import Call, Handler
 from pegboard.limits import Limits
 from pegboard.protocol import headers as mcp
 from pegboard.protocol import jsonrpc
@@ -17,10 +17,10 @@ from pegboard.protocol.params import Params
 from pegboard.protocol.revisions import ASSUMED, Revision
 from pegboard.server.exchange.admission import check_batches, read_caller
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
-from pegboard.server.exchange.exchanges import HttpExchange, answer_batch, run_call
+from pegboard.server.exchange.exchanges import CollectedAnswers, HttpExchange, reject_question, run_call
 from pegboard.server.exchange.fast_path import PlainCall
 from pegboard.server.exchange.request_head import PostHead
-from pegboard.server.exchange.stateless import CollectedAnswers, Stateless, reject_question, sessions_unsupported
+from pegboard.server.exchange.stateless import Stateless, sessions_unsupported
 from pegboard.server.http.content_negotiation import Accepts
 from pegboard.server.http.error_responses import error_response, method_not_allowed, text_response
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
@@ -42,13 +42,6 @@ class LegacyRequests(Protocol):
     def delete(self, head: Head, extra: Headers) -> EndpointResult: ...
 
 
-class SessionlessExchange(HttpExchange, eq=False):
-    """One request of a client that can neither be asked nor resume."""
-
-    async def ask(self, questions: Mapping[str, Question]) -> NoReturn:
-        await reject_question(questions)
-
-
 class Sessionless:
     """Serves each request by itself, with the revision that it states; no state is kept about its sender."""
 
@@ -65,16 +58,16 @@ class Sessionless:
         if method is UNSET or request_id is UNSET:
             return Answer(202, headers=extra)
         wanted = self._stateless.want_legacy(message, params, method, request_id, version)
-        exchange = SessionlessExchange(sink, wanted.codec, request_id, extra, accepts)
+        exchange = HttpExchange(sink, wanted.codec, request_id, extra, accepts, reject_question)
         return self._run(wanted.handler, wanted.admitted.call(exchange), exchange, sink)
 
     def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
         """The session that it names is not ours, and is ignored."""
         caller, codec, handler = self._stateless.anonymous_caller(ASSUMED if post.version is None else post.version)
-        exchange = SessionlessExchange(sink, codec, plain.id, post.extra, post.accepts)
+        exchange = HttpExchange(sink, codec, plain.id, post.extra, post.accepts, reject_question)
         return self._run(handler, plain.call(caller, exchange), exchange, sink)
 
-    def _run(self, handler: Handler, call: Call, exchange: SessionlessExchange, sink: Sink) -> EndpointResult:
+    def _run(self, handler: Handler, call: Call, exchange: HttpExchange, sink: Sink) -> EndpointResult:
         served = self._calls.run(exchange, run_call(handler, call, exchange), len(call.params))
         if isinstance(served, asyncio.Task):
             # The response cannot be resumed.
@@ -92,7 +85,7 @@ class Sessionless:
     ) -> Answer | None:
         answers = CollectedAnswers(self._limits)
         await self._stateless.serve(bodies, revision, answers)
-        return answer_batch(answers.messages, sink, extra, accepts)
+        return answers.answer_batch(sink, extra, accepts)
 
     def get(self, head: Head, sink: Sink, extra: Headers) -> EndpointResult:
         mcp.stated_revision(head.headers)

@@ -9,14 +9,12 @@ from uuid import uuid4
 import msgspec
 from msgspec import Raw
 
-from pegboard.call import EncodedResult, Json, Question, Reply, RequestId
+from pegboard.call import EncodedResult, Json, Question, Reply
 from pegboard.errors import MethodNotFound, QuestionFailed, Refusal, UnknownTool
 from pegboard.limits import Limits
 from pegboard.protocol import stream_frames
-from pegboard.protocol.revision_codec import RevisionCodec
 from pegboard.protocol.stream_frames import StreamFailure, StreamMeta
-from pegboard.server.exchange.exchanges import LineExchange, shutting_down
-from pegboard.server.exchange.session_exchange import SessionLineExchange
+from pegboard.server.exchange.exchanges import LineExchange
 from pegboard.server.http_types import MessageSocket
 from pegboard.server.websocket.stream_flow import InboundFlow, OutboundFlow, WriteTurns, timestamp
 
@@ -112,74 +110,43 @@ class CallStreams:
             one.forget()
 
 
-class DirectExchange(LineExchange):
-    """One call that a JSON-RPC request began whose method is a tool's own name: it has streams, and a plain answer."""
+class StreamExchange(LineExchange, eq=False, kw_only=True):
+    """One call with streams. If a stream began it, it ends with `done`, which holds the result, or with `error`.
 
-    __slots__ = ("streams",)
-
-    def __init__(
-        self, socket: MessageSocket, codec: RevisionCodec, request_id: RequestId, streams: CallStreams
-    ) -> None:
-        super().__init__(socket, codec, request_id)
-        self.streams = streams
-
-    async def ask(self, questions: Mapping[str, Question]) -> NoReturn:
-        raise _cannot_ask()
-
-    def finish(self, method: str, reply: Reply) -> None:
-        self.streams.close(_failure_of(reply))
-        super().finish(method, reply)
-
-    def refuse(self, refusal: Refusal) -> None:
-        self.streams.close(_FAILED)
-        super().refuse(refusal)
-
-    def end_cancelled(self) -> None:
-        if not self.closing:
-            self.streams.forget()
-        super().end_cancelled()
-
-
-class StreamExchange(LineExchange):
-    """One call that a stream began: it ends with `done`, which sums it up by its result, or with `error`.
-
-    `asker` is how a caller can be asked that has shaken hands; no other can, since it could not send its stream again.
+    A `direct` call was begun by a JSON-RPC request whose method is the name of a tool, and ends with its response.
     """
 
-    __slots__ = ("_asker", "streams")
-
-    def __init__(
-        self, socket: MessageSocket, codec: RevisionCodec, streams: CallStreams, asker: SessionLineExchange | None
-    ) -> None:
-        super().__init__(socket, codec, streams.id)
-        self.streams = streams
-        self._asker = asker
-
-    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
-        if self._asker is None:
-            raise _cannot_ask()
-        return await self._asker.ask(questions)
+    streams: CallStreams
+    direct: bool = False
 
     def finish(self, method: str, reply: Reply) -> None:
         failure = _failure_of(reply)
         self.streams.close(failure)
-        if failure is not None:
+        if self.direct:
+            super().finish(method, reply)
+        elif failure is not None:
             self._end(stream_frames.error(self.streams.id, timestamp(), failure))
         else:
             result = Raw(self._codec.result(method, reply))
             self._end(stream_frames.done(self.streams.id, timestamp(), result))
 
     def refuse(self, refusal: Refusal) -> None:
+        if self.direct:
+            self.streams.close(_FAILED)
+            super().refuse(refusal)
+            return
         failure = as_failure(refusal, self.streams.inbound.meta.method)
         self.streams.close(failure)
         self._end(stream_frames.error(self.streams.id, timestamp(), failure))
 
     def end_cancelled(self) -> None:
-        """A cancelled call is not answered; unless it was we who gave up."""
-        if self.closing:
-            self.refuse(shutting_down())
+        super().end_cancelled()
         self.streams.forget()
-        self._line = None
+
+
+async def reject_streamed_question(questions: Mapping[str, Question]) -> NoReturn:
+    """The `Ask` of a caller that could not send its stream again with the answer."""
+    raise QuestionFailed("The caller cannot be asked while it streams; a client that began with initialize can")
 
 
 def as_failure(refusal: Refusal, method: str) -> StreamFailure:
@@ -196,7 +163,3 @@ def _failure_of(reply: Reply) -> StreamFailure | None:
         return None
     texts = [block["text"] for block in result.get("content", ()) if block.get("type") == "text"]
     return StreamFailure(-32000, "\n".join(texts), {"result": result})
-
-
-def _cannot_ask() -> QuestionFailed:
-    return QuestionFailed("The caller cannot be asked while it streams; a client that began with initialize can")

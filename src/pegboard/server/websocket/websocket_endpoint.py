@@ -33,12 +33,11 @@ from pegboard.server.exchange.admission import stream_call
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.conversation import Conversation, LineService
 from pegboard.server.exchange.exchanges import LineExchange, run_call, shutting_down
-from pegboard.server.exchange.session_exchange import SessionLineExchange
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.error_responses import error_response, method_not_allowed, text_response
 from pegboard.server.http.guard import Guard
 from pegboard.server.http_types import Answer, EndpointResult, Head, MessageSocket, Sink, SocketHandler, Upgrade
-from pegboard.server.websocket.call_streams import CallStreams, DirectExchange, StreamExchange, as_failure
+from pegboard.server.websocket.call_streams import CallStreams, StreamExchange, as_failure, reject_streamed_question
 from pegboard.server.websocket.stream_flow import WriteTurns, timestamp
 from pegboard.server.websocket.websocket_connection import take_over
 from pegboard.sessions.session import Session
@@ -295,17 +294,13 @@ class WebSocketConversation(Conversation):
         if self._draining:
             raise shutting_down()
         streams = self._make_streams(stream_id, meta, meta.binary)
-        session, socket = self._legacy, self._socket
-        if session is None:
-            exchange = StreamExchange(socket, self._service.modern, streams, None)
-        else:
-            codec = self._service.revision_codecs[session.caller.version]
-            asker = SessionLineExchange(socket, codec, stream_id, session, self._limits, self.resume_if_room)
-            exchange = StreamExchange(socket, codec, streams, asker)
+        session, codec = self._legacy, self._codec
+        ask = reject_streamed_question if session is None else self._questions(session, codec).ask
+        exchange = StreamExchange(self._socket, codec, stream_id, ask, streams=streams)
         call = stream_call(stream_id, meta.method, meta.arguments, self._caller(session), exchange, streams)
         if not self._reaches_streams(call, unknown=True):
             raise MethodNotFound("Tool does not support streaming: call it by tools/call", {"method": meta.method})
-        self._walk(call, exchange, streams)
+        self._walk(call, exchange)
 
     def _make_streams(self, stream_id: str, meta: StreamMeta, binary: bool | None) -> CallStreams:
         if stream_id in self.streams:
@@ -324,6 +319,11 @@ class WebSocketConversation(Conversation):
             raise InvalidRequest("Another stream of bytes is open whose id is no GUID either: give this one a GUID")
         return streams
 
+    @property
+    def _codec(self) -> RevisionCodec:
+        session = self._legacy
+        return self._service.modern if session is None else self._service.revision_codecs[session.caller.version]
+
     def _caller(self, session: Session | None) -> Caller:
         return Caller(version=MODERN, transport=TRANSPORT) if session is None else session.caller
 
@@ -336,7 +336,8 @@ class WebSocketConversation(Conversation):
             return unknown
         return tool.kind in _GENERATORS or ToolConnector in tool.injected.values()
 
-    def _walk(self, call: Call, exchange: StreamExchange | DirectExchange, streams: CallStreams) -> None:
+    def _walk(self, call: Call, exchange: StreamExchange) -> None:
+        streams = exchange.streams
         stream_id = streams.id
         self.streams[stream_id] = streams, exchange
         if streams.inbound.binary is not False:
@@ -413,14 +414,13 @@ class WebSocketConversation(Conversation):
 
     def _start_by_name(
         self, message: Message, method: str, request_id: RequestId
-    ) -> tuple[Call, DirectExchange, CallStreams] | None:
+    ) -> tuple[Call, StreamExchange] | None:
         session, raw = self._legacy, EMPTY_OBJECT if message.params is NOTHING else message.params
-        codec: RevisionCodec = (
-            self._service.modern if session is None else self._service.revision_codecs[session.caller.version]
-        )
         meta = StreamMeta(method=method, binary=True, arguments=raw, correlation_id=request_id)
         streams = self._make_streams(str(request_id), meta, None)
         streams.about = request_id
-        exchange = DirectExchange(self._socket, codec, request_id, streams)
+        exchange = StreamExchange(
+            self._socket, self._codec, request_id, reject_streamed_question, streams=streams, direct=True
+        )
         call = stream_call(request_id, method, raw, self._caller(session), exchange, streams)
-        return (call, exchange, streams) if self._reaches_streams(call, unknown=False) else None
+        return (call, exchange) if self._reaches_streams(call, unknown=False) else None
