@@ -179,7 +179,7 @@ def adding_board() -> Board:
 
 
 # A coroutine takes ten functions fewer than a thread.
-@pytest.mark.parametrize(("era", "most_files", "most_functions"), [("modern", 14, 34), ("legacy", 17, 41)])
+@pytest.mark.parametrize(("era", "most_files", "most_functions"), [("modern", 14, 34), ("legacy", 16, 41)])
 @pytest.mark.parametrize("tool", ["add", "add_async"])
 async def test_one_call_goes_through_few_files_and_functions(
     era: str, tool: str, most_files: int, most_functions: int
@@ -194,8 +194,8 @@ async def test_one_call_goes_through_few_files_and_functions(
     assert functions <= most_functions
 
 
-# The target is 18 files for modern callers. Python 3.11, which has no eager tasks, takes about five functions more.
-@pytest.mark.parametrize(("era", "most_files", "most_functions"), [("modern", 21, 42), ("legacy", 24, 49)])
+# One file for each hook and one for their chain. Python 3.11, which has no eager tasks, takes about five functions more.
+@pytest.mark.parametrize(("era", "most_files", "most_functions"), [("modern", 18, 38), ("legacy", 20, 43)])
 async def test_three_hooks_add_few_files_and_functions(era: str, most_files: int, most_functions: int) -> None:
     board = adding_board()
     board.use(Logging(), Timing(), Metrics())

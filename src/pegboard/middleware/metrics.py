@@ -33,6 +33,15 @@ def error_type(exception: BaseException) -> str:
     return CANCELLED if isinstance(exception, asyncio.CancelledError) else TOOL_ERROR
 
 
+class _InProgress:
+    """A count that changes with every call; not an attribute of the middleware, which checks what is set on it."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 class _Durations:
     __slots__ = ("buckets", "total")
 
@@ -60,10 +69,10 @@ class Metrics(Middleware):
         self._durations: dict[Labels, _Durations] = {}
         self._repaired: dict[Labels, int] = {}
         self._tokens: dict[Labels, int] = {}
-        self._in_progress = 0
+        self._in_progress = _InProgress()
 
     async def before(self, call: Call) -> None:
-        self._in_progress += 1
+        self._in_progress.count += 1
 
     async def after(self, call: Call, result: Mapping[str, Json], elapsed_ms: float) -> None:
         self._end(call, TOOL_ERROR if call.failed else "", elapsed_ms)
@@ -72,23 +81,31 @@ class Metrics(Middleware):
         self._end(call, error_type(exception), elapsed_ms)
 
     def _end(self, call: Call, error: str, elapsed_ms: float) -> None:
-        self._in_progress -= 1
-        tool = _bounded(tool_of(call), self._names, self.tools)
-        labels = call.method, tool, error
-        durations = self._durations.get(labels)
+        self._in_progress.count -= 1
+        durations = None if call.tool is None else self._durations.get((call.method, call.name, error))
         if durations is None:
-            durations = self._durations[labels] = _Durations()
+            # The first call of a series, or one whose tool is counted under another name.
+            durations = self._durations.setdefault((call.method, self._tool(call), error), _Durations())
         seconds = elapsed_ms / 1000
         durations.buckets[bisect_left(BUCKETS, seconds)] += 1
         durations.total += seconds
-        for warning in call.warnings:
-            kind = _bounded(str(getattr(warning, "code", "")), self._repairs_known, self.kinds)
-            self._repaired[tool, kind] = self._repaired.get((tool, kind), 0) + 1
+        if call.parsed is not None and call.parsed.warnings:
+            self._count_repairs(call)
         if call._state is not None:
             for direction in ("in", "out"):
                 tokens = call._state.get("tokens_" + direction)
                 if isinstance(tokens, int):
                     self._tokens[direction,] = self._tokens.get((direction,), 0) + tokens
+
+    def _count_repairs(self, call: Call) -> None:
+        tool = self._tool(call)
+        for warning in call.warnings:
+            kind = _bounded(str(getattr(warning, "code", "")), self._repairs_known, self.kinds)
+            self._repaired[tool, kind] = self._repaired.get((tool, kind), 0) + 1
+
+    def _tool(self, call: Call) -> str:
+        """The name that the calls of a tool are counted under."""
+        return _bounded(tool_of(call), self._names, self.tools)
 
     def render(self) -> str:
         """All series as text; serve it as CONTENT_TYPE."""
@@ -104,7 +121,7 @@ class Metrics(Middleware):
             lines.append(f"{name}_sum{_labels(labels)} {_number(durations.total)}")
             lines.append(f"{name}_count{_labels(labels)} {seen}")
         _head(lines, "pegboard_calls_in_progress", "gauge", "Calls that have started and not ended.")
-        lines.append(f"pegboard_calls_in_progress {self._in_progress}")
+        lines.append(f"pegboard_calls_in_progress {self._in_progress.count}")
         _counters(
             lines, "pegboard_args_repaired_total", "Arguments that were repaired.", ("tool", "kind"), self._repaired
         )
