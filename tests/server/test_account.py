@@ -262,7 +262,7 @@ async def test_what_is_held_of_answers_is_charged_within_a_quarter(size: int) ->
 
     async def fill() -> None:
         # The kernel takes its part before anything is held here.
-        while not all(one.clogged for one in server.connections.live):  # type: ignore[attr-defined]  # all are HTTP
+        while not all(one.full for one in server.connections.live):  # type: ignore[attr-defined]  # all are HTTP
             for client in clients:
                 with contextlib.suppress(BlockingIOError):
                     client.send(get() * 8)

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import quote
 
 from msgspec import Struct
 
 from pegboard.limits import Limits
-
-SUBPROTOCOL: Final = "mcp"
-"""The subprotocol of a WebSocket that carries MCP."""
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 

@@ -20,6 +20,7 @@ from pegboard.client.links.duplex_link import DuplexLink
 from pegboard.client.links.link import Identity, LinkOptions, with_server_name
 from pegboard.client.transports.http_endpoint import WANTS_CREDENTIALS, parse_retry_after
 from pegboard.errors import ConnectionLost, MalformedMessage, ServerFault, Unauthorized, Unreachable
+from pegboard.protocol.websocket_messages import OPEN, SUBPROTOCOL, MessageAssembler
 
 if TYPE_CHECKING:
     from websockets.client import ClientProtocol
@@ -32,10 +33,6 @@ PARSE_SECONDS: Final = 0.01
 """How long frames are parsed before the event loop gets its turn: a frame may be two bytes, and costs as much as a large one."""
 PING_SECONDS: Final = 20.0
 CLOSE_SECONDS: Final = 1.0
-SUBPROTOCOL: Final = "mcp"
-_TEXT: Final = 1
-# `websockets.protocol.State`
-_OPEN: Final = 1
 
 _log = logging.getLogger("pegboard.client.websocket")
 # Each opening and closing would be a line.
@@ -70,12 +67,10 @@ class WebSocketPipe(ConnectionProtocol):
             max_size=max_size,
             logger=_log,
         )
-        # In one piece: a message may come in fragments of a few bytes, or of none.
-        self._message = bytearray()
+        self._messages = MessageAssembler()
         self._unparsed = bytearray()
         self._parsing: asyncio.Handle | None = None
         self._paused = False
-        self._text = False
         self._pinged = False
         self._pinging: asyncio.TimerHandle | None = None
         self._may_write = asyncio.Event()
@@ -113,7 +108,7 @@ class WebSocketPipe(ConnectionProtocol):
         await self._may_write.wait()
 
     def send_now(self, message: bytes) -> None:
-        if self._connected and not self._transport.is_closing() and self._protocol.state == _OPEN:
+        if self._connected and not self._transport.is_closing() and self._protocol.state == OPEN:
             self._protocol.send_text(message)
             self._flush()
 
@@ -123,7 +118,7 @@ class WebSocketPipe(ConnectionProtocol):
             self._pinging.cancel()
         if not self._connected:
             return
-        if self._protocol.state == _OPEN:
+        if self._protocol.state == OPEN:
             self._protocol.send_close(1000)
             self._flush()
             try:
@@ -226,25 +221,16 @@ class WebSocketPipe(ConnectionProtocol):
             self._fail(Unreachable(f"{told}, and opens no WebSocket", retry_after=wait))
 
     def _receive_frame(self, frame: Frame) -> None:
-        """Put together what may have come in several frames; the numbers are those of RFC 6455, 5.2."""
-        if frame.opcode > 2:
-            return
-        if frame.opcode:
-            self._text = frame.opcode == _TEXT
-        self._message += frame.data
-        if not frame.fin:
-            return
-        data = bytes(self._message)
-        self._message.clear()
-        if self._text:
-            self._receive(data)
+        message = self._messages.add(frame.opcode, bytes(frame.data), frame.fin)
+        if message is not None and self._messages.text:
+            self._receive(message)
 
     def _ping(self) -> None:
         if self._pinged:
             self._transport.abort()
             return
         self._pinged = True
-        if self._protocol.state == _OPEN:
+        if self._protocol.state == OPEN:
             self._protocol.send_ping(b"")
             self._flush()
         self._pinging = asyncio.get_running_loop().call_later(PING_SECONDS, self._ping)

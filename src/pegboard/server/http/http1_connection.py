@@ -5,10 +5,7 @@ response that does not wait is written in the same callback, in one write. `_str
 the endpoint is handling now.
 
 A rejection is sent after the responses to the requests before it and ends the connection. Further input is then read
-and dropped for a moment: closing at once would reset the connection and could lose the rejection.
-
-No request has a timer. The owner of the connections sweeps them about once a second, and the sweep is also the clock:
-between two sweeps the time stands still here.
+and dropped for a moment, so that the rejection is not lost.
 
 The end of the client's input counts as a disconnect, as in most servers: a half-closed connection cannot be told from a
 closed one, and a call has to end soon after its caller is gone.
@@ -27,7 +24,8 @@ from msgspec import Struct
 
 from pegboard.limits import Limits
 from pegboard.server.eager_task import start
-from pegboard.server.http.connections import LIGHT, SMALL_WRITE, Connections, unsent
+from pegboard.server.http.connections import LIGHT, Connections, unsent
+from pegboard.server.http.limited_connection import LimitedConnection
 from pegboard.server.http.plain_responses import encode_headers, internal_error, plain_error
 from pegboard.server.http.request_reader import BODY, ENDED, FULL, HEAD, IDLE, NO_HEAD, RequestReader, ServerRequest
 from pegboard.server.http_types import Answer, Endpoint, Headers, Upgrade
@@ -36,7 +34,6 @@ log = logging.getLogger("pegboard.http")
 
 # A slow body is forgiven this long before its rate is looked at.
 GRACE_SECONDS: Final = 5.0
-LINGER_SECONDS: Final = 2.0
 # So much of a stream is not held back even for the rest of the turn.
 FLUSH_BYTES: Final = 16 * 1024
 
@@ -87,7 +84,7 @@ class ResponseStream(Struct, eq=False):
             self._schedule()
         if len(self._written) > FLUSH_BYTES:
             self.flush()
-        return not self.connection.clogged
+        return not self.connection.full
 
     def flush(self) -> None:
         """Send what has been written since the last time."""
@@ -182,16 +179,14 @@ def find_address(transport: asyncio.BaseTransport, end: str) -> str:
     return str(name[0]) if isinstance(name, tuple) else ""
 
 
-class Http1Connection(asyncio.Protocol):
+class Http1Connection(LimitedConnection):
     """One connection: reads requests, hands them to the endpoint one after the other, writes the responses."""
 
     __slots__ = (
-        "_accept", "_connections", "_feed", "_heavy", "_last_stage", "_leaving", "_limits", "_lost", "_mark", "_paused",
-        "_reader", "_ready", "_resting", "_room", "_secure", "_served", "_since", "_stream", "_transport", "_written", "clogged", "loop",
-        "send", "serving",
+        "_accept", "_feed", "_last_stage", "_paused", "_reader", "_ready", "_resting", "_secure", "_served", "_stream", "loop", "send",
+        "serving",
     )  # fmt: skip
 
-    _transport: asyncio.Transport
     send: Callable[[bytes], None]
 
     def __init__(
@@ -203,27 +198,18 @@ class Http1Connection(asyncio.Protocol):
         *,
         secure: bool = False,
     ) -> None:
+        super().__init__(limits, connections)
         self.loop = loop
         self._accept = endpoint.accept
-        self._limits = limits
-        self._connections = connections
         self._secure = secure
         self._stream: ResponseStream | None = None
         self.serving = False
         self._resting = False
         self._paused = False
         self._served = False
-        self._leaving = False
-        self._lost = False
-        self._heavy = False
-        self.clogged = False
-        self._mark = 0
-        self._written = SMALL_WRITE
-        self._room: asyncio.Event | None = None
 
     @property
     def busy(self) -> bool:
-        """Whether a request has come that is not yet answered."""
         return self._stream is not None or bool(self._ready)
 
     @property
@@ -274,35 +260,13 @@ class Http1Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._disconnected()
         self._reader.close()
-        connections = self._connections
-        connections.live.discard(self)
-        connections.forget(self)
-        if connections.changed is not None:
-            connections.changed()
-        connections.notify_if_quiet()
-
-    def pause_writing(self) -> None:
-        self.clogged = True
-        self._since = self._connections.now
-        self._mark = self._transport.get_write_buffer_size()
-        if self._room is not None:
-            self._room.clear()
-        self.weigh()
+        self._forget()
 
     def resume_writing(self) -> None:
-        self.clogged = False
-        self._since = self._connections.now
-        self.weigh()
-        if self._room is not None:
-            self._room.set()
+        super().resume_writing()
         self.serve()
 
     # Requests to the endpoint, responses to the transport.
-
-    def note(self, size: int) -> None:
-        """Count the write buffer after a large write of this size."""
-        self._written = size
-        self.weigh()
 
     def serve(self) -> None:
         """Answer what waits, until a request suspends, the client reads too slowly, or it is the others' turn."""
@@ -311,7 +275,7 @@ class Http1Connection(asyncio.Protocol):
         self.serving = True
         ready = self._ready
         turns = self._limits.inline_answers
-        while ready and self._stream is None and not self.clogged and not self._leaving:
+        while ready and self._stream is None and not self.full and not self._leaving:
             if not turns:
                 self._resting = True
                 self.loop.call_soon(self._wake)
@@ -450,32 +414,14 @@ class Http1Connection(asyncio.Protocol):
         if not self.serving and not self._leaving:
             self.serve()
 
-    async def drain(self) -> None:
-        """Wait until the client has read enough of what was written, or is gone."""
-        if self.clogged and not self._lost:
-            if self._room is None:
-                self._room = asyncio.Event()
-            await self._room.wait()
-
     # Time and room.
 
-    def check(self, now: float) -> None:
-        """Hold the connection to its limits; called by each sweep."""
+    def _check_input(self, now: float) -> None:
         waited = now - self._since
         limits = self._limits
-        if self._heavy or self._transport.get_write_buffer_size():
-            # Small answers are counted here only.
-            self.weigh()
-        else:
-            self._written = SMALL_WRITE
-        if self._leaving or self._lost:
-            if waited > (limits.write_seconds if self._transport.get_write_buffer_size() else LINGER_SECONDS):
-                self._transport.abort()
-        elif self.clogged:
-            self._check_reading(now)
-        elif self.busy:
-            pass
-        elif self._reader.stage == HEAD:
+        if self.busy:
+            return
+        if self._reader.stage == HEAD:
             if waited > limits.head_seconds:
                 self._reject_slow(f"The head of a request must come within {limits.head_seconds:g} seconds.")
         elif self._reader.stage == BODY:
@@ -485,16 +431,6 @@ class Http1Connection(asyncio.Protocol):
         elif waited > (limits.idle_seconds if self._served else limits.head_seconds):
             self.close()
 
-    def close(self) -> None:
-        """Close when everything written has been sent."""
-        self._leaving = True
-        self._since = self._connections.now
-        self._transport.close()
-
-    def abort(self) -> None:
-        """Close now."""
-        self._transport.abort()
-
     def drop_buffers(self) -> None:
         """Let go of all that is held back: there is no room for it."""
         self._heavy = False
@@ -503,19 +439,6 @@ class Http1Connection(asyncio.Protocol):
         else:
             self._reader.drop(BUSY)
             self.serve()
-
-    def weigh(self) -> None:
-        """Update the account of this connection."""
-        self._heavy = self._connections.weigh(self)
-
-    def _check_reading(self, now: float) -> None:
-        """A reader that takes less than a buffer in the time allowed is cut."""
-        size = self._transport.get_write_buffer_size()
-        if size <= self._mark - self._limits.write_buffer:
-            self._mark = size
-            self._since = now
-        elif now - self._since > self._limits.write_seconds:
-            self._transport.abort()
 
     def _reject_slow(self, text: str) -> None:
         self._reader.refuse(plain_error(408, text))
@@ -555,7 +478,7 @@ class Http1Connection(asyncio.Protocol):
         if reader.continues:
             self._continue()
         refusal = reader.refusal
-        if refusal is not None and not self.clogged:
+        if refusal is not None and not self.full:
             self._refuse(refusal)
 
     def _continue(self) -> None:

@@ -1,7 +1,6 @@
 """An HTTP connection of our server that was upgraded to a WebSocket.
 
-As in HTTP no connection has a timer: the sweep over all of them is the clock. It also pings, since a peer that is gone
-without a word would otherwise be waited for for ever.
+The sweep over all connections also pings, since a peer that is gone without a word would otherwise never be noticed.
 
 Frames are parsed only while the endpoint takes messages. Otherwise the bytes are kept unparsed: small frames take thirty
 times as much memory once they are messages.
@@ -16,9 +15,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from pegboard.limits import Limits
-from pegboard.server.http.connections import LIGHT, SMALL_WRITE, Connections, unsent
+from pegboard.protocol.websocket_messages import OPEN, SUBPROTOCOL, MessageAssembler
+from pegboard.server.http.connections import LIGHT, Connections, unsent
+from pegboard.server.http.limited_connection import LimitedConnection
 from pegboard.server.http.plain_responses import plain_error
-from pegboard.server.http_types import SUBPROTOCOL, Answer, Head, SocketHandler, Upgrade
+from pegboard.server.http_types import Answer, Head, SocketHandler, Upgrade
 
 if TYPE_CHECKING:
     from websockets.frames import Frame
@@ -28,15 +29,12 @@ _log = logging.getLogger("pegboard.websocket")
 # Each opening and closing would be a line.
 _log.setLevel(logging.WARNING)
 
-LINGER_SECONDS: Final = 2.0
 GOING_AWAY: Final = 1001
 # The size of a piece that is parsed before checking again whether the endpoint takes more; it grows within a long frame.
 LEAST_PIECE: Final = 1024
 MOST_PIECE: Final = 16 * 1024
 # Frames parsed in one turn of the loop: a frame of six bytes takes microseconds too.
 FRAMES_A_TURN: Final = 1000
-# `websockets.protocol.State`
-_OPEN: Final = 1
 _INVALID_DATA: Final = 1007
 _TOO_SLOW: Final = 1008
 
@@ -82,57 +80,27 @@ def take_over(
     return response, lambda: WebSocket(protocol, transport, limits, connections).begin(upgrade)
 
 
-class WebSocket(asyncio.Protocol):
+class WebSocket(LimitedConnection):
     """One WebSocket: the endpoint's Socket, and one of the server's connections."""
 
     __slots__ = (
-        "_begun",
-        "_connections",
-        "_heard",
-        "_heavy",
-        "_leaving",
-        "_limits",
-        "_listening",
-        "_lost",
-        "_mark",
-        "_parts",
-        "_paused",
-        "_pinged",
-        "_protocol",
-        "_room",
-        "_since",
-        "_socket_handler",
-        "_text",
-        "_transport",
-        "_unparsed",
-        "_written",
-        "full",
+        "_begun", "_heard", "_listening", "_messages", "_paused", "_pinged", "_protocol", "_socket_handler", "_unparsed",
     )  # fmt: skip
 
     def __init__(
         self, protocol: ServerProtocol, transport: asyncio.Transport, limits: Limits, connections: Connections
     ) -> None:
+        super().__init__(limits, connections)
         self._protocol = protocol
         self._transport = transport
-        self._limits = limits
-        self._connections = connections
-        # One piece: of the smallest fragments a list would hold fifty times what they say.
-        self._parts: bytearray | None = None
-        self._text = False
-        # When the message began that has not come to its end.
+        self._messages = MessageAssembler()
+        # When the message began that is not complete.
         self._begun: float | None = None
-        self._heard = self._since = connections.now
+        self._heard = connections.now
         self._pinged = False
         self._paused = False
         self._listening = True
         self._unparsed = b""
-        self._heavy = False
-        self._leaving = False
-        self._lost = False
-        self._mark = 0
-        self._written = SMALL_WRITE
-        self._room: asyncio.Event | None = None
-        self.full = False
         self._socket_handler: SocketHandler
 
     def begin(self, upgrade: Upgrade) -> None:
@@ -153,12 +121,6 @@ class WebSocket(asyncio.Protocol):
             self._protocol.send_binary(message)
             self._flush()
 
-    async def drain(self) -> None:
-        if self.full and not self._lost:
-            if self._room is None:
-                self._room = asyncio.Event()
-            await self._room.wait()
-
     def hold(self, paused: bool) -> None:
         if paused == self._paused or not self._open:
             return
@@ -171,7 +133,7 @@ class WebSocket(asyncio.Protocol):
                 asyncio.get_running_loop().call_soon(self._read_on)
             else:
                 self._listen(True)
-        self._weigh()
+        self.weigh()
 
     def close(self, code: int = GOING_AWAY, reason: str = "The server is shutting down") -> None:
         """Say goodbye; the peer's own ends the connection."""
@@ -183,7 +145,7 @@ class WebSocket(asyncio.Protocol):
     @property
     def _open(self) -> bool:
         """Whether messages can be sent: neither side has closed the WebSocket or the connection."""
-        return self._protocol.state == _OPEN and not self._leaving and not self._transport.is_closing()
+        return self._protocol.state == OPEN and not self._leaving and not self._transport.is_closing()
 
     # -- the transport's callbacks -----------------------------------------------------------------------------------
 
@@ -230,12 +192,12 @@ class WebSocket(asyncio.Protocol):
         self._flush()
         if protocol.close_expected():
             self._disconnected()
-        elif self._parts is None and not protocol.reader.buffer:
+        elif not self._messages.begun and not protocol.reader.buffer:
             self._begun = None
         elif taken or self._begun is None:
             self._begun = self._connections.now
         if self._heavy or self._unparsed or self._begun is not None:
-            self._weigh()
+            self.weigh()
 
     def eof_received(self) -> None:
         self._disconnected()
@@ -246,37 +208,19 @@ class WebSocket(asyncio.Protocol):
         self.resume_writing()
         # It and its parser hold each other, and would hold this until the garbage collector comes by.
         self._protocol.reader.discard()
-        self._parts = None
+        self._messages.drop()
         self._unparsed = b""
-        connections = self._connections
-        connections.live.discard(self)
-        connections.forget(self)
-        if connections.changed is not None:
-            connections.changed()
-        connections.notify_if_quiet()
+        self._forget()
 
     def pause_writing(self) -> None:
-        self.full = True
-        self._since = self._connections.now
-        self._mark = self._transport.get_write_buffer_size()
-        if self._room is not None:
-            self._room.clear()
-        self._weigh()
+        super().pause_writing()
         self._socket_handler.resume_if_room()
 
     def resume_writing(self) -> None:
-        self.full = False
-        self._weigh()
-        if self._room is not None:
-            self._room.set()
+        super().resume_writing()
         self._socket_handler.resume_if_room()
 
-    # -- the server's connection -------------------------------------------------------------------------------------
-
-    @property
-    def busy(self) -> bool:
-        """Calls are counted where they run: the connection itself owes nothing."""
-        return False
+    # -- the server's connection, which is never busy: calls are counted where they run ------------------------------
 
     @property
     def held(self) -> int:
@@ -284,23 +228,12 @@ class WebSocket(asyncio.Protocol):
         if self._lost:
             return 0
         unserved = len(self._unparsed) + (self._socket_handler.held if self._paused else 0)
-        part = 0 if self._parts is None else sys.getsizeof(self._parts)
         buffer = sys.getsizeof(self._protocol.reader.buffer)
-        return unserved + part + buffer + unsent(self._transport, self._written)
+        return unserved + self._messages.held + buffer + unsent(self._transport, self._written)
 
-    def check(self, now: float) -> None:
-        """Hold the connection to its limits; called by each sweep."""
+    def _check_input(self, now: float) -> None:
         limits = self._limits
-        if self._heavy or self._transport.get_write_buffer_size():
-            self._weigh()
-        if self._leaving:
-            if now - self._since > (
-                limits.write_seconds if self._transport.get_write_buffer_size() else LINGER_SECONDS
-            ):
-                self._transport.abort()
-        elif self.full:
-            self._check_reading(now)
-        elif self._paused:
+        if self._paused:
             # Nothing can be heard from who is not listened to.
             self._heard = now
             if self._begun is not None:
@@ -314,48 +247,19 @@ class WebSocket(asyncio.Protocol):
             self._protocol.send_ping(b"")
             self._flush()
 
-    def abort(self) -> None:
-        """Close now."""
-        self._transport.abort()
-
-    def drop_buffers(self) -> None:
-        """Let go of all that is held back: there is no room for it."""
-        self._transport.abort()
-
-    def _weigh(self) -> None:
-        self._heavy = self._connections.weigh(self)
-
-    def _check_reading(self, now: float) -> None:
-        """A reader that takes less than a buffer in the time allowed is cut."""
-        size = self._transport.get_write_buffer_size()
-        if size <= self._mark - self._limits.write_buffer:
-            self._mark, self._since = size, now
-        elif now - self._since > self._limits.write_seconds:
-            self._transport.abort()
-
     # -- messages ----------------------------------------------------------------------------------------------------
 
     def _receive_frame(self, frame: Frame) -> None:
-        """Put together what may have come in several frames; the numbers are those of RFC 6455, 5.2."""
-        if frame.opcode > 2 or self._leaving:
-            return
-        if frame.opcode:
-            self._text = frame.opcode == 1
         data = bytes(frame.data)
-        # The parser holds on to the last frame until the next one has come.
+        # The parser keeps the last frame until the next one arrives.
         frame.data = b""
-        if not frame.fin:
-            if self._parts is None:
-                self._parts = bytearray()
-            self._parts += data
+        message = None if self._leaving else self._messages.add(frame.opcode, data, frame.fin)
+        if message is None:
             return
-        if self._parts is not None:
-            data = bytes(self._parts + data)
-            self._parts = None
-        if not self._text:
-            self._socket_handler.receive_bytes(data)
-        elif data.isascii() or _is_utf8(data):
-            self._socket_handler.receive_text(data)
+        if not self._messages.text:
+            self._socket_handler.receive_bytes(message)
+        elif message.isascii() or _is_utf8(message):
+            self._socket_handler.receive_text(message)
         else:
             # 8.1: "that endpoint MUST _Fail the WebSocket Connection_"
             self._fail(_INVALID_DATA, "A message of text is not UTF-8")
@@ -371,7 +275,7 @@ class WebSocket(asyncio.Protocol):
                 self._transport.write(data)
                 self._written = len(data)
                 if len(data) > LIGHT:
-                    self._weigh()
+                    self.weigh()
             elif self._transport.can_write_eof():
                 # What the peer still sends is read and dropped: closing at once could take our last words with it.
                 self._transport.write_eof()
