@@ -16,7 +16,7 @@ from pegboard.protocol.revision_codec import RevisionCodec
 from pegboard.server.eager_task import start
 from pegboard.server.exchange.exchanges import STREAM, HttpExchange, LineExchange, MessageLine
 from pegboard.server.exchange.session_exchange import RETRY_MS
-from pegboard.server.exchange.subscribers import EventOutput, Subscriber, Subscribers, event_id, read_event_id
+from pegboard.server.exchange.subscribers import Subscriber, Subscribers
 from pegboard.server.http_types import Headers, Sink
 from pegboard.sessions.session import Session
 
@@ -28,6 +28,39 @@ _STREAMS_A_SESSION: Final = 8
 _EVERY_LIST: Final = Raw(
     b'{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}}'
 )
+
+
+class EventOutput:
+    """A stream of events; numbered in the legacy revisions, so that it can be resumed."""
+
+    __slots__ = ("_numbered", "_sink")
+
+    def __init__(self, sink: Sink, *, numbered: bool) -> None:
+        self._sink = sink
+        self._numbered = numbered
+
+    def send(self, message: bytes, number: int | None) -> bool:
+        return self._sink.write(sse.event(message, event_id(number) if self._numbered and number is not None else None))
+
+    async def drain(self) -> None:
+        await self._sink.drain()
+
+    def keep_alive(self) -> None:
+        self._sink.write(sse.KEEP_ALIVE)
+
+    def close(self) -> None:
+        self._sink.end()
+
+
+def event_id(number: int) -> str:
+    """The id of the event for a change."""
+    return f"g-{number}"
+
+
+def read_event_id(text: str) -> int:
+    """The number in such an id; -1, which is before every change, if there is none."""
+    number = text.removeprefix("g-")
+    return int(number) if number.isascii() and number.isdecimal() and len(number) < 19 else -1
 
 
 def listen_handler(handler: Handler, exchange: HttpExchange, codec: RevisionCodec, subscribers: Subscribers) -> Handler:

@@ -19,12 +19,11 @@ from typing import Final, Protocol
 
 from pegboard.call import Change, ChangeFilter, ChangeSource, Done, Json, Notification, RequestId, Subscribed
 from pegboard.errors import Busy
-from pegboard.protocol import jsonrpc, sse
+from pegboard.protocol import jsonrpc
 from pegboard.protocol.params import PREFIX
 from pegboard.protocol.revision_codec import RevisionCodec
 from pegboard.protocol.revisions import CHANGE_METHODS
 from pegboard.server.exchange.exchanges import shutting_down
-from pegboard.server.http_types import Sink
 
 _log = logging.getLogger("pegboard.server")
 
@@ -46,39 +45,6 @@ class SubscriberOutput(Protocol):
     def keep_alive(self) -> None: ...
 
     def close(self) -> None: ...
-
-
-class EventOutput:
-    """A stream of events; numbered, so that its reader can come back for more, in the older revisions."""
-
-    __slots__ = ("_numbered", "_sink")
-
-    def __init__(self, sink: Sink, *, numbered: bool) -> None:
-        self._sink = sink
-        self._numbered = numbered
-
-    def send(self, message: bytes, number: int | None) -> bool:
-        return self._sink.write(sse.event(message, event_id(number) if self._numbered and number is not None else None))
-
-    async def drain(self) -> None:
-        await self._sink.drain()
-
-    def keep_alive(self) -> None:
-        self._sink.write(sse.KEEP_ALIVE)
-
-    def close(self) -> None:
-        self._sink.end()
-
-
-def event_id(number: int) -> str:
-    """The id of the event that tells of a change."""
-    return f"g-{number}"
-
-
-def read_event_id(text: str) -> int:
-    """The number in such an id; that of no log, behind which anything may have happened, where there is none."""
-    number = text.removeprefix("g-")
-    return int(number) if number.isascii() and number.isdecimal() and len(number) < 19 else -1
 
 
 class Subscriber:

@@ -13,6 +13,7 @@ from msgspec import UNSET, Raw, Struct
 
 from pegboard.call import Json
 from pegboard.errors import StreamError, ToolError
+from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc, stream_frames
 from pegboard.protocol.stream_frames import StreamFailure, StreamMeta
 from pegboard.server.http_types import MessageSocket
@@ -25,6 +26,22 @@ _CHUNK_COST: Final = 128
 def timestamp() -> str:
     """Now, as the messages of streams tell it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class UnreadBytes:
+    """The bytes that tools have not read yet, on all sockets of an endpoint."""
+
+    __slots__ = ("_limits", "held")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.held = 0
+
+    @property
+    def allowed(self) -> int:
+        """How many of them one socket may hold."""
+        limits = self._limits
+        return limits.unread_bytes if self.held <= limits.all_unread_bytes else limits.window_bytes
 
 
 class InboundFlow(Struct, eq=False):

@@ -38,7 +38,7 @@ from pegboard.server.http.error_responses import error_response, method_not_allo
 from pegboard.server.http.guard import Guard
 from pegboard.server.http_types import Answer, EndpointResult, Head, MessageSocket, Sink, SocketHandler, Upgrade
 from pegboard.server.websocket.call_streams import CallStreams, StreamExchange, as_failure, reject_streamed_question
-from pegboard.server.websocket.stream_flow import WriteTurns, timestamp
+from pegboard.server.websocket.stream_flow import UnreadBytes, WriteTurns, timestamp
 from pegboard.server.websocket.websocket_connection import take_over
 from pegboard.sessions.session import Session
 from pegboard.tools.tool import Tool
@@ -92,22 +92,6 @@ class WebSocketEndpoint:
         socket_handler = WebSocketConversation(self._service, socket, self._calls, self._unread)
         self._calls.follow(socket_handler)
         return socket_handler
-
-
-class UnreadBytes:
-    """What tools have not read yet, on all sockets of a door."""
-
-    __slots__ = ("_limits", "held")
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self.held = 0
-
-    @property
-    def allowed(self) -> int:
-        """How much of it may be one socket's."""
-        limits = self._limits
-        return limits.unread_bytes if self.held <= limits.all_unread_bytes else limits.window_bytes
 
 
 class WebSocketConversation(Conversation):
