@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pegboard.limits import Limits
-from pegboard.server.http.request_reader import CHUNKED_PIECE, FULL, RequestReader, ServerRequest
+from pegboard.server.http.request_reader import CHUNKED_PIECE, FULL, RequestReader
+from pegboard.server.http.server_request import ServerRequest
 
 LIMITS = Limits()
 SHORTEST = len(b"GET / HTTP/1.0\r\n\r\n")

@@ -16,8 +16,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import lru_cache
-from http import HTTPStatus
 from typing import Final, cast
 
 from msgspec import Struct
@@ -26,8 +24,10 @@ from pegboard.limits import Limits
 from pegboard.server.eager_task import start
 from pegboard.server.http.connections import LIGHT, Connections, unsent
 from pegboard.server.http.limited_connection import LimitedConnection
-from pegboard.server.http.plain_responses import encode_headers, internal_error, plain_error
-from pegboard.server.http.request_reader import BODY, ENDED, FULL, HEAD, IDLE, NO_HEAD, RequestReader, ServerRequest
+from pegboard.server.http.plain_responses import internal_error, plain_error
+from pegboard.server.http.request_reader import BODY, ENDED, FULL, HEAD, IDLE, RequestReader
+from pegboard.server.http.response_encoding import CLOSE, CONTINUE, encode_answer, encode_head
+from pegboard.server.http.server_request import NO_HEAD, ServerRequest
 from pegboard.server.http_types import Answer, Endpoint, Headers, Upgrade
 
 log = logging.getLogger("pegboard.http")
@@ -37,11 +37,9 @@ GRACE_SECONDS: Final = 5.0
 # So much of a stream is not held back even for the rest of the turn.
 FLUSH_BYTES: Final = 16 * 1024
 
-STATUS: Final = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
+# Stands for a request that was rejected before it was complete.
+UNREAD: Final = ServerRequest(NO_HEAD, b"", keep=False, chunks=True)
 BUSY: Final = plain_error(503, "There is no room for more of this request: send it again later, in one go.")
-CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-KEEP: Final = b"connection: keep-alive\r\n"
-CLOSE: Final = b"connection: close\r\n"
 
 
 class ResponseStream(Struct, eq=False):
@@ -64,14 +62,14 @@ class ResponseStream(Struct, eq=False):
     def start(self, status: int, headers: Headers) -> None:
         if self.started or self.ended:
             raise RuntimeError("the response has already begun")
-        lines = encode_headers(headers)
+        lines = encode_head(status, b"", headers)
         self.started = True
         request = self.request
         if not request.chunks:
             request.keep = False
         framing = b"transfer-encoding: chunked\r\n" if request.chunks else b""
         closing = b"" if request.keep else CLOSE
-        self._head = b"".join((find_status(status), self.connection.date, lines, framing, closing, b"\r\n"))
+        self._head = b"".join((lines, self.connection.date, framing, closing, b"\r\n"))
         self._schedule()
 
     def write(self, chunk: bytes) -> bool:
@@ -158,19 +156,6 @@ class ResponseStream(Struct, eq=False):
             self.connection.fail(self, error)
         else:
             self.connection.respond(self, task.result())
-
-
-def find_status(status: int) -> bytes:
-    """The status line."""
-    return STATUS.get(status) or b"HTTP/1.1 %d \r\n" % status
-
-
-# Few kinds of answers make up nearly all of them, in legacy revisions one of each kind for a session.
-@lru_cache(maxsize=1024)
-def write_head(status: int, content_type: bytes, headers: Headers) -> bytes:
-    """What the heads of all answers of a kind have in common."""
-    kind = b"" if status == 204 else b"content-type: %b\r\n" % content_type
-    return find_status(status) + encode_headers(headers) + kind
 
 
 def find_address(transport: asyncio.BaseTransport, end: str) -> str:
@@ -337,7 +322,7 @@ class Http1Connection(LimitedConnection):
         request = stream.request
         connections = self._connections
         try:
-            lines = write_head(answer.status, answer.content_type, answer.headers)
+            lines = encode_head(answer.status, answer.content_type, answer.headers)
         except ValueError as error:
             self.fail(stream, error)
             return
@@ -345,26 +330,12 @@ class Http1Connection(LimitedConnection):
             body = answer.body
             self.send(b"%b%bcontent-length: %d\r\n\r\n%b" % (lines, connections.date, len(body), body))
         else:
-            self._send_general(request, lines, answer)
+            request.keep = request.keep and connections.keep and not answer.close
+            self.send(encode_answer(answer, request, connections.date))
         if len(answer.body) > LIGHT:
             self.note(len(answer.body))
         stream.ended = True
         self.finish(stream)
-
-    def _send_general(self, request: ServerRequest, lines: bytes, answer: Answer) -> None:
-        """Send an answer that closes the connection, or has no body, or goes to a client of HTTP/1.0."""
-        if answer.close or not self._connections.keep:
-            request.keep = False
-        if not request.keep:
-            lines += CLOSE
-        elif not request.chunks:
-            lines += KEEP
-        lines += self._connections.date
-        # RFC 9110, 8.6: "MUST NOT send a Content-Length header field in any response with a status code of … 204"
-        if answer.status != 204:
-            lines += b"content-length: %d\r\n" % len(answer.body)
-        bare = answer.status == 204 or request.head.method == b"HEAD"
-        self.send(lines + b"\r\n" + (b"" if bare else answer.body))
 
     def _watch_task(self, stream: ResponseStream, answer: Answer | None) -> None:
         if stream.gone:
@@ -491,8 +462,7 @@ class Http1Connection(LimitedConnection):
     def _refuse(self, refusal: Answer) -> None:
         self._leaving = True
         self._since = self._connections.now
-        head = (STATUS[refusal.status], self.date, CLOSE, b"content-type: ", refusal.content_type)
-        self.send(b"".join((*head, b"\r\ncontent-length: %d\r\n\r\n" % len(refusal.body), refusal.body)))
+        self.send(encode_answer(refusal, UNREAD, self.date))
         if self._transport.can_write_eof():
             self._transport.write_eof()
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from functools import lru_cache
 
 from pegboard.logs import log_failure
-from pegboard.server.http_types import Answer, Headers
+from pegboard.server.http_types import Answer
 
 log = logging.getLogger("pegboard.http")
 
@@ -25,13 +24,3 @@ def internal_error(error: BaseException) -> Answer:
     """Log a failure of ours under an id, and answer with that id alone."""
     error_id = log_failure(log, "a request failed", error=error).encode()
     return Answer(500, b'{"jsonrpc":"2.0","error":{"code":-32603,"message":"Internal error, error id %b"}}' % error_id)
-
-
-# A client's responses carry the same fields each time: those of its session.
-@lru_cache(maxsize=1024)
-def encode_headers(headers: Headers) -> bytes:
-    """The lines of these fields; a line break inside one would let a value write the rest of the response."""
-    lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
-    if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers) or b"\0" in lines:
-        raise ValueError("a response header holds a control character")
-    return lines

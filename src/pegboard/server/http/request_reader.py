@@ -16,20 +16,24 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
-from msgspec import Struct
 from msgspec.structs import replace
 
 from pegboard.limits import Limits
 from pegboard.server.http.connections import LIGHT
-from pegboard.server.http.plain_responses import body_too_large, plain_error
-from pegboard.server.http.start_lines import (
+from pegboard.server.http.head_rules import (
     MALFORMED,
     REMEMBERED_BYTES,
     BadRequest,
+    adapt_head,
     check_start,
+    expects_continue,
     find_path,
+    head_too_long,
+    is_chunked,
     split_target,
 )
+from pegboard.server.http.plain_responses import body_too_large, plain_error
+from pegboard.server.http.server_request import LINE_COST, NO_HEAD, REQUEST_COST, ServerRequest
 from pegboard.server.http_types import Answer, Head
 
 # The state of the reader: between requests, in a head, in a body, stopped with unparsed bytes because enough requests wait,
@@ -50,35 +54,8 @@ BLANK_LINE: Final = b"\r\n\r\n"
 LINE_ENDS: Final = re.compile(rb"[\r\n]+")
 # Only the parser knows where the last chunk ends, so pieces of a chunked body are small: one may contain further requests.
 CHUNKED_PIECE: Final = 256
-# Memory of the Python objects in addition to the bytes received: for a request, and for each header line (two bytes objects
-# and a dict entry). tests/server/test_account.py checks both.
-REQUEST_COST: Final = 400
-LINE_COST: Final = 112
 # A larger head is not remembered: its connection may be idle for a long time.
 KNOWN_BYTES: Final = 8192
-
-NO_HEAD: Final = Head(b"", b"", b"", {})
-
-
-class ServerRequest(Struct, gc=False):
-    """A whole request, whether its sender keeps the connection, and whether it may be answered in chunks (HTTP/1.1).
-
-    `plain` is one of which both are true, which came in one piece and whose answer has a body. `size` is that of its head,
-    -1 where others have the same head.
-    """
-
-    head: Head
-    body: bytes
-    keep: bool
-    chunks: bool
-    plain: bool = False
-    size: int = -1
-
-    @property
-    def weight(self) -> int:
-        """How much memory it holds."""
-        head = 0 if self.size < 0 else self.size + LINE_COST * len(self.head.headers)
-        return REQUEST_COST + head + len(self.body)
 
 
 class RequestReader:
@@ -230,18 +207,14 @@ class RequestReader:
 
     def _adapt(self, data: bytes) -> bool:
         """Whether this is the known head again but for the length of its body, which is all there is behind it."""
-        at, known = self._length_at, self._known
-        if at < 0 or data[:at] != known[:at]:
-            return False
-        rest = known[known.index(b"\r\n", at) :]
-        end = data.find(b"\r\n", at)
-        length = b"%d" % (len(data) - end - len(rest))
-        if data[at:end] != length or not data.startswith(rest, end) or int(length) > self._limits.body_bytes:
+        start = adapt_head(self._known, self._length_at, data)
+        length = len(data) - start
+        if not start or length > self._limits.body_bytes:
             return False
         head = self._known_head
-        self._known = data[: end + len(rest)]
+        self._known = data[:start]
         self._known_length = len(data)
-        self._known_head = replace(head, headers={**head.headers, b"content-length": length})
+        self._known_head = replace(head, headers={**head.headers, b"content-length": b"%d" % length})
         return True
 
     def _parse_small(self, data: bytes) -> None:
@@ -270,7 +243,7 @@ class RequestReader:
             head = data.lstrip(b"\r\n")
             self._size, self._lines = len(head), head.count(b"\n")
             if self._lines > limits.head_lines + 2:
-                self.refuse(self._too_long())
+                self.refuse(head_too_long(self._limits))
 
     # One piece after the other.
 
@@ -305,7 +278,7 @@ class RequestReader:
         self._lines += data.count(b"\n", start, cut)
         # The request line and the blank line are not header lines.
         if self._size > limits.head_bytes or self._lines > limits.head_lines + 2:
-            self.refuse(self._too_long())
+            self.refuse(head_too_long(self._limits))
             return cut
         return self._run(data, start, cut)
 
@@ -345,12 +318,6 @@ class RequestReader:
         cause = error.__context__
         self.refuse(cause.refusal if isinstance(cause, BadRequest) else MALFORMED)
         return size
-
-    def _too_long(self) -> Answer:
-        limits = self._limits
-        return plain_error(
-            431, f"The head of a request may have {limits.head_bytes} bytes and {limits.head_lines} lines."
-        )
 
     def _weigh_head(self, headers: dict[bytes, bytes]) -> int:
         return REQUEST_COST + self._size - self._dropped + LINE_COST * len(headers)
@@ -398,7 +365,7 @@ class RequestReader:
         if target is None or version != "1.1" or b"host" not in headers or method == b"CONNECT":
             target = check_start(method, target, version, headers)
         if len(headers) + self._again > limits.head_lines:
-            raise BadRequest(self._too_long())
+            raise BadRequest(head_too_long(self._limits))
         if b"host" in self._repeated:
             raise BadRequest(plain_error(400, "A request has one Host field."))
         self._length = 0
@@ -406,12 +373,19 @@ class RequestReader:
             self._length = int(headers[b"content-length"])
             if self._length > limits.body_bytes:
                 raise BadRequest(body_too_large(limits.body_bytes))
-        if b"transfer-encoding" in headers or b"content-encoding" in headers:
-            self._check_codings(version)
+        if (b"transfer-encoding" in headers or b"content-encoding" in headers) and is_chunked(headers, version):
+            self._length = -1
+            self._raw = self._bare = 0
         self._keep = parser.should_keep_alive()
         self._modern = version == "1.1"
-        if b"expect" in headers or b"upgrade" in headers:
-            self._check_expectations()
+        if b"upgrade" in headers and parser.should_upgrade():
+            if self._length < 0:
+                raise BadRequest(
+                    plain_error(400, "A request to upgrade the connection has a body of known length, or none.")
+                )
+            self._upgrading = self._length > 0
+        if self._modern and b"expect" in headers:
+            self.continues = expects_continue(headers)
         self._plain = self._length >= 0 and not self._upgrading and self._keep and self._modern and method != b"HEAD"
         path, query = target
         self._head = Head(method, path, query, headers, self._repeated, self._peer, self._server, self._secure)
@@ -448,37 +422,9 @@ class RequestReader:
         self.continues = False
         self.stage = IDLE
 
-    # What llhttp leaves to its user.
-
     def _skip_trailer(self) -> None:
         """Count the trailer lines received so far and drop them, which RFC 9110 (6.5.1) permits."""
         self._lines += len(self._headers)
         self._headers = {}
         if self._lines > self._limits.head_lines + 2:
-            self.refuse(self._too_long())
-
-    def _check_codings(self, version: str) -> None:
-        """Take bodies only as they are, or cut into chunks as HTTP/1.1 does it."""
-        headers = self._headers
-        transfer = headers.get(b"transfer-encoding")
-        if transfer is not None:
-            if version != "1.1" or transfer.lower() != b"chunked":
-                raise BadRequest(plain_error(400, "The only transfer coding accepted is chunked, in HTTP/1.1."))
-            self._length = -1
-            self._raw = self._bare = 0
-        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-            raise BadRequest(plain_error(415, "The body of a request must not be compressed."))
-
-    def _check_expectations(self) -> None:
-        headers = self._headers
-        if self._parser.should_upgrade():
-            if self._length < 0:
-                raise BadRequest(
-                    plain_error(400, "A request to upgrade the connection has a body of known length, or none.")
-                )
-            self._upgrading = self._length > 0
-        expected = headers.get(b"expect")
-        if expected is not None and self._modern:
-            if expected.lower() != b"100-continue":
-                raise BadRequest(plain_error(417, "The only expectation met is 100-continue."))
-            self.continues = True
+            self.refuse(head_too_long(self._limits))

@@ -1,4 +1,4 @@
-"""The rules for the first line of a request."""
+"""The rules for the head of a request that the parser leaves to its user."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from pegboard.limits import Limits
 from pegboard.server.http.plain_responses import plain_error
 from pegboard.server.http_types import Answer
 
@@ -52,3 +53,36 @@ def check_start(
     if version == "1.1" and b"host" not in headers:
         raise BadRequest(plain_error(400, "A request of HTTP/1.1 has a Host field."))
     return target
+
+
+def is_chunked(headers: dict[bytes, bytes], version: str) -> bool:
+    """Whether a body comes in chunks; rejects every other coding."""
+    transfer = headers.get(b"transfer-encoding")
+    if transfer is not None and (version != "1.1" or transfer.lower() != b"chunked"):
+        raise BadRequest(plain_error(400, "The only transfer coding accepted is chunked, in HTTP/1.1."))
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise BadRequest(plain_error(415, "The body of a request must not be compressed."))
+    return transfer is not None
+
+
+def expects_continue(headers: dict[bytes, bytes]) -> bool:
+    """Whether the client waits for `100 Continue` before it sends the body; rejects every other expectation."""
+    expected = headers.get(b"expect")
+    if expected is not None and expected.lower() != b"100-continue":
+        raise BadRequest(plain_error(417, "The only expectation met is 100-continue."))
+    return expected is not None
+
+
+def head_too_long(limits: Limits) -> Answer:
+    """The answer to a head over its limits."""
+    return plain_error(431, f"The head of a request may have {limits.head_bytes} bytes and {limits.head_lines} lines.")
+
+
+def adapt_head(known: bytes, length_at: int, data: bytes) -> int:
+    """Where the body starts if this is the known head but for the length of the body, which is all that follows; else 0."""
+    if length_at < 0 or data[:length_at] != known[:length_at]:
+        return 0
+    rest = known[known.index(b"\r\n", length_at) :]
+    end = data.find(b"\r\n", length_at)
+    body = end + len(rest)
+    return body if data[length_at:end] == b"%d" % (len(data) - body) and data.startswith(rest, end) else 0

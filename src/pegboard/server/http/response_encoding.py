@@ -1,0 +1,49 @@
+"""Encodes whole responses of HTTP/1.1."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Final
+
+from pegboard.server.http.server_request import ServerRequest
+from pegboard.server.http_types import Answer, Headers
+
+STATUS: Final = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+KEEP: Final = b"connection: keep-alive\r\n"
+CLOSE: Final = b"connection: close\r\n"
+
+
+# A client's responses carry the same fields each time: those of its session.
+@lru_cache(maxsize=1024)
+def encode_headers(headers: Headers) -> bytes:
+    """The lines of these fields; a line break inside one would let a value write the rest of the response."""
+    lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
+    if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers) or b"\0" in lines:
+        raise ValueError("a response header holds a control character")
+    return lines
+
+
+# Few kinds of answers make up nearly all of them, in legacy revisions one of each kind for a session.
+@lru_cache(maxsize=1024)
+def encode_head(status: int, content_type: bytes, headers: Headers) -> bytes:
+    """What the heads of all responses of a kind have in common."""
+    line = STATUS.get(status) or b"HTTP/1.1 %d \r\n" % status
+    kind = b"content-type: %b\r\n" % content_type if content_type and status != 204 else b""
+    return line + encode_headers(headers) + kind
+
+
+def encode_answer(answer: Answer, request: ServerRequest, date: bytes) -> bytes:
+    """The response to any request, also if it closes the connection, has no body, or goes to a client of HTTP/1.0."""
+    lines = encode_head(answer.status, answer.content_type, answer.headers)
+    if not request.keep:
+        lines += CLOSE
+    elif not request.chunks:
+        lines += KEEP
+    lines += date
+    # RFC 9110, 8.6: "MUST NOT send a Content-Length header field in any response with a status code of … 204"
+    if answer.status != 204:
+        lines += b"content-length: %d\r\n" % len(answer.body)
+    bare = answer.status == 204 or request.head.method == b"HEAD"
+    return lines + b"\r\n" + (b"" if bare else answer.body)
