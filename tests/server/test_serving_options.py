@@ -56,6 +56,10 @@ def test_run_rejects_a_value_that_is_not_a_choice(option: str, value: str, capsy
     assert f"{option}='{value}' is not one of" in error_of(capsys, **{option: value})
 
 
+def test_run_rejects_a_port_that_is_not_a_number(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "port='8000' is not a whole number" in error_of(capsys, port="8000")
+
+
 def test_a_gateway_is_one_process_however_it_is_started(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         Gateway(GatewayConfig(path="", name="many", lock="off", toolboxes={})).run("http", workers=2)

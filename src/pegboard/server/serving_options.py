@@ -31,77 +31,52 @@ SCALING: Final = "workers and restarts"
 LOGGING: Final = "logging"
 
 Transport: TypeAlias = Literal["auto", "http", "stdio"]
+Names: TypeAlias = str | Sequence[str]
 
 
 class Help(Struct, frozen=True):
-    """What an option does, in words for `--help`, and how its flag is shown."""
+    """What an option does, in words for `--help`; its default, and how its flag is shown."""
 
     text: str
     default: object
-    group: str = HTTP
     placeholder: str | None = None
+    group: str = HTTP
+
+
+_ENDPOINTS = f"deprecated endpoints to serve: {','.join(DEPRECATED_ENDPOINTS)}, all or none"
+_STORE = "where to store sessions, events and tasks: memory, sqlite:PATH or redis://HOST:6379/0"
+_SESSIONS = "off: serve clients before 2026-07-28 statelessly (no elicitation or sampling, no resumable streams)"
+_WORKERS = "number of worker processes; clients before 2026-07-28 then need a shared --store"
 
 
 class MountOptions(TypedDict, total=False):
     """The options that `board.asgi()` shares with `board.run()`."""
 
-    cors: Annotated[
-        str | Sequence[str], Help("allow browser pages of this origin to call the server", (), placeholder="ORIGIN")
-    ]
-    allow_host: Annotated[
-        str | Sequence[str],
-        Help("accept this host name in URLs; otherwise only localhost and IP addresses", (), placeholder="NAME"),
-    ]
-    legacy_endpoints: Annotated[
-        str | Sequence[str],
-        Help(
-            f"deprecated endpoints to serve: {','.join(DEPRECATED_ENDPOINTS)}, all or none", "all", placeholder="NAMES"
-        ),
-    ]
-    store: Annotated[
-        str,
-        Help(
-            "where to store sessions, events and tasks: memory, sqlite:PATH or redis://HOST:6379/0",
-            "memory",
-            SCALING,
-            "ADDRESS",
-        ),
-    ]
-    sessions: Annotated[
-        Literal["on", "off"],
-        Help(
-            "off: serve clients before 2026-07-28 statelessly (no elicitation or sampling, no resumable streams)",
-            "on",
-            SCALING,
-        ),
-    ]
+    cors: Annotated[Names, Help("allow browser pages of this origin to call the server", (), "ORIGIN")]
+    allow_host: Annotated[Names, Help("accept this host name in URLs, besides localhost and IP addresses", (), "NAME")]
+    legacy_endpoints: Annotated[Names, Help(_ENDPOINTS, "all", "NAMES")]
+    store: Annotated[str, Help(_STORE, "memory", "ADDRESS", SCALING)]
+    sessions: Annotated[Literal["on", "off"], Help(_SESSIONS, "on", group=SCALING)]
 
 
 class ServingOptions(MountOptions, total=False):
     """The options of `board.run()`, `gateway.run()`, `pegboard run` and `pegboard up`."""
 
-    transport: Annotated[
-        Transport, Help("auto: stdio if stdin is a pipe, as when a client starts us, else HTTP", "auto")
-    ]
-    host: Annotated[str, Help("address to bind", "127.0.0.1", placeholder="ADDRESS")]
-    port: Annotated[int, Help("port to bind, 0 for any free one", DEFAULT_PORT, placeholder="PORT")]
-    uds: Annotated[str | None, Help("bind a Unix socket instead", None, placeholder="PATH")]
+    transport: Annotated[Transport, Help("auto: stdio if stdin is a pipe, as a client starts us, else HTTP", "auto")]
+    host: Annotated[str, Help("address to bind", "127.0.0.1", "ADDRESS")]
+    port: Annotated[int, Help("port to bind, 0 for any free one", DEFAULT_PORT, "PORT")]
+    uds: Annotated[str | None, Help("bind a Unix socket instead", None, "PATH")]
     public: Annotated[bool, Help("allow --host to be an address that other machines can reach", False)]
-    tls_cert: Annotated[str | None, Help("certificate chain (PEM); serves HTTPS", None, placeholder="FILE")]
-    tls_key: Annotated[str | None, Help("private key of the certificate (PEM)", None, placeholder="FILE")]
-    path_prefix: Annotated[str, Help("serve all endpoints below this path", "", placeholder="/PATH")]
-    trusted_proxy: Annotated[
-        str | Sequence[str], Help("trust the X-Forwarded-… headers of this proxy", (), placeholder="ADDRESS")
-    ]
+    tls_cert: Annotated[str | None, Help("certificate chain (PEM); serves HTTPS", None, "FILE")]
+    tls_key: Annotated[str | None, Help("private key of the certificate (PEM)", None, "FILE")]
+    path_prefix: Annotated[str, Help("serve all endpoints below this path", "", "/PATH")]
+    trusted_proxy: Annotated[Names, Help("trust the X-Forwarded-… headers of this proxy", (), "ADDRESS")]
     websocket: Annotated[bool, Help("serve WebSockets at /ws", True)]
-    workers: Annotated[
-        int,
-        Help("number of worker processes; clients before 2026-07-28 then need a shared --store", 1, SCALING, "N"),
-    ]
+    workers: Annotated[int, Help(_WORKERS, 1, "N", SCALING)]
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], Help("least severe level to log", "info", LOGGING)
+        Literal["debug", "info", "warning", "error"], Help("least severe level to log", "info", group=LOGGING)
     ]
-    log_format: Annotated[Literal["text", "json"], Help("format of log lines on stderr", "text", LOGGING)]
+    log_format: Annotated[Literal["text", "json"], Help("format of log lines on stderr", "text", group=LOGGING)]
 
 
 Kind: TypeAlias = Literal["text", "list", "number", "switch", "choice"]
@@ -128,10 +103,7 @@ class ServingOption(Struct, frozen=True):
         """The value that an environment variable holds."""
         match self.kind:
             case "number":
-                try:
-                    return int(text)
-                except ValueError:
-                    raise SetupError(f"{self.variable}={text!r} is not a whole number") from None
+                return self.check(int(text) if text.isdecimal() else text, self.variable)
             case "switch":
                 if text.lower() not in _SWITCH:
                     raise SetupError(f"{self.variable}={text!r} is not one of {', '.join(_SWITCH)}")
@@ -142,6 +114,8 @@ class ServingOption(Struct, frozen=True):
         """The value that an argument or a flag gives."""
         if self.choices and value not in self.choices:
             raise SetupError(f"{source}={value!r} is not one of {', '.join(self.choices)}")
+        if self.kind == "number" and not isinstance(value, int):
+            raise SetupError(f"{source}={value!r} is not a whole number")
         if self.kind == "list":
             texts = (value,) if isinstance(value, str) else cast(Sequence[str], value)
             return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())
