@@ -245,15 +245,15 @@ class Board(ToolRegistry, Hosted):
             raise DeclarationError('@board.resource needs a URI, for example @board.resource("notes://{name}")')
 
         def register(function: F) -> F:
-            told: NamedOptions = {}
+            options: NamedOptions = {}
             if not name_of(function).isidentifier():
                 # A lambda has no name: use the last part of its URI.
-                told["name"] = re.sub(r"[^A-Za-z0-9_.-]+", "_", uri.rstrip("/").rpartition("/")[2]) or "resource"
+                options["name"] = re.sub(r"[^A-Za-z0-9_.-]+", "_", uri.rstrip("/").rpartition("/")[2]) or "resource"
             if title is not None:
-                told["title"] = title
+                options["title"] = title
             if description is not None:
-                told["description"] = description
-            tool = tool_from_function(function, is_injected=self.services.__contains__, **told)
+                options["description"] = description
+            tool = tool_from_function(function, is_injected=self.services.__contains__, **options)
             self.resources.add(
                 Resource(
                     uri,
@@ -278,9 +278,9 @@ class Board(ToolRegistry, Hosted):
         notified. Names that begin with a dot are neither listed nor readable. A file larger than
         `Limits(result_bytes=…)` is rejected without being read.
         """
-        found = Folder(uri, Path(folder), self.limits.listed_files, self.limits.result_bytes)
-        self.resource(found.template, name="files")(found.read)
-        self.resources.folders.append(found)
+        files = Folder(uri, Path(folder), self.limits.listed_files, self.limits.result_bytes)
+        self.resource(files.template, name="files")(files.read)
+        self.resources.folders.append(files)
 
     @overload
     def prompt(self, name: F, /, **options: Unpack[NamedOptions]) -> F: ...
@@ -323,11 +323,11 @@ class Board(ToolRegistry, Hosted):
         owners = [owner]
         if isinstance(owner, ModuleType):
             below = pkgutil.walk_packages(getattr(owner, "__path__", ()), owner.__name__ + ".")
-            owners += [import_module(found.name) for found in below]
+            owners += [import_module(module.name) for module in below]
         made = [
             self.add(function, **({"name": mark.name} if mark.name else {}), **mark.options)
-            for one in owners
-            for function, mark in find_marked(one)
+            for place in owners
+            for function, mark in find_marked(place)
         ]
         if not made:
             raise DeclarationError(f"Nothing in {getattr(owner, '__name__', owner)!r} is marked with @tool")
@@ -380,7 +380,7 @@ class Board(ToolRegistry, Hosted):
 
     def unuse(self, middleware: Middleware | Around) -> None:
         """Remove middleware wherever `use` added it; running calls keep it."""
-        self._attached = [one for one in self._attached if one.middleware is not middleware]
+        self._attached = [attached for attached in self._attached if attached.middleware is not middleware]
         self._tools_changed()
 
     def _tools_changed(self) -> None:
@@ -419,12 +419,12 @@ class Board(ToolRegistry, Hosted):
 
     def _warn_unmatched(self) -> None:
         """Log each tool name that middleware is attached to and no tool has; skipped where tools are added later."""
-        for one in self._attached if not self.resources.expected else ():
-            if one.scope == "tool" and one.target not in self.tools and one.target not in self._missed:
-                self._missed.add(one.target)
-                close = self.tools.suggest(one.target)
+        for attached in self._attached if not self.resources.expected else ():
+            if attached.scope == "tool" and attached.target not in self.tools and attached.target not in self._missed:
+                self._missed.add(attached.target)
+                close = self.tools.suggest(attached.target)
                 hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
-                _log.warning("middleware is attached to the tool %r, which does not exist%s", one.target, hint)
+                _log.warning("middleware is attached to the tool %r, which does not exist%s", attached.target, hint)
 
     async def stop(self) -> None:
         """Interrupt running tasks, stop middleware, close the application's services and end idle threads."""

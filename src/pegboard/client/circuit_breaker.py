@@ -43,8 +43,8 @@ class CircuitBreaker:
         now = self._clock()
         wait = self._until - now
         if wait > 0:
-            told = f"failed {self.failures} times in a row, and is tried again in {wait:.1f} s"
-            raise Unreachable(f"{self._name}: {told}. Last error: {self._last}", retry_after=wait)
+            problem = f"failed {self.failures} times in a row, and is tried again in {wait:.1f} s"
+            raise Unreachable(f"{self._name}: {problem}. Last error: {self._last}", retry_after=wait)
         self._until = now + self._pause
         self._trying = True
 

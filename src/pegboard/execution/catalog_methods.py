@@ -80,12 +80,12 @@ class CatalogMethods:
             Listing("resources", resources.definitions, seal, page, lists_caching),
             Listing(
                 "resourceTemplates",
-                lambda: [one.definition() for one in resources.templates],
+                lambda: [template.definition() for template in resources.templates],
                 seal,
                 page,
                 lists_caching,
             ),
-            Listing("prompts", lambda: [one.definition() for one in prompts.all], seal, page, lists_caching),
+            Listing("prompts", lambda: [prompt.definition() for prompt in prompts.all], seal, page, lists_caching),
         )
         resources.watch(lists[0].forget)
         resources.watch(lists[1].forget)
@@ -117,8 +117,8 @@ class CatalogMethods:
 
         async def look_and_list(call: Call) -> Reply:
             beginning = read_cursor(call) is None
-            folders = [one for one in self._resources.folders if beginning or not one.seen]
-            if folders and any([await asyncio.to_thread(one.look) for one in folders]):
+            folders = [folder for folder in self._resources.folders if beginning or not folder.seen]
+            if folders and any([await asyncio.to_thread(folder.look) for folder in folders]):
                 self._resources.notify_changed()
             return await inner(call)
 

@@ -231,8 +231,8 @@ def _detached(perform: Perform) -> Perform:
 def _requiring(capabilities: Sequence[str], inner: Handler) -> Handler:
     """Reject callers without the capabilities that the tool needs, for example `sampling` or `elicitation.url`."""
     needed: dict[str, dict[str, Json]] = {}
-    for one in capabilities:
-        name, dot, part = one.partition(".")
+    for capability in capabilities:
+        name, dot, part = capability.partition(".")
         needed.setdefault(name, {}).update({part: {}} if dot else {})
 
     async def require(call: Call) -> Reply:
@@ -288,8 +288,8 @@ def _failure_result(call: Call, exception: BaseException, task: asyncio.Task[Any
             return error_result(exception.message, exception.meta)
         case asyncio.CancelledError():
             if call._stopped:
-                told = error_result(f"{call.name} was stopped before it had a result")
-                return Done(told.result, metadata={"error": "cancelled"})
+                stopped = error_result(f"{call.name} was stopped before it had a result")
+                return Done(stopped.result, metadata={"error": "cancelled"})
             if task is None or task.cancelling():
                 raise exception
             return _failed(call.name, "it cancelled itself")

@@ -80,7 +80,9 @@ class Gateway(Hosted):
         """
         self._environ = os.environ if environ is None else environ
         self._mode = mode
-        self.config = self._told(config if isinstance(config, GatewayConfig) else read_config(config, self._environ))
+        self.config = self._with_mode(
+            config if isinstance(config, GatewayConfig) else read_config(config, self._environ)
+        )
         self._marks = mark_nested(self.config.path, self._environ)
         self._redaction = LogRedaction()
         self._redaction.learn(self.config.secrets)
@@ -107,7 +109,7 @@ class Gateway(Hosted):
         self._apply_config(self.config, frozenset())
         self._attach()
 
-    def _told(self, config: GatewayConfig) -> GatewayConfig:
+    def _with_mode(self, config: GatewayConfig) -> GatewayConfig:
         return config if self._mode is None else replace(config, mode=self._mode)
 
     # -- what is served ------------------------------------------------------------------------------------------------
@@ -238,7 +240,7 @@ class Gateway(Hosted):
 
     async def reload(self, _before: GatewayConfig, config: GatewayConfig) -> None:
         """Switch to another configuration: removed servers end, new and changed ones connect, the others continue."""
-        config = self._told(config)
+        config = self._with_mode(config)
         self._redaction.learn(config.secrets)
         changes = compare(self.config, config)
         # What can fail comes first: an edit is applied completely or not at all.
@@ -355,8 +357,8 @@ class Gateway(Hosted):
     async def _scan(self) -> None:
         """Log what an operator should review in the definitions of servers."""
         catalogs = {key: offers.catalog for key, offers in self._offers.items() if offers.catalog is not None}
-        for found in await self._scanner.scan_all(catalogs, self._pins):
-            self._note(found)
+        for finding in await self._scanner.scan_all(catalogs, self._pins):
+            self._note(finding)
 
     def _log_notes(self) -> None:
         """Log what was left out, and why, once."""
@@ -406,6 +408,6 @@ class Places(Mapping[str, Handler]):
 
 
 async def _stop_all(downstreams: Iterable[Downstream]) -> None:
-    ending = [asyncio.ensure_future(one.stop()) for one in downstreams]
+    ending = [asyncio.ensure_future(downstream.stop()) for downstream in downstreams]
     if ending:
         await asyncio.wait(ending, timeout=_STOP_SECONDS)

@@ -110,9 +110,9 @@ class AppRun:
         """It could not be opened or closed. The reason is for the operator; clients get no location."""
         _log.error("the store of a mounted board: %s", problem)
         if not self.opened.done():
-            told = StoreDown("The store cannot be opened; try again later", retry_after=5)
-            told.__cause__ = problem
-            self.opened.set_exception(told)
+            refusal = StoreDown("The store cannot be opened; try again later", retry_after=5)
+            refusal.__cause__ = problem
+            self.opened.set_exception(refusal)
 
 
 async def drain_and_stop(served: ServedApp, endpoint: HttpEndpoint) -> None:

@@ -69,16 +69,16 @@ class RemoteTasks:
             params["inputResponses"] = answers
         try:
             out = OutgoingRequest(method=call.method, params=params, channel=NULL_CHANNEL)
-            told = cleaned(await destination.downstream.send(out, call.caller))
+            task = cleaned(await destination.downstream.send(out, call.caller))
         except (Refusal, ServerFault) as problem:
             raise failure_of(destination, call, problem) from None
-        if "taskId" in told:
-            told["taskId"] = call.name
-        if isinstance(told.get("result"), dict):
-            told["result"] = {"resultType": "complete", **_result(destination, told["result"])}
-        if isinstance(told.get("error"), dict):
-            told["error"] = _error(told["error"], call)
-        return Done(told)
+        if "taskId" in task:
+            task["taskId"] = call.name
+        if isinstance(task.get("result"), dict):
+            task["result"] = {"resultType": "complete", **_result(destination, task["result"])}
+        if isinstance(task.get("error"), dict):
+            task["error"] = _error(task["error"], call)
+        return Done(task)
 
     def _open(self, call: Call) -> tuple[_TaskLocation, Destination]:
         """Where a task runs; whoever it was not given to learns nothing of it."""
@@ -103,13 +103,13 @@ def task_id_in(result: Mapping[str, Json]) -> str:
 
 def _result(destination: Destination, result: dict[str, Json]) -> Mapping[str, Json]:
     try:
-        told = to_reply(destination, CALL, result).result
+        checked = to_reply(destination, CALL, result).result
     except (ResultProblem, MalformedMessage) as problem:
         name = _name(destination)
         error_id = log_failure(_log, "%s: the result of a task is not what it declares (%s)", name, problem)
-        told = error_result(f"{destination.tool} failed, error id {error_id}").result
-    assert isinstance(told, Mapping)  # noqa: S101 — nothing of a server's is kept
-    return told
+        checked = error_result(f"{destination.tool} failed, error id {error_id}").result
+    assert isinstance(checked, Mapping)  # noqa: S101 — nothing of a server's is kept
+    return checked
 
 
 def _error(error: dict[str, Json], call: Call) -> dict[str, Json]:

@@ -140,10 +140,10 @@ class HttpEndpoint:
     def _health(self, head: Head, body: bytes, sink: Sink) -> Answer:
         if head.method != b"GET":
             return method_not_allowed(b"GET")
-        told: dict[str, Json] = {"status": "ok"}
+        health: dict[str, Json] = {"status": "ok"}
         if TALLY.watchers:
-            told["stalls"] = {"count": TALLY.count, "longest_seconds": round(TALLY.longest, 3)}
-        return Answer(200, msgspec.json.encode(told), headers=_FRESH)
+            health["stalls"] = {"count": TALLY.count, "longest_seconds": round(TALLY.longest, 3)}
+        return Answer(200, msgspec.json.encode(health), headers=_FRESH)
 
     def _ready(self, head: Head, body: bytes, sink: Sink) -> Answer:
         if head.method != b"GET":
