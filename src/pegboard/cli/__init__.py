@@ -1,1 +1,1 @@
-"""The `pegboard` command, one file per verb."""
+"""The `pegboard` command: what its verbs share."""

@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     parser.add_argument("verb", choices=VERBS, metavar="VERB", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments[:1] or ["--help"])
     guard_last_resort()
-    verb = import_module(f"pegboard.cli.{chosen.verb}")
+    verb = import_module(f"pegboard.cli.commands.{chosen.verb}_command")
     try:
         sys.exit(verb.main(arguments[1:]))
     except PegboardError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from pegboard.call import Json
-from pegboard.cli.call import print_content
+from pegboard.cli.commands.call_command import print_content
 from pegboard.cli.output import show, show_json
 from pegboard.cli.target_argument import OK, TargetArgument, read_target, run
 from pegboard.errors import SetupError

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from pegboard import Board
-from pegboard.cli.run import announce
+from pegboard.cli.commands.run_command import announce
 from pegboard.cli.serving_flags import add_flags, read_options, set_up_logging
 from pegboard.server.serving_options import ServingOptions, resolve_options
 

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pegboard.demo
-from pegboard.cli.run import command
+from pegboard.cli.commands.run_command import command
+from pegboard.cli.commands.up_command import Announcement
 from pegboard.cli.serving_flags import add_flags, read_options, set_up_logging
-from pegboard.cli.up import Announcement
 from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.demo import desk, notes
 from pegboard.gateway.gateway import Gateway

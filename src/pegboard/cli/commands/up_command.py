@@ -9,8 +9,8 @@ import time
 from collections.abc import Sequence
 
 from pegboard import __version__
+from pegboard.cli.commands.run_command import command
 from pegboard.cli.output import note
-from pegboard.cli.run import command
 from pegboard.cli.serving_flags import add_flags, read_options, set_up_logging
 from pegboard.cli.status_table import render_status
 from pegboard.config.gateway_config import find_config

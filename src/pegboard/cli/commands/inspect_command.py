@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 
 from pegboard.call import Json
-from pegboard.cli.list import print_tools
+from pegboard.cli.commands.list_command import print_tools
 from pegboard.cli.output import show, show_json
 from pegboard.cli.target_argument import OK, TargetArgument, read_target, run
 from pegboard.client.client import Client

@@ -1,0 +1,1 @@
+"""The verbs of the `pegboard` command, one module each."""
