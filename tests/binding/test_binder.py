@@ -20,7 +20,7 @@ import typing_extensions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pegboard.schema.constraints import MaxLength, MinLength, Pattern, Range
+from pegboard.schema.types.constraints import MaxLength, MinLength, Pattern, Range
 from pegboard.schema.validator import Validator
 from pegboard.tools.tool import Tool, tool_from_function
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard.binding.exact_floats import ExactFloats
-from pegboard.schema.constraints import Range
+from pegboard.schema.types.constraints import Range
 from pegboard.tools.tool import Tool, tool_from_function
 
 LONG = "1.123456789012345678901234567890"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard.binding.number_types import convert_numbers
-from pegboard.schema.shape_reader import read_shape
+from pegboard.schema.types.shape_reader import read_shape
 
 
 @dataclass

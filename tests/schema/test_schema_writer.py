@@ -21,7 +21,7 @@ import pydantic
 import pytest
 import typing_extensions
 
-from pegboard.schema.constraints import Description, EnumConstraint, Header, MaxLength, MinLength, Pattern, Range
+from pegboard.schema.types.constraints import Description, EnumConstraint, Header, MaxLength, MinLength, Pattern, Range
 from pegboard.schema.validator import Validator
 from pegboard.tools.signature import schema_of
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from pegboard.errors import DeclarationError
-from pegboard.schema.constraints import EnumConstraint
+from pegboard.schema.types.constraints import EnumConstraint
 from pegboard.tools.parameters import (
     Cardinality,
     Parameter,

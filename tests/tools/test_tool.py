@@ -17,7 +17,7 @@ import pytest
 from pegboard import CancellationToken, Context, ToolConnector
 from pegboard.errors import DeclarationError
 from pegboard.media import Image
-from pegboard.schema.constraints import Header, Pattern
+from pegboard.schema.types.constraints import Header, Pattern
 from pegboard.tools.message import JsonRpcMessage, ToolResponse
 from pegboard.tools.parameters import Cardinality, Parameter, ToolCallRequest, ToolExecutionContext, ValueKind
 from pegboard.tools.tool import Tool, tool_from_function

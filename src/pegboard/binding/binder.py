@@ -21,7 +21,7 @@ from pegboard.binding.msgspec_types import either_type
 from pegboard.binding.number_types import convert_numbers, takes_decimals
 from pegboard.call import Json
 from pegboard.schema.schema_writer import is_shown_plain
-from pegboard.schema.shape import AliasShape, FieldShape, RecordShape, ScalarShape
+from pegboard.schema.types.shape import AliasShape, FieldShape, RecordShape, ScalarShape
 
 _IMMUTABLE = (str, int, float, bool, bytes, type(None))
 

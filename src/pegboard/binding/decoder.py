@@ -16,9 +16,9 @@ from msgspec import Meta, Struct, structs
 from pegboard.binding.conversion import BindingProblem, Load, convert, guard, load_at, load_pydantic
 from pegboard.binding.msgspec_types import Named, either_type, is_known, is_native, list_type, native_type
 from pegboard.call import Json
-from pegboard.schema.constraints import ValueNotes, has_bounds, narrows
 from pegboard.schema.schema_writer import write_schema
-from pegboard.schema.shape import (
+from pegboard.schema.types.constraints import ValueNotes, has_bounds, narrows
+from pegboard.schema.types.shape import (
     AliasShape,
     AnyShape,
     ChoiceShape,

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, Union
 
 import msgspec
 
-from pegboard.schema.shape import (
+from pegboard.schema.types.shape import (
     AliasShape,
     AnyShape,
     ChoiceShape,

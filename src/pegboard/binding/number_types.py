@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping
 
 from pegboard.binding.exact_floats import ExactFloats
 from pegboard.call import Json
-from pegboard.schema.shape import (
+from pegboard.schema.types.shape import (
     AliasShape,
     ChoiceShape,
     ListShape,

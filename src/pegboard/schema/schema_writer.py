@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 from msgspec import UNSET
 
 from pegboard.call import Json
-from pegboard.schema.constraints import ValueNotes
 from pegboard.schema.plain_json import UNWRITABLE, decode, encode
-from pegboard.schema.shape import (
+from pegboard.schema.types.constraints import ValueNotes
+from pegboard.schema.types.shape import (
     AliasShape,
     ChoiceShape,
     FieldShape,

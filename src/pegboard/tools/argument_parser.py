@@ -19,7 +19,7 @@ from pegboard.limits import Limits
 from pegboard.repair.repairer import LIMITS, Repairer
 from pegboard.schema.schema_check import check_schema
 from pegboard.schema.schema_writer import write_parameters, write_schema
-from pegboard.schema.shape import Shape, UnionShape, walk
+from pegboard.schema.types.shape import Shape, UnionShape, walk
 from pegboard.schema.validator import Validator
 from pegboard.tools.header_parameters import check_headers
 from pegboard.tools.message import JsonRpcMessage

@@ -12,8 +12,8 @@ from msgspec import UNSET, Struct
 from pegboard.argument_problems import ParseError, ParseWarning
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
-from pegboard.schema.constraints import EnumConstraint
 from pegboard.schema.schema_writer import EXACT
+from pegboard.schema.types.constraints import EnumConstraint
 
 
 class ValueKind(Enum):

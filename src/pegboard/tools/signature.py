@@ -12,12 +12,12 @@ from msgspec import UNSET, Struct
 
 from pegboard.call import CallScoped, Json
 from pegboard.errors import DeclarationError
-from pegboard.schema.annotations import UNRESOLVED, hints_of
-from pegboard.schema.constraints import NO_NOTES, is_field, read_notes
-from pegboard.schema.docstrings import Docs, read_docs
 from pegboard.schema.schema_writer import write_parameters, write_schema
-from pegboard.schema.shape import AliasShape, FieldShape, NullableShape, RecordShape, ScalarShape, Shape, Shaped
-from pegboard.schema.shape_reader import ShapeReader, UnsupportedType, read_shape
+from pegboard.schema.types.annotations import UNRESOLVED, hints_of
+from pegboard.schema.types.constraints import NO_NOTES, is_field, read_notes
+from pegboard.schema.types.docstrings import Docs, read_docs
+from pegboard.schema.types.shape import AliasShape, FieldShape, NullableShape, RecordShape, ScalarShape, Shape, Shaped
+from pegboard.schema.types.shape_reader import ShapeReader, UnsupportedType, read_shape
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.parameters import ToolExecutionContext
 

@@ -32,7 +32,6 @@ from pegboard.errors import (
 from pegboard.limits import Limits
 from pegboard.media import Content
 from pegboard.protocol.content import Block, text_block
-from pegboard.schema.constraints import REMARKS
 from pegboard.schema.formats import LENIENT
 from pegboard.schema.plain_json import (
     UNWRITABLE,
@@ -46,6 +45,7 @@ from pegboard.schema.plain_json import (
     find_problem,
 )
 from pegboard.schema.problems import describe_problems_of as explain_problems
+from pegboard.schema.types.constraints import REMARKS
 from pegboard.schema.validator import Validator
 from pegboard.schema.wording import clip_value
 from pegboard.tools.message import JsonRpcMessage

@@ -31,8 +31,8 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from pegboard.call import Json
-from pegboard.schema.constraints import REMARKS
 from pegboard.schema.cost.references import DIALECTS, REFERENCES, References, join, lookup
+from pegboard.schema.types.constraints import REMARKS
 
 # Numbers are exact up to here; schemas with a higher cost are rejected anyway.
 MOST_STEPS = 10**12

@@ -12,10 +12,10 @@ from typing import Any, Literal, NewType, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from pegboard.errors import DeclarationError
-from pegboard.schema import record_types
-from pegboard.schema.annotations import UNRESOLVED, resolve
-from pegboard.schema.constraints import NO_NOTES, ValueNotes, is_field, read_notes
-from pegboard.schema.shape import (
+from pegboard.schema.types import record_types
+from pegboard.schema.types.annotations import UNRESOLVED, resolve
+from pegboard.schema.types.constraints import NO_NOTES, ValueNotes, is_field, read_notes
+from pegboard.schema.types.shape import (
     AliasShape,
     AnyShape,
     ChoiceShape,

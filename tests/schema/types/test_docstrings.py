@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pegboard.schema.docstrings import Docs, read_docs
+from pegboard.schema.types.docstrings import Docs, read_docs
 
 GOOGLE = """Paint a thing.
 
@@ -76,7 +76,7 @@ def test_prose_is_kept_without_its_indentation() -> None:
 
 def test_prose_alone_does_not_import_the_parser() -> None:
     script = (
-        "import sys; from pegboard.schema.docstrings import read_docs; read_docs('Adds: a, b.\\n\\nMore.');"
+        "import sys; from pegboard.schema.types.docstrings import read_docs; read_docs('Adds: a, b.\\n\\nMore.');"
         "assert 'docstring_parser' not in sys.modules;"
         "read_docs('Adds.\\n\\nArgs:\\n    a: one'); assert 'docstring_parser' in sys.modules"
     )

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, Struct
 
 from pegboard.call import Json
-from pegboard.schema.annotations import UNRESOLVED, hints_of
-from pegboard.schema.constraints import NO_NOTES, ValueNotes, read_notes
-from pegboard.schema.docstrings import read_docs
+from pegboard.schema.types.annotations import UNRESOLVED, hints_of
+from pegboard.schema.types.constraints import NO_NOTES, ValueNotes, read_notes
+from pegboard.schema.types.docstrings import read_docs
 
 
 class RecordField(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import msgspec
 import pydantic
 import pytest
 
-from pegboard.schema.constraints import (
+from pegboard.schema.types.constraints import (
     NO_NOTES,
     Description,
     EnumConstraint,

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from msgspec import UNSET, Struct
 
 from pegboard.call import Json
-from pegboard.schema.constraints import NO_NOTES, ValueNotes
+from pegboard.schema.types.constraints import NO_NOTES, ValueNotes
 
 
 class ShapeNode(Struct, frozen=True, kw_only=True):

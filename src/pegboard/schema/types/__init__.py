@@ -1,0 +1,1 @@
+"""Reads Python types, annotations and docstrings into shapes."""
