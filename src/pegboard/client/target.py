@@ -15,7 +15,7 @@ from pegboard.client.links.link import Identity, LinkOptions, ServerLink
 from pegboard.client.transports.http_link import HttpLink
 from pegboard.client.transports.stdio_link import StdioLink
 from pegboard.client.transports.websocket_link import WebSocketLink
-from pegboard.config.foreign_entry import read_server_entry
+from pegboard.config.foreign.foreign_entry import read_server_entry
 from pegboard.errors import SetupError
 from pegboard.protocol.revisions import REVISIONS
 

@@ -15,8 +15,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from pegboard import middleware
 from pegboard.call import Json
-from pegboard.config.client_formats import translate
 from pegboard.config.config_keys import ROOT, SERVER
+from pegboard.config.foreign.client_formats import translate
 from pegboard.config.mistakes import ConfigReport, did_you_mean
 from pegboard.config.server_entry import ServerEntryReader, collect_secrets
 from pegboard.config.source_file import KeyPath, read_source

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from pegboard.call import Json
 from pegboard.config.config_keys import ROOT
-from pegboard.config.entry_formats import (
+from pegboard.config.foreign.entry_formats import (
     CODEX_KEYS,
     EntryFormat,
     ForeignEntry,
@@ -26,9 +26,9 @@ from pegboard.config.entry_formats import (
     unknown_format,
     vscode_format,
 )
+from pegboard.config.foreign.typos import find_root_typos
 from pegboard.config.mistakes import ConfigReport, UnresolvedText, did_you_mean
 from pegboard.config.source_file import KeyPath
-from pegboard.config.typos import find_root_typos
 from pegboard.config.variables import VariableSyntax
 
 MAIN: Final = "main"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pegboard import Client, Gateway
-from pegboard.config.foreign_entry import read_server_entry
+from pegboard.config.foreign.foreign_entry import read_server_entry
 from pegboard.config.gateway_config import ServerConfig
 from pegboard.errors import PegboardError, SetupError
 from tests.client.fakes import Asked, faking, modern, reply, script, text

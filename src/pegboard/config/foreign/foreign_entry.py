@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from pegboard.config.client_formats import translate_entry
 from pegboard.config.config_keys import SERVER
+from pegboard.config.foreign.client_formats import translate_entry
 from pegboard.config.gateway_config import ServerConfig
 from pegboard.config.mistakes import ConfigReport
 from pegboard.config.server_entry import ServerEntryReader, collect_secrets

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from pegboard.call import Json
 from pegboard.config.config_keys import SERVER
+from pegboard.config.foreign.typos import find_typos
 from pegboard.config.mistakes import ConfigReport, did_you_mean
 from pegboard.config.source_file import KeyPath
-from pegboard.config.typos import find_typos
 from pegboard.config.variables import Input, VariableSyntax
 from pegboard.protocol.revisions import SUPPORTED
 

@@ -1,0 +1,1 @@
+"""Configuration files and server entries of other programs."""
