@@ -26,7 +26,7 @@ from pegboard import Client
 from pegboard.cli.commands.demo_command import Demo
 from pegboard.gateway.modes.meta_tool_host import Access
 from pegboard.gateway.modes.meta_tools import MetaTools
-from pegboard.middleware.token_count import count_tokens
+from pegboard.middleware.observability.token_count import count_tokens
 from tests.gateway.lock.test_scan_real import SERVERS
 
 TOTAL, AMONG = 1000, 20

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from pegboard.gateway.modes.meta_tool_host import Access
 from pegboard.gateway.modes.mode_costs import count_costs
 from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
-from pegboard.middleware.token_count import count_tokens
+from pegboard.middleware.observability.token_count import count_tokens
 from pegboard.tools.qualified_names import ToolName
 from tests.gateway.meta_tool_board import Workbench
 from tests.gateway.sample_tools import entries

@@ -23,7 +23,7 @@ WAYS = {"search", "match", "fullmatch", "sub", "subn", "split", "findall", "find
 BOUNDED = {
     "pegboard.gateway.state_folder:_STORE_NAME": "a file name: at most 255 bytes",
     "pegboard.gateway.lock.hidden_characters:_PADDING": "an attempt spans twenty lines, so a character is looked at twenty times",
-    "pegboard.middleware.masking:_WORDS": "the first 200 characters of a key",
+    "pegboard.middleware.observability.masking:_WORDS": "the first 200 characters of a key",
     "pegboard.schema.literals:_COMMENT": "a comment always ends: at the end of the text if not before",
 }
 

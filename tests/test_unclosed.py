@@ -14,7 +14,7 @@ import pytest
 
 from pegboard import Board, Client, Gateway, ToolCallRequest, ToolExecutor
 from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
-from pegboard.middleware.audit import Audit
+from pegboard.middleware.observability.audit import Audit
 from pegboard.stores.sqlite.sqlite_store import SqliteStore
 from tests.waiting import until, wait_until
 

@@ -20,7 +20,7 @@ from pegboard.testing import Recorder
 from tests.client_variants import serve
 from tests.gateway.one_server import bad
 from tests.gateway.test_gateway import calculator, configured, server
-from tests.middleware.test_tracing import SENDER, TRACE, Collected
+from tests.middleware.observability.test_tracing import SENDER, TRACE, Collected
 from tests.waiting import until
 
 

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from pegboard.call import Json
 from pegboard.config.source_file import KeyPath
 from pegboard.errors import SetupError
-from pegboard.middleware.masking import is_secret, mask_text
+from pegboard.middleware.observability.masking import is_secret, mask_text
 from pegboard.tools.naming import counted, suggest
 
 MIN_SECRET_LENGTH: Final = 6

@@ -16,7 +16,7 @@ from pegboard.config.config_keys import SERVER
 from pegboard.config.inherited_variables import INHERITED_VARIABLES
 from pegboard.config.mistakes import ConfigReport, describe_server
 from pegboard.config.source_file import KeyPath
-from pegboard.middleware.masking import is_secret
+from pegboard.middleware.observability.masking import is_secret
 from pegboard.tools.naming import suggest
 
 _TRANSPORT_KEYS: Final = {"stdio": "command", "http": "url", "sse": "url", "websocket": "url", "board": "board"}

@@ -6,7 +6,7 @@ from pegboard.lazy_names import lazy_names
 
 _HOMES = {
     "Around": "pegboard.call",
-    "Audit": "pegboard.middleware.audit",
+    "Audit": "pegboard.middleware.observability.audit",
     "Budget": "pegboard.middleware.limits.token_budget",
     "Cache": "pegboard.middleware.cache",
     "Call": "pegboard.call",
@@ -16,9 +16,9 @@ _HOMES = {
     "Handler": "pegboard.call",
     "InputRequired": "pegboard.call",
     "KeptResults": "pegboard.middleware.limits.kept_results",
-    "Logging": "pegboard.middleware.call_log",
+    "Logging": "pegboard.middleware.observability.call_log",
     "MemoryRates": "pegboard.middleware.limits.rate_limit",
-    "Metrics": "pegboard.middleware.metrics",
+    "Metrics": "pegboard.middleware.observability.metrics",
     "Middleware": "pegboard.hooks.middleware",
     "Question": "pegboard.call",
     "RateLimit": "pegboard.middleware.limits.rate_limit",
@@ -29,14 +29,14 @@ _HOMES = {
     "Subscribed": "pegboard.call",
     "TaskStarted": "pegboard.call",
     "Timeout": "pegboard.middleware.limits.call_limits",
-    "Timing": "pegboard.middleware.timing",
+    "Timing": "pegboard.middleware.observability.timing",
     "TokenBudget": "pegboard.middleware.limits.token_budget",
-    "TokenCount": "pegboard.middleware.token_count",
-    "Tracing": "pegboard.middleware.tracing",
+    "TokenCount": "pegboard.middleware.observability.token_count",
+    "Tracing": "pegboard.middleware.observability.tracing",
     "answer": "pegboard.middleware.answer",
-    "count_tokens": "pegboard.middleware.token_count",
-    "estimate_tokens": "pegboard.middleware.token_count",
-    "mask": "pegboard.middleware.masking",
+    "count_tokens": "pegboard.middleware.observability.token_count",
+    "estimate_tokens": "pegboard.middleware.observability.token_count",
+    "mask": "pegboard.middleware.observability.masking",
 }
 
 __all__ = list(_HOMES)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from pegboard.call import Json
 from pegboard.gateway.modes.meta_tool_host import Access, Mode, Toolbox
 from pegboard.gateway.modes.tool_directory import Directory
-from pegboard.middleware.token_count import Counter, estimate_tokens
+from pegboard.middleware.observability.token_count import Counter, estimate_tokens
 
 ShownMode: TypeAlias = Literal["all", "dynamic", "proxy"]
 

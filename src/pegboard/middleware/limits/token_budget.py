@@ -14,7 +14,7 @@ from pegboard.hooks.middleware import Middleware
 from pegboard.middleware.call_keys import resolve, tool_of
 from pegboard.middleware.limits.kept_results import SCHEME, KeptResults
 from pegboard.middleware.limits.truncation import SMALLEST, truncate
-from pegboard.middleware.token_count import Counter, count_tokens, measure
+from pegboard.middleware.observability.token_count import Counter, count_tokens, measure
 from pegboard.protocol.content import Block, link_block
 
 TRUNCATED = "dev.pegboard/truncated"

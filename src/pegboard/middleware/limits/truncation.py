@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pegboard.middleware.token_count import Counter
+from pegboard.middleware.observability.token_count import Counter
 
 SMALLEST = 64
 """The smallest budget to cut to; the note alone takes about 25 tokens."""

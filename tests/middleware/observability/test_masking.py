@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard.middleware import mask
-from pegboard.middleware.masking import is_secret
+from pegboard.middleware.observability.masking import is_secret
 
 SECRET = "hunter2-hunter2"
 

@@ -20,8 +20,8 @@ from pegboard.call import Call, EncodedResult, Handler, InputRequired, Json, Rep
 from pegboard.errors import DeclarationError, LimitReached, Refusal, SetupError
 from pegboard.hooks.middleware import Middleware
 from pegboard.middleware.call_keys import client_of
-from pegboard.middleware.journal import Journal, JournalSink, LinesFile, SqliteFile
-from pegboard.middleware.masking import mask
+from pegboard.middleware.observability.journal import Journal, JournalSink, LinesFile, SqliteFile
+from pegboard.middleware.observability.masking import mask
 from pegboard.ownership import check_folder, check_own_file
 
 Form: TypeAlias = Literal["lines", "sqlite"]

@@ -11,7 +11,7 @@ from pegboard import Board, Client, ToolError, ToolResult
 from pegboard.call import Call
 from pegboard.errors import InvalidParams, Refusal
 from pegboard.middleware import Metrics, RateLimit, TokenCount
-from pegboard.middleware.metrics import BUCKETS
+from pegboard.middleware.observability.metrics import BUCKETS
 from pegboard.testing import make_call, run_alone
 
 NAME = "mcp_server_operation_duration_seconds"

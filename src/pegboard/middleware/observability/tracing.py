@@ -11,8 +11,8 @@ from msgspec import Struct, field
 from pegboard.call import Call, EncodedResult, Handler, Json, Reply
 from pegboard.errors import Refusal, SetupError, ToolError
 from pegboard.hooks.middleware import Middleware
-from pegboard.middleware.masking import mask
-from pegboard.middleware.metrics import TOOL_ERROR, error_type
+from pegboard.middleware.observability.masking import mask
+from pegboard.middleware.observability.metrics import TOOL_ERROR, error_type
 from pegboard.tools.tool import Tool
 
 _NETWORK: Mapping[str, Mapping[str, str]] = {

@@ -16,7 +16,7 @@ from pegboard.call import Call, Json
 from pegboard.errors import DeclarationError, LimitReached, Refusal
 from pegboard.hooks.middleware import Middleware
 from pegboard.middleware.call_keys import client_of
-from pegboard.middleware.masking import mask, mask_text
+from pegboard.middleware.observability.masking import mask, mask_text
 from pegboard.printable import printable
 
 _MAX_TEXT = 500

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pegboard import Board, Client, Image, Link, ToolError, ToolResult
 from pegboard.errors import DeclarationError
 from pegboard.middleware import TokenCount, count_tokens, estimate_tokens
-from pegboard.middleware.token_count import TokenTally, is_exact
+from pegboard.middleware.observability.token_count import TokenTally, is_exact
 from pegboard.testing import make_call, run_alone
 from tests.middleware.tool_lists import tool_lists
 from tests.peers.judges import HERE, NODE
@@ -88,7 +88,7 @@ def test_without_the_extra_the_estimate_is_used() -> None:
     code = (
         "import sys; sys.modules['splintr'] = None\n"
         "from pegboard.middleware import count_tokens, estimate_tokens\n"
-        "from pegboard.middleware.token_count import is_exact\n"
+        "from pegboard.middleware.observability.token_count import is_exact\n"
         "assert not is_exact()\n"
         "assert count_tokens('one two') == estimate_tokens('one two') == 2"
     )
@@ -176,7 +176,7 @@ async def test_a_very_long_result_is_counted_off_the_loop() -> None:
 
 
 async def test_invented_names_share_an_account(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pegboard.middleware.token_count._ACCOUNTS", 3)
+    monkeypatch.setattr("pegboard.middleware.observability.token_count._ACCOUNTS", 3)
     tokens = TokenCount(words)
     for number in range(10):
         await run_alone(tokens, call=make_call(client=f"client {number}"))

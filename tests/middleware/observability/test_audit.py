@@ -23,7 +23,7 @@ from pegboard import Board, Client, Middleware, ToolError, ToolResult
 from pegboard.call import Call
 from pegboard.errors import DeclarationError, InvalidParams, LimitReached, SetupError
 from pegboard.middleware import Audit, RateLimit
-from pegboard.middleware.journal import Journal, LinesFile, Row
+from pegboard.middleware.observability.journal import Journal, LinesFile, Row
 from pegboard.testing import make_call, run_alone
 from tests.waiting import SOON, until
 

@@ -1,0 +1,1 @@
+"""Middleware that logs, measures, traces and audits calls."""
