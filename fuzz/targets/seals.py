@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pegboard.errors import InvalidParams
-from pegboard.seal import Seal
+from pegboard.security.seal import Seal
 
 KEYS = [bytes(range(32))]
 SEALS = (Seal("fuzz", KEYS), Seal("fuzz", KEYS, secret=True))

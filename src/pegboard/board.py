@@ -36,7 +36,7 @@ from pegboard.hooks.lifecycle import MiddlewareLifecycle
 from pegboard.hooks.middleware import Middleware, check_middleware
 from pegboard.hooks.pipeline import Attachment, choose_targets, compose, in_order
 from pegboard.limits import Limits
-from pegboard.seal import Seal, read_keys
+from pegboard.security.seal import Seal, read_keys
 from pegboard.server.hosting import Hosted
 from pegboard.stores.cluster import SharedStore
 from pegboard.stores.memory import MemoryRecords

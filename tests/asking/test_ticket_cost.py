@@ -12,7 +12,7 @@ import pytest
 from pegboard import Board, Context
 from pegboard.asking.used_tickets import UsedTickets
 from pegboard.errors import InvalidParams
-from pegboard.seal import Seal
+from pegboard.security.seal import Seal
 from pegboard.stores.memory import MemoryRecords
 from tests.asking.test_rounds import accept, required, send
 from tests.work import grows_linearly

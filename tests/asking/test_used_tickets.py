@@ -14,7 +14,7 @@ from pegboard.errors import Busy, InvalidParams
 from pegboard.stores.memory import MemoryRecords
 from pegboard.testing import FakeClock
 from tests.asking.test_rounds import accept, required, send, text_of
-from tests.test_seal import spellings
+from tests.security.test_seal import spellings
 
 
 def make_board(*, once: bool, limits: Limits | None = None) -> tuple[Board, list[str]]:
@@ -70,7 +70,7 @@ async def test_answers_without_their_state_are_ignored_where_states_are_used_onc
 
 
 async def test_two_calls_of_the_same_moment_get_a_state_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pegboard.seal.find_spec", lambda name: None)
+    monkeypatch.setattr("pegboard.security.seal.find_spec", lambda name: None)
     monkeypatch.setattr("pegboard.asking.rounds.time", SimpleNamespace(time=FakeClock()))
     board, _ = make_board(once=True)
     states = [(await required(board, "pay", arguments={"to": "ada"})).ticket for _ in range(2)]

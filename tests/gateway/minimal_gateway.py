@@ -19,7 +19,7 @@ from pegboard.gateway.forwarding.forwarder import Forwarder
 from pegboard.gateway.servers.downstream import Downstream
 from pegboard.limits import Limits
 from pegboard.protocol.revisions import NAMED
-from pegboard.seal import read_keys
+from pegboard.security.seal import read_keys
 from pegboard.server.http.guard import Guard
 from pegboard.server.http.listener import listen
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint

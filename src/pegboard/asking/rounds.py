@@ -27,7 +27,7 @@ from pegboard.call import Call, Handler, InputRequired, Json, NeedInput, Questio
 from pegboard.errors import InvalidParams, Refusal, ToolError
 from pegboard.limits import Limits
 from pegboard.schema.plain_json import ResultProblem, as_plain
-from pegboard.seal import Seal
+from pegboard.security.seal import Seal
 
 _log = logging.getLogger("pegboard.tools")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pegboard.call import EncodedResult, Json
 from pegboard.catalog.caching import Caching
 from pegboard.errors import InvalidParams
-from pegboard.seal import Seal
+from pegboard.security.seal import Seal
 
 
 class _CachedPages:

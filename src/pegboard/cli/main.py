@@ -9,8 +9,8 @@ from typing import NoReturn
 
 from pegboard import __version__
 from pegboard.errors import PegboardError
-from pegboard.logs import guard_last_resort
-from pegboard.printable import printable_lines
+from pegboard.logs.log_lines import guard_last_resort
+from pegboard.logs.printable import printable_lines
 
 VERBS = {
     "demo": "serve a gateway with three sample servers",

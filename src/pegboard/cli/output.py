@@ -6,7 +6,7 @@ import sys
 
 import msgspec
 
-from pegboard.printable import printable, printable_json, printable_lines
+from pegboard.logs.printable import printable, printable_json, printable_lines
 
 
 def show(line: str = "") -> None:

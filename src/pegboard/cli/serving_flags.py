@@ -7,7 +7,7 @@ import logging
 import os
 from typing import Any, Unpack, cast
 
-from pegboard.logs import stderr_handler
+from pegboard.logs.log_lines import stderr_handler
 from pegboard.server.serving_options import OPTIONS, ServingOption, ServingOptions, resolve_options
 
 _TEXT_FORMAT = "%(asctime)s %(levelname)-7s %(name)s  %(message)s"

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from pegboard.call import Change, ChangeSource
 from pegboard.limits import Limits
-from pegboard.seal import Seal
+from pegboard.security.seal import Seal
 
 
 def _default_seal() -> Seal:

@@ -24,9 +24,9 @@ from pegboard.errors import InternalFailure, InvalidArguments, InvalidParams, Re
 from pegboard.execution.caller_rate import CallerRate
 from pegboard.execution.run import Runner
 from pegboard.limits import Limits
-from pegboard.logs import log_failure
+from pegboard.logs.log_lines import log_failure
 from pegboard.media import File
-from pegboard.seal import Seal
+from pegboard.security.seal import Seal
 from pegboard.tools.tool import Tool
 
 _log = logging.getLogger("pegboard.resources")

@@ -30,7 +30,7 @@ from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
 from pegboard.hooks.pipeline import compose
 from pegboard.limits import Limits
-from pegboard.logs import log_failure
+from pegboard.logs.log_lines import log_failure
 from pegboard.protocol.revisions import MODERN
 from pegboard.schema.plain_json import encode
 from pegboard.tools.parameters import ToolCallRequest

@@ -6,7 +6,7 @@ from pegboard.asking.rounds import read_ticket
 from pegboard.asking.used_tickets import UsedTickets
 from pegboard.call import Call, Handler, Reply
 from pegboard.protocol.headers import check_params
-from pegboard.seal import Seal
+from pegboard.security.seal import Seal
 from pegboard.tools.header_parameters import mirrored
 from pegboard.tools.tool import Tool
 

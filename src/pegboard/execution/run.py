@@ -20,7 +20,7 @@ from pegboard.execution.context import CancellationToken, Context
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
 from pegboard.limits import Limits
-from pegboard.logs import log_failure
+from pegboard.logs.log_lines import log_failure
 from pegboard.schema.plain_json import UnawaitedResult, as_plain
 from pegboard.schema.problems import render
 from pegboard.tasks.task_run import detach

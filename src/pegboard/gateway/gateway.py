@@ -35,7 +35,7 @@ from pegboard.gateway.servers.server_logins import Logins, token_storage
 from pegboard.gateway.withheld import withhold
 from pegboard.hooks.middleware import Middleware
 from pegboard.limits import Limits
-from pegboard.seal import read_keys
+from pegboard.security.seal import read_keys
 from pegboard.server.hosting import Hosted
 from pegboard.stores.cluster import SharedStore
 from pegboard.stores.namespaced_store import namespaced

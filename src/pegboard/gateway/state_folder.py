@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pegboard.errors import SetupError
-from pegboard.ownership import check_private_folder
+from pegboard.security.ownership import check_private_folder
 from pegboard.stores.sqlite.database_file import remove_unused
 
 UNUSED_DAYS: Final = 90

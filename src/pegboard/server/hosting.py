@@ -12,8 +12,8 @@ from typing import Unpack
 from pegboard.call import Handler, Json
 from pegboard.errors import SetupError
 from pegboard.limits import Limits
-from pegboard.logs import stderr_handler
-from pegboard.printable import printable_lines
+from pegboard.logs.log_lines import stderr_handler
+from pegboard.logs.printable import printable_lines
 from pegboard.server.asgi.asgi_app import AsgiApp
 from pegboard.server.mounting import mount
 from pegboard.server.serve import run

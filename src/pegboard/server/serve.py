@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from pegboard.call import Handler
 from pegboard.errors import SetupError
+from pegboard.logs.watchdog import Watchdog
 from pegboard.server.endpoint_names import read_endpoint_names
 from pegboard.server.http.guard import Guard, is_loopback
 from pegboard.server.http.listener import Http1Server
@@ -32,7 +33,6 @@ from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint, LegacyMod
 from pegboard.stores.cluster import SharedStore
 from pegboard.stores.namespaced_store import namespaced
 from pegboard.stores.store_url import open_store
-from pegboard.watchdog import Watchdog
 
 _log = logging.getLogger("pegboard")
 

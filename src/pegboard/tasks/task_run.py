@@ -31,7 +31,7 @@ from pegboard.call import (
     TaskStarted,
 )
 from pegboard.errors import InternalFailure, Refusal, ToolError
-from pegboard.logs import log_failure
+from pegboard.logs.log_lines import log_failure
 from pegboard.tasks.task_store import ENDED, POLL_MS, Status, TaskRecord, TaskStore
 
 _log = logging.getLogger("pegboard.tasks")

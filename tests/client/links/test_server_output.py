@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard.client.links.server_output import MAX_LENGTH, last_output, shorten_output
-from pegboard.printable import printable
+from pegboard.logs.printable import printable
 
 RULE = "─" * 80
 

@@ -18,7 +18,7 @@ from pegboard.gateway.forwarding.forwarder import Forwarder
 from pegboard.gateway.forwarding.outgoing_params import params_for
 from pegboard.gateway.forwarding.tickets import ParkedTicket, StateTicket, Tickets
 from pegboard.limits import Limits
-from pegboard.seal import Seal
+from pegboard.security.seal import Seal
 from tests.gateway.minimal_gateway import KEYS, MODERN
 
 TICKETS = Tickets(KEYS, "one", Limits())

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard.gateway.lock.definition_diff import describe_differences
-from pegboard.printable import printable
+from pegboard.logs.printable import printable
 
 TOOL: dict[str, Any] = {
     "name": "read_file",

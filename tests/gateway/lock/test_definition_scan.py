@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pegboard.gateway.lock.definition_scan import SHADOWING, find_shadows, scan_definition
 from pegboard.gateway.lock.hidden_characters import REASONS, find_hidden, remove_hidden, skeleton
 from pegboard.gateway.lock.injection_rules import RULES
-from pegboard.printable import printable
+from pegboard.logs.printable import printable
 from pegboard.tools.qualified_names import ToolName
 from tests.gateway.poisoned_definitions import CORPUS, HONEST, SHADOWS, Poisoned, selectors, tags
 

@@ -12,7 +12,7 @@ from pegboard.call import Json
 from pegboard.cli.output import note, show, show_json, show_text
 from pegboard.cli.target_argument import OK, TOOL_ERROR, TargetArgument, read_target, report_missing, run
 from pegboard.errors import InvalidParams, SetupError
-from pegboard.printable import printable
+from pegboard.logs.printable import printable
 from pegboard.tools.naming import suggest
 from pegboard.tools.tool_result import PARSE_WARNINGS
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from pegboard.cli.output import show, show_json
 from pegboard.cli.target_argument import TargetArgument, read_target, report_missing, run
-from pegboard.printable import printable
+from pegboard.logs.printable import printable
 
 
 def main(argv: list[str]) -> int:

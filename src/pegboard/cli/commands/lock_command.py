@@ -21,7 +21,7 @@ from pegboard.config.mistakes import redact
 from pegboard.gateway.gateway import Gateway
 from pegboard.gateway.lock.lock_file import Lock, Place, Report, Server, accept, compare, read_lock, write_lock
 from pegboard.gateway.servers.server_catalog import ServerCatalog
-from pegboard.printable import printable
+from pegboard.logs.printable import printable
 
 OK, DIFFERENT, CANNOT_CONNECT = 0, 1, 3
 

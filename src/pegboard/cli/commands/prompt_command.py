@@ -9,7 +9,7 @@ from pegboard.cli.commands.call_command import print_content
 from pegboard.cli.output import show, show_json
 from pegboard.cli.target_argument import OK, TargetArgument, read_target, run
 from pegboard.errors import SetupError
-from pegboard.printable import printable
+from pegboard.logs.printable import printable
 from pegboard.tools.naming import suggest
 
 

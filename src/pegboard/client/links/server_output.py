@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from pegboard.printable import printable
+from pegboard.logs.printable import printable
 
 MAX_LENGTH: Final = 500
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from pegboard.client.http.address import read_address
 from pegboard.errors import ResponseTimeout, SetupError
-from pegboard.printable import printable_lines
+from pegboard.logs.printable import printable_lines
 
 LOGIN_SECONDS: Final = 300.0
 _PATH: Final = "/callback"

@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from pegboard.errors import InvalidParams, SetupError
-from pegboard.ownership import check_private_folder, open_own_file
-from pegboard.seal import Seal, read_keys
+from pegboard.security.ownership import check_private_folder, open_own_file
+from pegboard.security.seal import Seal, read_keys
 
 _log = logging.getLogger("pegboard.client")
 _MAX_BYTES = 256 * 1024

@@ -52,7 +52,7 @@ from pegboard.gateway.servers.server_connection import ASKING
 from pegboard.limits import Limits
 from pegboard.protocol.extensions import TASKS, has_extension
 from pegboard.protocol.revisions import REVISIONS
-from pegboard.seal import Seal
+from pegboard.security.seal import Seal
 from pegboard.stores.cluster import SharedStore
 
 ROUNDS: Final = 16

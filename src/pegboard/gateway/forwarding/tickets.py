@@ -19,7 +19,7 @@ from pegboard.call import Call
 from pegboard.errors import InvalidParams, MalformedMessage
 from pegboard.gateway.forwarding.destination import Destination
 from pegboard.limits import Limits
-from pegboard.seal import Seal
+from pegboard.security.seal import Seal
 
 _PURPOSE: Final = "requestState of the gateway"
 

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from pegboard.call import Json
-from pegboard.printable import printable
+from pegboard.logs.printable import printable
 
 _TEXTS: Final = ("title", "description")
 _AROUND: Final = 40

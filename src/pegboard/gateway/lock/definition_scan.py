@@ -16,7 +16,7 @@ from msgspec import Struct
 from pegboard.call import Json
 from pegboard.gateway.lock.hidden_characters import REASONS, find_hidden, latinise, remove_hidden, skeleton
 from pegboard.gateway.lock.injection_rules import RULES
-from pegboard.printable import printable
+from pegboard.logs.printable import printable
 from pegboard.tools.qualified_names import SEPARATOR, ToolName
 
 MAX_TEXT_LENGTH: Final = 20_000

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pegboard.printable import printable
+from pegboard.logs.printable import printable
 
 
 class HiddenText(Struct, frozen=True):

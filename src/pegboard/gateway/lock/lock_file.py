@@ -23,7 +23,7 @@ from pegboard.errors import SetupError
 from pegboard.gateway.lock.definition_diff import describe_differences
 from pegboard.gateway.lock.definition_scan import Finding, find_shadows, scan_definition
 from pegboard.gateway.servers.server_catalog import Definition, ServerCatalog
-from pegboard.ownership import open_trusted_file
+from pegboard.security.ownership import open_trusted_file
 from pegboard.tools.naming import suggest
 from pegboard.tools.qualified_names import ToolName, parse_name
 

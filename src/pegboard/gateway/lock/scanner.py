@@ -10,7 +10,7 @@ from pegboard.gateway.lock.definition_scan import find_shadows, scan_definition
 from pegboard.gateway.lock.lock_file import Place, Server, pin_all
 from pegboard.gateway.lock.pins import Pins
 from pegboard.gateway.servers.server_catalog import ServerCatalog
-from pegboard.printable import printable
+from pegboard.logs.printable import printable
 from pegboard.tools.qualified_names import ToolName
 
 MAX_CATALOG_BYTES: Final = 4 * 1024 * 1024

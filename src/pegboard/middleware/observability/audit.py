@@ -22,7 +22,7 @@ from pegboard.hooks.middleware import Middleware
 from pegboard.middleware.call_keys import client_of
 from pegboard.middleware.observability.journal import Journal, JournalSink, LinesFile, SqliteFile
 from pegboard.middleware.observability.masking import mask
-from pegboard.ownership import check_folder, check_own_file
+from pegboard.security.ownership import check_folder, check_own_file
 
 Form: TypeAlias = Literal["lines", "sqlite"]
 Arguments: TypeAlias = Literal["hash", "full", "none"]

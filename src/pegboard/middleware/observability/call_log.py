@@ -15,9 +15,9 @@ import msgspec
 from pegboard.call import Call, Json
 from pegboard.errors import DeclarationError, LimitReached, Refusal
 from pegboard.hooks.middleware import Middleware
+from pegboard.logs.printable import printable
 from pegboard.middleware.call_keys import client_of
 from pegboard.middleware.observability.masking import mask, mask_text
-from pegboard.printable import printable
 
 _MAX_TEXT = 500
 _MAX_ARGUMENTS = 4000

@@ -24,7 +24,7 @@ import msgspec
 
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
-from pegboard.ownership import create_own_database, create_own_file
+from pegboard.security.ownership import create_own_database, create_own_file
 
 if sys.platform != "win32":
     import fcntl

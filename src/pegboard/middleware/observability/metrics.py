@@ -10,8 +10,8 @@ from typing import TypeAlias
 from pegboard.call import Call, Json
 from pegboard.errors import Refusal
 from pegboard.hooks.middleware import Middleware
+from pegboard.logs.watchdog import TALLY
 from pegboard.middleware.call_keys import OTHERS, tool_of
-from pegboard.watchdog import TALLY
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from pegboard.call import Call, Handler, Json, RequestId
 from pegboard.errors import InternalFailure, InvalidRequest, Refusal
 from pegboard.limits import Limits
-from pegboard.logs import log_failure
+from pegboard.logs.log_lines import log_failure
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.modern_codec import ModernCodec

@@ -12,7 +12,7 @@ from msgspec import Struct
 from pegboard.call import Call, Channel, Handler, Json, Notification, Question, Reply, RequestId, ask_in_result
 from pegboard.errors import Busy, InternalFailure, InvalidRequest, ParseFailure, QuestionFailed, Refusal
 from pegboard.limits import Limits
-from pegboard.logs import log_failure
+from pegboard.logs.log_lines import log_failure
 from pegboard.protocol import jsonrpc, sse
 from pegboard.protocol.revision_codec import RevisionCodec
 from pegboard.server.http.content_negotiation import Accepts

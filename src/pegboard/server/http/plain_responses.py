@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from pegboard.logs import log_failure
+from pegboard.logs.log_lines import log_failure
 from pegboard.server.http_types import Answer
 
 log = logging.getLogger("pegboard.http")

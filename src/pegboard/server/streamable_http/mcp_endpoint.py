@@ -17,6 +17,7 @@ from msgspec import UNSET
 from pegboard.call import Handler, Json
 from pegboard.errors import HeaderMismatch, InvalidRequest, Refusal, UnsupportedVersion
 from pegboard.limits import Limits
+from pegboard.logs.watchdog import TALLY
 from pegboard.protocol import headers as mcp
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
@@ -42,7 +43,6 @@ from pegboard.sessions.relay import Relay
 from pegboard.sessions.sessions import Sessions
 from pegboard.stores.cluster import SharedStore
 from pegboard.stores.store import Store
-from pegboard.watchdog import TALLY
 
 # It may change at any moment.
 _FRESH: Final[Headers] = ((b"cache-control", b"no-store"),)

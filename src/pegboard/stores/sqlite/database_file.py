@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from pegboard.errors import SetupError
-from pegboard.ownership import create_own_database
+from pegboard.security.ownership import create_own_database
 
 Sync: TypeAlias = Literal["normal", "full"]
 """What a written entry survives: the death of every process, or the machine's loss of power too."""

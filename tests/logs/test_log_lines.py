@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from pegboard.logs import JsonLines, TextLines
-from pegboard.printable import printable_lines
+from pegboard.logs.log_lines import JsonLines, TextLines
+from pegboard.logs.printable import printable_lines
 from tests.cli.hostile_server import ATTACK, LINE
 
 

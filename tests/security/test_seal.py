@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard.errors import InvalidParams
-from pegboard.seal import Seal
+from pegboard.security.seal import Seal
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 JSON = st.recursive(
@@ -96,7 +96,7 @@ def test_a_secret_value_cannot_be_read_by_its_carrier() -> None:
 
 
 def test_without_the_library_a_secret_value_is_signed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pegboard.seal.find_spec", lambda name: None)
+    monkeypatch.setattr("pegboard.security.seal.find_spec", lambda name: None)
     seal = Seal("state", [KEY], secret=True)
     assert seal.open(seal.close(1), now=0) == 1
     with pytest.raises(InvalidParams):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pegboard import Board, Client, Gateway
-from pegboard.watchdog import Delay, Tally, Watchdog, judge
+from pegboard.logs.watchdog import Delay, Tally, Watchdog, judge
 from tests.gateway.test_gateway import configured, server
 from tests.server_processes import PEGBOARD, PLAIN_PEGBOARD, ROOT, HttpChild
 from tests.waiting import wait_until
@@ -144,7 +144,7 @@ def test_what_the_process_could_not_help_is_subtracted(
 async def test_the_server_behind_a_gateway_is_named(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pegboard.watchdog.STILL_SECONDS", 0.3)
+    monkeypatch.setattr("pegboard.logs.watchdog.STILL_SECONDS", 0.3)
     board = Board("slow")
 
     @board.tool
@@ -166,7 +166,7 @@ async def test_the_server_behind_a_gateway_is_named(
 async def test_a_stall_that_does_not_end_is_reported_while_it_lasts(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pegboard.watchdog.STILL_SECONDS", 0.3)
+    monkeypatch.setattr("pegboard.logs.watchdog.STILL_SECONDS", 0.3)
     with Watchdog(asyncio.get_running_loop(), 0.1, Tally()):
         # Holds the loop until the report is there.
         wait_until(lambda: len(caplog.messages) > 0)

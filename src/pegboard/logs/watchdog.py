@@ -33,7 +33,7 @@ from msgspec import Struct
 
 from pegboard.call import Call
 
-_log = logging.getLogger("pegboard.watchdog")
+_log = logging.getLogger("pegboard.logs.watchdog")
 
 Kind: TypeAlias = Literal["busy", "blocked", "locked"]
 
@@ -50,7 +50,7 @@ THREADS: Final = 4
 NAME_LENGTH: Final = 100
 JOIN_SECONDS: Final = 1.0
 
-_HOME: Final = str(Path(__file__).parent)
+_HOME: Final = str(Path(__file__).parents[1])
 _IDLE: Final = ("threading.py", "thread.py", "queue.py", "selectors.py")
 """Files of the standard library in which threads block."""
 _KINDS: Final[dict[Kind, str]] = {

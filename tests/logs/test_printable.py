@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pegboard.printable import printable, printable_json, printable_lines
+from pegboard.logs.printable import printable, printable_json, printable_lines
 
 ANY = st.text(st.characters(exclude_categories=()))
 OBEYED = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})

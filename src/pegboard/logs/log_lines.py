@@ -8,7 +8,7 @@ import secrets
 import sys
 import time
 
-from pegboard.printable import printable, printable_json, printable_lines
+from pegboard.logs.printable import printable, printable_json, printable_lines
 
 
 class TextLines(logging.Formatter):

@@ -1,0 +1,1 @@
+"""Sealed values, and the ownership of files."""
