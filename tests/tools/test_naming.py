@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import count
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard.errors import DeclarationError
-from pegboard.tools.naming import check_name, counted, find_misspelt, fold_case, humanise, snake_case, suggest
+from pegboard.tools.naming import (
+    Suggestions,
+    check_name,
+    counted,
+    find_misspelt,
+    fold_case,
+    humanise,
+    snake_case,
+    suggest,
+)
 from tests.work import count_calls
 
 
@@ -100,6 +110,18 @@ def test_to_find_what_was_meant_among_thousands_of_long_names_costs_little() -> 
     assert suggest(meant, names)[0] == names[17]
     for choose in (suggest, find_misspelt):
         assert count_calls(partial(choose, meant, names)) < 100_000
+
+
+def test_suggestions_to_callers_take_a_share_of_the_time_and_no_more() -> None:
+    now = 0.0
+    ticks = count(0.0, 0.15)
+    suggestions = Suggestions(lambda: now, lambda: next(ticks))
+    found = [suggestions.suggest("serach", ["search"]) for _ in range(4)]
+    assert found == [["search"], ["search"], [], []]
+    now = 2.0
+    assert [suggestions.suggest("serach", ["search"]) for _ in range(2)] == [["search"], []]
+    now = 100.0
+    assert [suggestions.suggest("serach", ["search"]) for _ in range(3)] == [["search"], ["search"], []]
 
 
 def test_one_thing_is_not_several() -> None:

@@ -13,7 +13,7 @@ from pegboard.errors import DeclarationError, InvalidParams
 from pegboard.media import Content
 from pegboard.protocol.content import text_block
 from pegboard.schema.plain_json import as_plain
-from pegboard.tools.naming import suggest
+from pegboard.tools.naming import Suggestions
 from pegboard.tools.tool import Tool
 
 Role = Literal["user", "assistant"]
@@ -111,6 +111,7 @@ class PromptCatalog:
     def __init__(self) -> None:
         self.expected = False
         self._prompts: dict[str, Prompt] = {}
+        self._suggestions = Suggestions()
         self._watchers: list[Callable[[], None]] = []
 
     def __len__(self) -> int:
@@ -150,7 +151,7 @@ class PromptCatalog:
         """The prompt with exactly that name."""
         prompt = self._prompts.get(name)
         if prompt is None:
-            close = suggest(name, self._prompts)
+            close = self._suggestions.suggest(name, self._prompts)
             hint = f", did you mean {close[0]!r}?" if close else ""
             raise InvalidParams(f"Unknown prompt: {name[:128]!r}{hint}")
         return prompt

@@ -9,7 +9,7 @@ from pegboard.call import EncodedResult, Json
 from pegboard.catalog.caching import Caching
 from pegboard.errors import DeclarationError, UnknownTool
 from pegboard.providers.export import ExportOptions, export
-from pegboard.tools.naming import fold_case, suggest
+from pegboard.tools.naming import Suggestions, fold_case
 from pegboard.tools.tool import TRANSPORTS, Tool, tool_from_function
 
 
@@ -25,6 +25,7 @@ class ToolCatalog:
         self._listed: tuple[int, dict[str, EncodedResult]] | None = None
         self._watchers: list[Callable[[], None]] = []
         self._near: list[Callable[[], None]] = []
+        self._suggestions = Suggestions()
         self.generation = 0
         self.caching = Caching(scope="public")
         self.explain_unknown: Callable[[str], tuple[str, Json]] | None = None
@@ -60,8 +61,8 @@ class ToolCatalog:
         return UnknownTool(f"Unknown tool: {name[:128]!r}{hint}", {"suggestions": close} if close else None)
 
     def suggest(self, name: str) -> list[str]:
-        """Up to three names that are close to an unknown one."""
-        return suggest(name, self._tools)
+        """Up to three names that are close to an unknown one; none after too many unknown names."""
+        return self._suggestions.suggest(name, self._tools)
 
     def add(self, tool: Tool | Callable[..., Any]) -> Tool:
         """Add a tool; a name that is in use, or differs from one only by case or punctuation, is rejected."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 from pegboard.errors import DeclarationError
@@ -12,6 +13,9 @@ from pegboard.schema.name_similarity import find_near
 MAX_NAME_LENGTH = 128
 # If there are more names than this, only the first are compared.
 SCANNED = 4_000
+# The CPU time that suggestions for the names of callers may take at once, and as a share of all time.
+SEARCH_SECONDS = 0.2
+SEARCH_SHARE = 0.05
 
 _RULE = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 _ACRONYM_END = re.compile(r"([A-Z])([A-Z][a-z])")
@@ -67,6 +71,35 @@ def suggest(name: str, names: Iterable[str], most: int = 3) -> list[str]:
         if apart > reach and min(len(folded), len(candidate)) >= 3 and (folded in candidate or candidate in folded):
             ranked.append((reach + 1, apart, place, other))
     return [other for *_, other in sorted(ranked)[:most]]
+
+
+class Suggestions:
+    """Suggests names to callers within a share of the time: after too many unknown names, an answer suggests none.
+
+    `clock` tells the time, `spent` the CPU time of this thread.
+    """
+
+    __slots__ = ("_at", "_clock", "_debt", "_spent")
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, spent: Callable[[], float] = time.thread_time
+    ) -> None:
+        self._clock = clock
+        self._spent = spent
+        self._at = clock()
+        self._debt = 0.0
+
+    def suggest(self, name: str, names: Iterable[str]) -> list[str]:
+        """The names probably meant, up to three."""
+        now = self._clock()
+        self._debt = max(0.0, self._debt - (now - self._at) * SEARCH_SHARE)
+        self._at = now
+        if self._debt > SEARCH_SECONDS:
+            return []
+        began = self._spent()
+        found = suggest(name, names)
+        self._debt += self._spent() - began
+        return found
 
 
 def counted(number: int, noun: str) -> str:
