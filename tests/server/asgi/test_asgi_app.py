@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import tracemalloc
 from collections.abc import Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,7 +18,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from pegboard.limits import Limits
-from pegboard.server.asgi.asgi_app import AsgiApp
+from pegboard.server.asgi.asgi_app import AsgiApp, read_body
 from pegboard.server.http_types import Answer, Head, Headers, Sink
 from tests.server.fake_transport import Fixed, Script, Scripted, get, until
 
@@ -566,3 +567,21 @@ async def test_uvicorn_streams_with_back_pressure() -> None:
         async for chunk in answer.aiter_raw():
             total += len(chunk)
         assert total == 10_000_000
+
+
+async def test_a_body_in_many_small_pieces_takes_about_its_size() -> None:
+    pieces = iter([b"ab"] * 200_000)
+
+    async def receive() -> dict[str, Any]:
+        piece = next(pieces, None)
+        # A copy of its own, as a server makes one.
+        return {"type": "http.request", "body": bytes(bytearray(piece or b"")), "more_body": piece is not None}
+
+    tracemalloc.start()
+    try:
+        body = await read_body(await receive(), receive, 1_000_000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert body == b"ab" * 200_000
+    assert peak < 4 * 400_000
