@@ -11,10 +11,11 @@ import pytest
 from pegboard import Client, Gateway
 from pegboard.config.gateway_config import ArgumentOverride, ServerConfig
 from pegboard.config.gateway_config import ToolOverride as Override
+from pegboard.gateway.offers import MAX_NOTES
 from tests.client.fakes import script
 from tests.client.process_leftovers import nothing_left
 from tests.gateway.test_gateway import calculator, configured, server
-from tests.stalls import no_stalls  # noqa: F401 — it is on for every test here
+from tests.stalls import no_stalls, sending  # noqa: F401 — it is on for every test here
 
 pytestmark = pytest.mark.process
 
@@ -84,3 +85,19 @@ async def test_a_tool_named_as_an_operator_renamed_another_is_left_out(
         assert (await names(client)).count("dev__bad__safe") == 1
         assert (await client.call("dev__bad__safe")).text == "erase"
     assert "'safe'" in caplog.text
+
+
+MANY = """
+def tools(generation):
+    return [{'name': f't{number}', 'inputSchema': {'type': 'object', 'properties': {'a': {'type': %s}}}}
+            for number in range(2000)]
+"""
+
+
+@sending(200_000)
+@pytest.mark.parametrize("kind", ["'string'", "f'none{number}'"], ids=["good", "bad"])
+async def test_thousands_of_tools_do_not_hold_the_event_loop(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with beside(listing(MANY % kind)) as (_, client):
+        shown = await names(client)
+        assert len(shown) == (2002 if kind == "'string'" else 2)
+    assert len([one for one in caplog.records if "left out" in one.getMessage()]) <= MAX_NOTES

@@ -28,9 +28,11 @@ from pegboard.gateway.lock.pins import Pins, read_pins
 from pegboard.gateway.lock.scanner import Scanner
 from pegboard.gateway.log_redaction import LogRedaction
 from pegboard.gateway.nesting import mark_nested
+from pegboard.gateway.offer_reader import OfferReader
 from pegboard.gateway.offers import Offers
 from pegboard.gateway.servers.downstream import Downstream
 from pegboard.gateway.servers.local_board import LocalBoard
+from pegboard.gateway.servers.server_catalog import ServerCatalog
 from pegboard.gateway.servers.server_logins import Logins, token_storage
 from pegboard.gateway.withheld import withhold
 from pegboard.hooks.middleware import Middleware
@@ -44,6 +46,7 @@ from pegboard.stores.shared_key import shared_key
 _log = logging.getLogger("pegboard.gateway")
 
 _STOP_SECONDS: Final = 5.0
+_MAX_NOTED: Final = 10_000
 
 Key = tuple[str, str]
 """A toolbox, and a server in it."""
@@ -94,6 +97,7 @@ class Gateway(Hosted):
         self._followed: WeakKeyDictionary[Downstream, dict[GatewayEndpoint, frozenset[str]]] = WeakKeyDictionary()
         self._secret = os.environ.get("PEGBOARD_SECRET")
         self.forwarder = Forwarder(self.config.name, read_keys(self._secret), self._find, self.limits)
+        self._reader = OfferReader(self.forwarder, self.limits.result_bytes)
         self._downstreams: dict[Key, Downstream] = {}
         self._offers: dict[Key, Offers] = {}
         self._noted: set[str] = set()
@@ -300,6 +304,7 @@ class Gateway(Hosted):
             server,
             on_change=self._changed,
             on_updated=self._updated,
+            prepare=self._prepare,
             login=self._logins.auth,
             board=board,
             marks=self._marks,
@@ -350,15 +355,24 @@ class Gateway(Hosted):
             self._keep_task(asyncio.get_running_loop().create_task(self._scan()))
 
     def _read_offers(self, downstream: Downstream) -> Offers:
-        toolbox = self.config.toolboxes[downstream.toolbox]
-        middleware = self._made.own.get((toolbox.name, downstream.name), ())
-        return Offers(downstream, toolbox, self.forwarder, middleware, self.limits.result_bytes)
+        return self._reader.read(downstream, *self._settings_of(downstream))
+
+    async def _prepare(self, downstream: Downstream, catalog: ServerCatalog) -> None:
+        """Read a new catalog of a server before it is shown."""
+        if downstream in self._downstreams.values():
+            await self._reader.prepare(downstream, catalog, *self._settings_of(downstream))
+
+    def _settings_of(self, downstream: Downstream) -> tuple[ToolboxConfig, Sequence[Any]]:
+        key = downstream.toolbox, downstream.name
+        return self.config.toolboxes[downstream.toolbox], self._made.own.get(key, ())
 
     async def _scan(self) -> None:
         """Log what an operator should review in the definitions of servers."""
-        catalogs = {key: offers.catalog for key, offers in self._offers.items() if offers.catalog is not None}
-        for finding in await self._scanner.scan_all(catalogs, self._pins):
+        for finding in await self._scanner.scan_newest(self._catalogs, lambda: self._pins):
             self._note(finding)
+
+    def _catalogs(self) -> dict[Key, ServerCatalog]:
+        return {key: offers.catalog for key, offers in self._offers.items() if offers.catalog is not None}
 
     def _log_notes(self) -> None:
         """Log what was left out, and why, once."""
@@ -368,6 +382,8 @@ class Gateway(Hosted):
 
     def _note(self, note: str) -> None:
         if note not in self._noted:
+            if len(self._noted) >= _MAX_NOTED:
+                self._noted.clear()
             self._noted.add(note)
             _log.warning("%s", redact(note, self.config.secrets))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -21,10 +21,13 @@ from pegboard.gateway.servers.server_catalog import ServerCatalog
 from pegboard.gateway.uri_rewriter import UriRewriter
 from pegboard.tools.argument_parser import ParsedArguments
 from pegboard.tools.qualified_names import ToolName, dropped_because
-from pegboard.tools.relayed_tool import RelayedTool, read_output
+from pegboard.tools.relayed_tool import CheckedSchemas, RelayedTool, check_schemas
 from pegboard.tools.tool_result import RESULT_BYTES, ResultWriter
 
 _log = logging.getLogger("pegboard.gateway")
+
+MAX_NOTES: Final = 100
+"""How many notes are made of one list of a server."""
 
 _UNCHANGED = ToolOverride()
 
@@ -60,7 +63,7 @@ class PromptOffer:
 
 
 class Offers:
-    """Everything that one server offers; `notes` tell the operator what was left out, and why."""
+    """Everything that one server offers, once it is read; `notes` tell the operator what was left out, and why."""
 
     def __init__(
         self,
@@ -69,12 +72,14 @@ class Offers:
         forwarder: Forwarder,
         middleware: Sequence[Any] = (),
         result_bytes: int = RESULT_BYTES,
+        catalog: ServerCatalog | None = None,
     ) -> None:
         self.downstream = downstream
-        self.catalog = catalog = downstream.catalog
+        self.catalog = catalog
         self._result_bytes = result_bytes
         self.notes: list[str] = []
         self._toolbox = toolbox
+        self._config = downstream.config
         self._forwarder = forwarder
         self._middleware = middleware
         self.plain = toolbox.names == "plain"
@@ -87,45 +92,81 @@ class Offers:
         self.tools: list[ToolOffer] = []
         self.prompts: list[PromptOffer] = []
         self.resources: list[RelayedResource] = []
-        if catalog is not None:
-            self._read(catalog)
 
-    def _read(self, catalog: ServerCatalog) -> None:
+    def read(self) -> Iterator[None]:
+        """Read what the server listed, one definition at a step: there may be thousands, and each schema is checked."""
+        if self.catalog is None:
+            return
         try:
-            self.tools = list(self._read_tools(catalog.tools))
-            self.prompts = list(self._read_prompts(catalog.prompts))
-            self.resources = list(self._read_resources([*catalog.resources, *catalog.templates]))
+            for tool in self._read_tools(self.catalog.tools):
+                if tool is not None:
+                    self.tools.append(tool)
+                yield
+            for prompt in self._read_prompts(self.catalog.prompts):
+                self.prompts.append(prompt)
+                yield
+            for resource in self._read_resources([*self.catalog.resources, *self.catalog.templates]):
+                self.resources.append(resource)
+                yield
         except Exception:  # noqa: BLE001 — what one server lists must not keep the others from being served
             _log.exception("%s: its lists cannot be served", self.source)
             self.tools, self.prompts, self.resources = [], [], []
 
+    def is_made_for(self, catalog: ServerCatalog | None, toolbox: ToolboxConfig, middleware: Sequence[Any]) -> bool:
+        """Whether this is what the server offers by that catalog and configuration."""
+        return (
+            self.catalog is catalog
+            and self._toolbox is toolbox
+            and self._config is self.downstream.config
+            and self._middleware is middleware
+        )
+
+    def note(self, text: str) -> None:
+        """Tell the operator of something, unless a hundred such notes were made already."""
+        if len(self.notes) < MAX_NOTES:
+            self.notes.append(text)
+        elif len(self.notes) == MAX_NOTES:
+            self.notes.append(f"{self.source}: and more of this kind")
+
     # -- tools -------------------------------------------------------------------------------------------------------
 
-    def _read_tools(self, definitions: Iterable[Mapping[str, Json]]) -> Iterable[ToolOffer]:
+    def _read_tools(self, definitions: Iterable[Mapping[str, Json]]) -> Iterator[ToolOffer | None]:
         config = self.downstream.config
         renamed = {override.name: name for name, override in config.tools.items() if override.name}
         seen: set[str] = set()
         for definition in definitions:
-            name = definition.get("name")
-            problem = dropped_because(name, seen)
-            if problem is not None or not isinstance(name, str):
-                self.notes.append(f"{self.source}: a tool is left out: {problem}")
-                continue
-            seen.add(name)
-            override = config.tools.get(name, _UNCHANGED)
-            if renamed.get(override.name or name, name) != name:
-                # Two tools under one name: the operator's choice holds, whichever the server lists first.
-                self.notes.append(f"{self.source}: a tool is left out: {name!r} is the name given to another tool")
-                continue
-            if override.enabled and is_allowed(config.tool_filters, name):
-                place = self._places[name] = ToolName(self._toolbox.name, self.downstream.name, override.name or name)
-                tags = (*config.tags, *override.tags)
-                yield ToolOffer(place, self._tool_maker(name, definition, override), tags)
+            yield self._read_tool(definition, seen, renamed)
         if seen:
-            self.notes += [f"{self.source}: {told}" for told in describe_unused(config, seen)]
+            for told in describe_unused(config, seen):
+                self.note(f"{self.source}: {told}")
+
+    def _read_tool(
+        self, definition: Mapping[str, Json], seen: set[str], renamed: Mapping[str, str]
+    ) -> ToolOffer | None:
+        """The tool of a definition; None for one that is left out."""
+        config, name = self.downstream.config, definition.get("name")
+        problem = dropped_because(name, seen)
+        if problem is not None or not isinstance(name, str):
+            self.note(f"{self.source}: a tool is left out: {problem}")
+            return None
+        seen.add(name)
+        override = config.tools.get(name, _UNCHANGED)
+        if renamed.get(override.name or name, name) != name:
+            # Two tools under one name: the operator's choice holds, whichever the server lists first.
+            self.note(f"{self.source}: a tool is left out: {name!r} is the name given to another tool")
+            return None
+        if not (override.enabled and is_allowed(config.tool_filters, name)):
+            return None
+        place = self._places[name] = ToolName(self._toolbox.name, self.downstream.name, override.name or name)
+        try:
+            make = self._tool_maker(name, definition, override, place)
+        except DeclarationError as refused:
+            self.note(f"a tool is left out: {refused}")
+            return None
+        return ToolOffer(place, make, (*config.tags, *override.tags))
 
     def _tool_maker(
-        self, original: str, definition: Mapping[str, Json], override: ToolOverride
+        self, original: str, definition: Mapping[str, Json], override: ToolOverride, place: ToolName
     ) -> Callable[[str], RelayedTool]:
         config = self.downstream.config
         schema = definition.get("inputSchema") if override.input_schema is None else override.input_schema
@@ -137,6 +178,7 @@ class Offers:
             own = definition.get("annotations")
             shown["annotations"] = {**(own if isinstance(own, Mapping) else {}), **override.annotations}
         shown = self._with_origin(shown, original, "Tool")
+        checked = check_schemas(shown, f"{self.source}: {place.qualified}")
 
         def make(name: str) -> RelayedTool:
             tool = RelayedTool(
@@ -151,12 +193,13 @@ class Offers:
                 arguments=config.arguments or self._toolbox.arguments,
                 # The author of a board in this process is trusted.
                 promises=shown.get("annotations") if config.kind == "board" else override.annotations,
+                checked=checked,
             )
             if tool.flaw:
-                self.notes.append(tool.flaw)
+                self.note(tool.flaw)
             return tool
 
-        destination = self._tool_destination(original, shown)
+        destination = self._tool_destination(original, shown, checked)
         self.destinations[original] = destination
 
         def relay(call: Call, parsed: ParsedArguments) -> Coroutine[Any, Any, Reply]:
@@ -167,13 +210,13 @@ class Offers:
 
         return make
 
-    def _tool_destination(self, original: str, shown: Mapping[str, Json]) -> Destination:
+    def _tool_destination(self, original: str, shown: Mapping[str, Json], checked: CheckedSchemas) -> Destination:
         hints, execution = shown.get("annotations"), shown.get("execution")
         told = hints if isinstance(hints, Mapping) else {}
         return Destination(
             downstream=self.downstream,
             tool=original,
-            tell=ResultWriter(read_output(shown), name=f"{self.source}/{original}", limit=self._result_bytes).pass_on,
+            tell=ResultWriter(checked.output, name=f"{self.source}/{original}", limit=self._result_bytes).pass_on,
             map_result=self.addresses.in_result,
             repeatable=told.get("readOnlyHint") is True or told.get("idempotentHint") is True,
             as_task=isinstance(execution, Mapping) and execution.get("taskSupport") == "required",
@@ -203,7 +246,7 @@ class Offers:
             name = definition.get("name")
             problem = dropped_because(name, seen)
             if problem is not None or not isinstance(name, str):
-                self.notes.append(f"{self.source}: a prompt is left out: {problem}")
+                self.note(f"{self.source}: a prompt is left out: {problem}")
                 continue
             seen.add(name)
             shown = self._with_origin(definition, name, "Prompt")
@@ -227,7 +270,7 @@ class Offers:
             try:
                 yield RelayedResource(self.addresses.in_definition(definition), self.relay, source=self.source)
             except (DeclarationError, ValueError) as problem:
-                self.notes.append(f"{self.source}: a resource is left out: {problem}")
+                self.note(f"{self.source}: a resource is left out: {problem}")
 
     def place_of(self, tool: str) -> ToolName | None:
         """The served name of a server's tool; None for one that is hidden."""

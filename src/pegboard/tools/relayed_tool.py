@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from pegboard.call import Call, Json, Reply
 from pegboard.errors import DeclarationError
 from pegboard.schema.schema_check import check_schema
@@ -15,6 +17,26 @@ from pegboard.tools.tool import Tool
 
 Relay: TypeAlias = Callable[[Call, ParsedArguments], Coroutine[Any, Any, Reply]]
 """Forwards a call, whose arguments fit the schema, to its server."""
+
+
+class CheckedSchemas(Struct, frozen=True):
+    """The schemas of a definition that were checked; `problem` says why its output schema is invalid."""
+
+    output: Mapping[str, Json] | None
+    problem: str = ""
+
+
+def check_schemas(definition: Mapping[str, Json], where: str) -> CheckedSchemas:
+    """Check the schemas of a tool, which takes most of the time to make one; DeclarationError where it cannot be one."""
+    schema = definition.get("inputSchema")
+    if not isinstance(schema, Mapping) or schema.get("type") != "object":
+        raise DeclarationError(f"{where}: has no inputSchema of type object")
+    check_schema(schema, where)
+    problem = output_problem(definition)
+    output = None if problem else _object(definition, "outputSchema")
+    if output is None and definition.get("outputSchema") is not None:
+        problem = problem or "it is not an object"
+    return CheckedSchemas(output, problem)
 
 
 class RelayedTool(Tool):
@@ -38,24 +60,30 @@ class RelayedTool(Tool):
         timeout: float | None = None,
         arguments: Mode | None = None,
         promises: Mapping[str, Json] | None = None,
+        checked: CheckedSchemas | None = None,
     ) -> None:
-        """`promises` are the annotations that the operator vouches for; the server's own are hints for models."""
-        name, schema = definition.get("name"), definition.get("inputSchema")
+        """`promises` are the annotations that the operator vouches for; the server's own are hints for models.
+
+        `checked` are its schemas if they were checked before.
+        """
+        name = definition.get("name")
         if not isinstance(name, str):
             raise DeclarationError(f"{source}: a tool without a name")
         check_name(name, source)
-        if not isinstance(schema, Mapping) or schema.get("type") != "object":
-            raise DeclarationError(f"{source}: the tool {name!r} has no inputSchema of type object")
-        check_schema(schema, f"{source}: {name}")
+        if checked is None:
+            checked = check_schemas(definition, f"{source}: {name}")
+        schema: Mapping[str, Json] = definition["inputSchema"]
         self._shown = dict(definition)
         self.name = name
         self.title = _text(definition, "title")
         self.description = _text(definition, "description")
         self.input_schema = schema
-        self.output_schema = read_output(definition)
-        if self.output_schema is None and self._shown.pop("outputSchema", None) is not None:
-            why = output_problem(definition) or "it is not an object"
-            self.flaw = f"{source}: the outputSchema of {name!r} is invalid and was removed: {why}"
+        self.output_schema = checked.output
+        if checked.output is None:
+            # An invalid one is neither shown nor checked, since clients fail on it.
+            self._shown.pop("outputSchema", None)
+        if checked.problem:
+            self.flaw = f"{source}: the outputSchema of {name!r} is invalid and was removed: {checked.problem}"
         self.annotations = _object(definition, "annotations")
         self.meta = _object(definition, "_meta")
         self.icons = ()
@@ -88,11 +116,6 @@ def _text(definition: Mapping[str, Json], member: str) -> str:
 def _object(definition: Mapping[str, Json], member: str) -> Mapping[str, Json] | None:
     value = definition.get(member)
     return value if isinstance(value, Mapping) else None
-
-
-def read_output(definition: Mapping[str, Json]) -> Mapping[str, Json] | None:
-    """The output schema; an invalid one is neither shown nor checked, since clients fail on it."""
-    return None if output_problem(definition) else _object(definition, "outputSchema")
 
 
 def output_problem(definition: Mapping[str, Json]) -> str:

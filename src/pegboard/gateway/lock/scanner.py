@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from pegboard.gateway.lock.definition_scan import find_shadows, scan_definition
@@ -23,11 +23,27 @@ class Scanner:
     def __init__(self) -> None:
         self._read: dict[Server, tuple[str, dict[Place, list[str]]]] = {}
         self._reading = asyncio.Lock()
+        self._waiting = False
 
-    async def scan_all(self, catalogs: Mapping[Server, ServerCatalog], pins: Pins) -> list[str]:
-        """A sentence for each finding in definitions that were not accepted; cached for the same definitions."""
-        async with self._reading:
-            return await asyncio.to_thread(lambda: list(self._report(dict(catalogs), pins)))
+    async def scan_newest(
+        self, catalogs: Callable[[], Mapping[Server, ServerCatalog]], pins: Callable[[], Pins]
+    ) -> list[str]:
+        """A sentence for each finding in definitions that were not accepted; cached for the same definitions.
+
+        While one scan runs, one more waits to read what is newest then; any other finds nothing that this one does not.
+        """
+        if self._waiting:
+            return []
+        self._waiting = True
+        try:
+            await self._reading.acquire()
+        finally:
+            self._waiting = False
+        try:
+            now, accepted = dict(catalogs()), pins()
+            return await asyncio.to_thread(lambda: list(self._report(now, accepted)))
+        finally:
+            self._reading.release()
 
     def _report(self, catalogs: Mapping[Server, ServerCatalog], pins: Pins) -> Iterator[str]:
         self._read = {server: read for server, read in self._read.items() if server in catalogs}

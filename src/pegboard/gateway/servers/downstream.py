@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from functools import partial
 from typing import ClassVar, Final, TypeAlias
 
 from msgspec.structs import replace
@@ -44,6 +45,8 @@ SPARE_CONNECTIONS: Final = 520
 
 OnChange: TypeAlias = Callable[["Downstream"], None]
 OnUpdated: TypeAlias = Callable[["Downstream", str], None]
+Prepare: TypeAlias = Callable[["Downstream", ServerCatalog], Awaitable[None]]
+"""Called with a new catalog before it is in effect."""
 Login: TypeAlias = Callable[[ServerConfig, str], Auth | None]
 """Says how a server is logged in to, for a principal; "" is the gateway itself."""
 
@@ -73,6 +76,7 @@ class Downstream:
         *,
         on_change: OnChange,
         on_updated: OnUpdated,
+        prepare: Prepare | None = None,
         login: Login | None = None,
         board: InProcessServer | None = None,
         marks: Mapping[str, str] | None = None,
@@ -97,6 +101,7 @@ class Downstream:
             self._tools,
             changed=lambda: on_change(self),
             updated=lambda uri: on_updated(self, uri),
+            prepare=None if prepare is None else partial(prepare, self),
         )
 
     @property

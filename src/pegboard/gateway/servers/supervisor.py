@@ -13,7 +13,7 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from pegboard.backoff import backoff, jitter
@@ -50,6 +50,8 @@ MAX_REPORTED: Final = 1500
 DEBOUNCE_SECONDS: Final = 0.2
 IDLE_DEBOUNCES: Final = 5
 """A server that tells changes and has none is listed ever more rarely: its pause doubles so often."""
+REST_FACTOR: Final = 4
+"""A server whose lists took long to read is left alone for so many times as long before it is listed again."""
 HEALTH_CHECK_SECONDS: Final = 60.0
 """How often a server that nobody calls is asked whether it is still there."""
 SHORTEST_TTL: Final = 30.0
@@ -75,6 +77,7 @@ class Supervisor:
         *,
         changed: Callable[[], None],
         updated: Callable[[str], None],
+        prepare: Callable[[ServerCatalog], Awaitable[None]] | None = None,
     ) -> None:
         self.name = config.name
         self.state: State = "idle"
@@ -89,6 +92,7 @@ class Supervisor:
         self._pool = pool
         self._tools = tools
         self._on_change = changed
+        self._prepare = prepare
         self._subscription = ChangeSubscription(self._lists_changed, lambda uri: self._notify(updated, uri))
         self._task: asyncio.Task[None] | None = None
         self._healthy = asyncio.Event()
@@ -201,6 +205,8 @@ class Supervisor:
         self._tools.update(found.tools)
         if self.catalog is not None and self.catalog.digest == found.digest:
             return
+        if self._prepare is not None:
+            await self._prepare(found)
         self.catalog = found
         for told in found.dropped:
             _log.warning("%s: left out of its lists: %s", self.name, shorten_output(told))
@@ -244,17 +250,20 @@ class Supervisor:
 
     async def _refresh(self, connection: ServerConnection) -> None:
         """List again after a change was told, once for all that are told within a moment."""
-        in_vain = 0
+        loop = asyncio.get_running_loop()
+        in_vain, took = 0, 0.0
         while True:
             await self._changed.wait()
-            await asyncio.sleep(DEBOUNCE_SECONDS * 2 ** min(in_vain, IDLE_DEBOUNCES))
+            debounce = DEBOUNCE_SECONDS * 2 ** min(in_vain, IDLE_DEBOUNCES)
+            await asyncio.sleep(max(debounce, min(REST_FACTOR * took, LONGEST_PAUSE)))
             self._changed.clear()
-            before = self.catalog
+            before, began = self.catalog, loop.time()
             try:
                 await self._list(connection)
             except Refusal as refusal:
                 _log.warning("%s: refused to be listed again: %s", self.name, shorten_output(refusal.message, 200))
             in_vain = in_vain + 1 if self.catalog is before else 0
+            took = loop.time() - began
 
     async def _check_health(self, connection: ServerConnection) -> None:
         """Ask the server now and then whether it is still there, and list it again where it tells no changes."""
