@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import sys
+import tracemalloc
 from contextlib import suppress
 from pathlib import Path
 
@@ -314,6 +315,54 @@ async def test_a_grandchild_that_holds_the_pipe_does_not_hide_the_end() -> None:
     async with nothing_left(), Client(script(body)) as client:
         with pytest.raises(ConnectionLost, match="exit code 4"):
             await client.call("any", timeout=10)
+
+
+STAYS = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up', flush=True)\nwhile True: time.sleep(60)\n"
+
+
+async def test_a_close_that_is_cancelled_has_ended_the_process() -> None:
+    child, up = ChildProcess(script(STAYS)), asyncio.Event()
+    async with nothing_left():
+        await child.open(lambda _: up.set(), lambda _: None)
+        await up.wait()
+        closing = asyncio.create_task(child.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with suppress(asyncio.CancelledError):
+            await closing
+        # Reaped, too: a process that is not would be reported by Python once nothing refers to it.
+        assert str(child.pid) not in children()
+
+
+async def test_no_signal_is_sent_once_a_process_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[int] = []
+    lost, killpg = asyncio.Event(), os.killpg
+
+    def record(pid: int, number: int) -> None:
+        sent.append(number)
+        killpg(pid, number)
+
+    child = ChildProcess(script(""))
+    async with nothing_left():
+        await child.open(lambda _: None, lambda _: lost.set())
+        await lost.wait()
+        # By now the number may be that of another group.
+        monkeypatch.setattr(os, "killpg", record)
+        await child.close()
+        assert sent == []
+
+
+def test_a_line_that_comes_in_pieces_weighs_about_what_it_is_long() -> None:
+    child = ChildProcess(["any"])
+    tracemalloc.start()
+    try:
+        for _ in range(100_000):
+            # A new object each time, as from a pipe.
+            child.pipe_data_received(1, bytes(bytearray(b"xy")))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 3 * 200_000
 
 
 async def test_a_client_that_is_cancelled_while_it_opens_leaves_no_child() -> None:

@@ -70,8 +70,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._open_ends = {0, 1, 2}
         self._may_write = asyncio.Event()
         self._may_write.set()
-        self._rest: list[bytes] = []
-        self._held = 0
+        # In one piece: a line may come a few bytes at a time, and each piece would weigh ten times as much.
+        self._line = bytearray()
         self._skipping = False
         self._stderr_tail: deque[str] = deque()
         self._stderr_size = 0
@@ -140,8 +140,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
                     self._signal(signal.SIGKILL)
                     await self._ends_within(KILL_SECONDS)
         finally:
-            # Whatever it started and left behind goes with it.
             self._signal(signal.SIGKILL)
+            # Also when this is cancelled: a process that is not reaped would outlive its transport.
+            await self._ends_within(KILL_SECONDS)
             process.close()
             # The transports of its pipes say goodbye in the loop's next rounds.
             for _ in range(3):
@@ -154,8 +155,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
         return self._exited.is_set()
 
     def _signal(self, number: int) -> None:
+        """Signal the group while the child lives: later its number may be that of another group."""
         pid = self.pid
-        if pid is not None:
+        if pid is not None and not self._exited.is_set():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, number)
 
@@ -188,6 +190,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self._await_exit()
 
     def process_exited(self) -> None:
+        # Whatever it started and left behind goes with it.
+        self._signal(signal.SIGKILL)
         self._exited.set()
         self._await_exit()
 
@@ -223,27 +227,24 @@ class ChildProcess(asyncio.SubprocessProtocol):
             if self._skipping:
                 self._skipping = False
                 continue
-            if self._rest:
-                self._rest.append(line)
-                line = b"".join(self._rest)  # noqa: PLW2901 — the line is what all its pieces make
-                self._rest.clear()
-                self._held = 0
+            if self._line:
+                self._line += line
+                line = bytes(self._line)  # noqa: PLW2901 — the line is what all its pieces make
+                self._line.clear()
             if len(line) > self._max_line:
                 self._reject_line(line[:512])
             elif line.strip():
                 self._receive(line)
         if not rest or self._skipping:
             return
-        self._rest.append(rest)
-        self._held += len(rest)
-        if self._held > self._max_line:
+        self._line += rest
+        if len(self._line) > self._max_line:
             self._skip_long_line()
 
     def _skip_long_line(self) -> None:
         """A line that is too long is lost; whoever waits for it is told so."""
-        head = self._rest[0][:512]
-        self._rest.clear()
-        self._held = 0
+        head = bytes(self._line[:512])
+        self._line.clear()
         self._skipping = True
         self._reject_line(head)
 
