@@ -85,6 +85,26 @@ async def test_a_lane_that_does_not_close_is_left_in_time(monkeypatch: pytest.Mo
         await pool.close()
 
 
+async def test_a_lane_that_is_cancelled_while_it_closes_has_cleaned_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STOP_SECONDS", 0.05)
+    made, cleaned = Made(), []
+    pool = ConnectionPool("x", made)
+    pool.connection()
+
+    async def close() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            # A killed process takes a moment to be gone.
+            for _ in range(10):
+                await asyncio.sleep(0)
+            cleaned.append(True)
+
+    made.links[OWN_KEY].close = close  # type: ignore[method-assign]  # one that hangs
+    await pool.close()
+    assert cleaned
+
+
 async def test_once_closed_it_makes_no_more() -> None:
     pool = ConnectionPool("x", Made())
     await pool.close()

@@ -14,6 +14,8 @@ MAX_CONNECTIONS: Final = 64
 """How many who call have a lane of their own at a time."""
 IDLE_SECONDS: Final = 300.0
 STOP_SECONDS: Final = 3.0
+CLEANUP_SECONDS: Final = 1.0
+"""What a connection that did not close in time has to kill its process and reap it."""
 
 _log = logging.getLogger("pegboard.gateway")
 
@@ -79,6 +81,8 @@ class ConnectionPool:
             _, late = await asyncio.wait(self._closing, timeout=STOP_SECONDS)
             for task in late:
                 task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=CLEANUP_SECONDS)
 
     def _close(self, closed: asyncio.Task[None]) -> None:
         self._spawns += self._closing.pop(closed).spawns
