@@ -606,6 +606,21 @@ async def test_one_tool_with_a_bad_annotation_is_left_out_and_said(caplog: pytes
 # -- bodies --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("wrap", [modern, legacy], ids=["modern", "legacy"])
+async def test_what_a_stream_should_not_carry_is_logged_ever_more_rarely(
+    wrap: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = data({"jsonrpc": "2.0", "id": "nobody's", "result": {}})
+
+    def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        stream(writer, odd * 1000, data(text(asked, "end")))
+        writer.close()
+
+    async with faking(wrap(answer)) as fake, Client(fake.url, version=MODERN if wrap is modern else LEGACY) as client:
+        assert (await client.call("any")).text == "end"
+    assert 0 < len([one for one in caplog.records if one.levelname == "WARNING"]) <= 10
+
+
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
 async def test_a_compressed_answer_is_unpacked(coding: str) -> None:
     pack = gzip.compress if coding == "gzip" else zlib.compress

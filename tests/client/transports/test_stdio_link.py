@@ -438,6 +438,36 @@ async def test_a_legacy_servers_questions_are_answered_for_the_call_under_way() 
         assert (await client.call("any")).text == '{"action": "accept", "content": {"n": 4}}'
 
 
+@sending(40 * 1_000_000)
+async def test_large_notifications_that_a_caller_is_slow_to_take_are_dropped(tmp_path: Path) -> None:
+    sent = tmp_path / "sent"
+    body = SERVE_LEGACY + (
+        "asked = read()\n"
+        "token = asked['params']['_meta']['progressToken']\n"
+        "for n in range(1, 41):\n"
+        "    told = {'progressToken': token, 'progress': n}\n"
+        "    say({'jsonrpc': '2.0', 'method': 'notifications/progress', 'params': told, 'more': 'x' * 1_000_000})\n"
+        "say({'jsonrpc': '2.0', 'id': 'p', 'method': 'ping'})\n"
+        f"read(); open({str(sent)!r}, 'w').close()\n"
+        "text(asked, 'done')\n"
+    )
+    heard: list[float] = []
+    taken = asyncio.Event()
+
+    async def progress(done: float, *_: object) -> None:
+        heard.append(done)
+        await taken.wait()
+
+    async with nothing_left(), Client(script(body)) as client:
+        call = asyncio.create_task(client.call("any", progress=progress))
+        await until(sent.exists)
+        taken.set()
+        assert (await call).text == "done"
+    # The newest stay: 4 MiB of them, and those that were taken at once.
+    assert heard[-1] == 40
+    assert len(heard) < 15
+
+
 async def test_a_question_that_its_server_takes_back_is_dropped() -> None:
     body = SERVE_LEGACY + (
         "asked = read()\n"

@@ -21,7 +21,7 @@ from pegboard.call import Channel, Json, Notification, RequestId
 from pegboard.client.links.abandoned_requests import AbandonedRequests
 from pegboard.client.links.credentials import Authorizer
 from pegboard.client.links.era_cache import choose_version, forget, probe, recall, remember, versions_in_answer
-from pegboard.client.links.garbled_counts import count_garbled
+from pegboard.client.links.garbled_counts import warn_rarely
 from pegboard.client.links.legacy_session import LegacySession, cancellation
 from pegboard.client.links.link import (
     PROGRESS_NOTIFICATION,
@@ -42,7 +42,8 @@ from pegboard.protocol.revisions import CHANGE_KINDS, MODERN, NEWEST_LEGACY, REV
 _log = logging.getLogger("pegboard.client")
 
 INBOX_MESSAGES: Final = 256
-"""How many notices may wait for one request; beyond that the oldest are lost."""
+INBOX_BYTES: Final = 4 * 1024 * 1024
+"""How many notifications may wait for one request, and how large they are together; beyond that the oldest are lost."""
 
 _SUBSCRIPTION: Final = PREFIX + "subscriptionId"
 # A server neither asks nor logs for the sake of these.
@@ -79,16 +80,20 @@ class _PendingRequest(Struct, eq=False):
     """A request that was sent: what has arrived for it, and the future of the coroutine that waits."""
 
     out: OutgoingRequest
-    inbox: deque[ServerMessage] | None = None
+    inbox: deque[tuple[ServerMessage, int]] | None = None
+    size: int = 0
     answer: ServerMessage | None = None
     fault: ServerFault | None = None
     waiter: asyncio.Future[None] | None = None
 
-    def put(self, message: ServerMessage) -> None:
-        """Something came before the answer."""
+    def put(self, message: ServerMessage, size: int) -> None:
+        """Something of so many bytes came before the answer; the message keeps all of them in memory."""
         if self.inbox is None:
-            self.inbox = deque(maxlen=INBOX_MESSAGES)
-        self.inbox.append(message)
+            self.inbox = deque()
+        self.inbox.append((message, size))
+        self.size += size
+        while len(self.inbox) > INBOX_MESSAGES or (self.size > INBOX_BYTES and len(self.inbox) > 1):
+            self.size -= self.inbox.popleft()[1]
         self.wake()
 
     def wake(self) -> None:
@@ -99,7 +104,8 @@ class _PendingRequest(Struct, eq=False):
         """The answer, after what came before it was delivered."""
         while True:
             while self.inbox:
-                message = self.inbox.popleft()
+                message, size = self.inbox.popleft()
+                self.size -= size
                 await self.out.deliver(Notification(message.method or "", message.parameters()), request_id)
             if self.answer is not None:
                 return self.answer
@@ -325,17 +331,15 @@ class DuplexLink:
         try:
             message = read_server_message(data, self._identity.limits)
         except MalformedMessage as problem:
-            number = count_garbled(self._cache_key, str(problem).partition(":")[0])
-            # Only the first, the second, the fourth …, so that such a server does not fill the log.
-            if not number & (number - 1):
-                _log.warning("%s: wrote %s (%d so far)", self.name, problem, number)
+            kind, colon, detail = str(problem).partition(":")
+            warn_rarely(self._cache_key, self.name, f"wrote {kind}", colon + detail)
             return
         if message.method is None:
             self._receive_answer(message)
         elif message.id is not None:
             self._receive_question(message)
         else:
-            self._receive_notification(message, message.method)
+            self._receive_notification(message, message.method, len(data))
 
     def _receive_answer(self, message: ServerMessage) -> None:
         pending = self._pending.get(message.id) if message.id is not None else None
@@ -343,7 +347,7 @@ class DuplexLink:
             # An error without an id: the server could not read the only request there is.
             pending = next(iter(self._pending.values()))
         if pending is None or pending.answer is not None:
-            _log.debug("%s: answered %r, which is no open request", self.name, message.id)
+            _log.debug("%s: answered %.80r, which is no open request", self.name, message.id)
             self._abandoned.finished(message.id)
             return
         pending.answer = message
@@ -352,12 +356,13 @@ class DuplexLink:
     def _receive_question(self, message: ServerMessage) -> None:
         if self._metadata is not None:
             # "Servers MUST NOT initiate JSON-RPC requests, and clients do not send JSON-RPC responses"
-            _log.warning("%s: asked %s, which its revision does not have", self.name, message.method)
+            asked = f": {str(message.method)[:80]}"
+            warn_rarely(self._cache_key, self.name, "asked what its revision does not have", asked)
             return
         only = self._sole_request()
         self._legacy.questions.start(message, self._unattributed if only is None else only.out)
 
-    def _receive_notification(self, message: ServerMessage, method: str) -> None:
+    def _receive_notification(self, message: ServerMessage, method: str, size: int) -> None:
         params = message.parameters()
         if method == "notifications/cancelled":
             self._receive_cancelled(params.get("requestId"))
@@ -370,7 +375,7 @@ class DuplexLink:
         if pending is None and method not in CHANGE_KINDS and method != PROGRESS_NOTIFICATION:
             pending = self._sole_request()
         if pending is not None:
-            pending.put(message)
+            pending.put(message, size)
         elif method != PROGRESS_NOTIFICATION:
             self._legacy.start(self._legacy.deliver(Notification(method, params)))
 

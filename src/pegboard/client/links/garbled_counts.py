@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable
 from typing import Final
+
+_log = logging.getLogger("pegboard.client")
 
 _MAX_SERVERS: Final = 1000
 
@@ -18,3 +21,10 @@ def count_garbled(server: Hashable, kind: str) -> int:
         del _counts[next(iter(_counts))]
     _counts[key] = number
     return number
+
+
+def warn_rarely(server: Hashable, name: str, kind: str, detail: str = "") -> None:
+    """Log what a server should not send: the first, the second, the fourth …, so that it cannot fill the log."""
+    number = count_garbled(server, kind)
+    if not number & (number - 1):
+        _log.warning("%s: %s%s (%d so far)", name, kind, detail, number)

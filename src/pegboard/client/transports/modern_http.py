@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from functools import lru_cache
 
 from pegboard.call import Json, Notification
+from pegboard.client.links.garbled_counts import warn_rarely
 from pegboard.client.links.link import Identity, OutgoingRequest, RequestMetadata, request_ids, with_server_name
 from pegboard.client.links.server_messages import ServerMessage, result_of
 from pegboard.client.transports.http_endpoint import EndpointClient, EventStream, read_answer
@@ -15,8 +15,6 @@ from pegboard.errors import ConnectionLost, MethodNotFound, ServerFault
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.headers import encode_value
 from pegboard.protocol.revisions import NAMED
-
-_log = logging.getLogger("pegboard.client")
 
 
 class ModernHttp:
@@ -41,7 +39,8 @@ class ModernHttp:
         async def handle(message: ServerMessage) -> None:
             if message.method is None or message.id is not None:
                 # "Servers MUST NOT initiate JSON-RPC requests, and clients do not send JSON-RPC responses"
-                _log.warning("%s: sent %s on the answer to another request", self._name, message.method or "an answer")
+                sent = f": {(message.method or 'an answer')[:80]}"
+                warn_rarely(self._name, self._name, "sent a message of another kind on the stream of a request", sent)
                 return
             await out.deliver(Notification(message.method, message.parameters()), request_id)
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from pegboard.backoff import backoff
 from pegboard.call import Channel, Json, Notification
+from pegboard.client.links.garbled_counts import warn_rarely
 from pegboard.client.links.incoming_questions import IncomingQuestions
 from pegboard.client.links.legacy_session import LegacySession, cancellation
 from pegboard.client.links.link import (
@@ -239,7 +240,7 @@ class SessionHttp:
     ) -> None:
         """What comes on the stream of a request before its answer."""
         if message.method is None:
-            _log.warning("%s: sent an answer to nobody's request (id %r)", self._name, message.id)
+            warn_rarely(self._name, self._name, "sent a response to a request that was not made")
         elif message.id is not None:
             questions.start(message, out)
         elif message.method in CHANGE_KINDS:
