@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -18,6 +20,9 @@ _log = logging.getLogger("pegboard.gateway")
 
 TEXT: Final = 500
 """How much of what a server logs is shown in our own log."""
+LOG_LINES: Final = 100
+LOG_SECONDS: Final = 10.0
+"""How many messages of a server are logged within so many seconds."""
 
 _LEVELS: Final[Mapping[str, int]] = {
     "debug": logging.DEBUG,
@@ -37,20 +42,39 @@ class UnattributedChannel:
     Where they are not, that is `muddled`, and from then on calls had better go one at a time.
     """
 
-    def __init__(self, name: str, roots: Sequence[str], running_calls: Collection[OutgoingRequest]) -> None:
+    def __init__(
+        self,
+        name: str,
+        roots: Sequence[str],
+        running_calls: Collection[OutgoingRequest],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.ambiguous = False
+        self._clock = clock
+        self._window_began = -math.inf
+        self._logged = 0
         self.abandoned = AbandonedRequests()
         self._name = name
         self._roots = [{"uri": root} for root in roots]
         self._running_calls = running_calls
 
     async def emit(self, notice: Notification) -> None:
-        if notice.method != "notifications/message":
+        if notice.method != "notifications/message" or not self._may_log():
             return
         level, data = notice.params.get("level"), notice.params.get("data")
         text = data if isinstance(data, str) else _encode(data).decode("utf-8", "replace")
         # A line of ours is one line, whatever a server writes into it.
         _log.log(_LEVELS.get(str(level), logging.ERROR), "%s says: %s", self._name, shorten_output(text, TEXT))
+
+    def _may_log(self) -> bool:
+        """Whether one more message is logged: a server must not fill the log."""
+        now = self._clock()
+        if now - self._window_began >= LOG_SECONDS:
+            if self._logged > LOG_LINES:
+                _log.warning("%s: %d of its log messages were left out", self._name, self._logged - LOG_LINES)
+            self._window_began, self._logged = now, 0
+        self._logged += 1
+        return self._logged <= LOG_LINES
 
     async def close_stream(self, retry_ms: int) -> None:
         """There is none."""
