@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from pegboard import Client
-from pegboard.call import Change
+from pegboard.call import Change, Notification
+from pegboard.client.list_cache import ListCache
+from pegboard.client.subscription import MAX_CHANGES, ChangeQueue
 from pegboard.errors import ConnectionLost, Refusal
 from tests.client.fakes import Asked, data, error, faking, initialized, modern, reply, result, stream
 from tests.client.process_leftovers import nothing_left
@@ -174,3 +176,21 @@ async def test_no_method_can_end_its_header() -> None:
             with pytest.raises(Refusal, match="no method"):
                 await client.request(method)
         assert len(fake.asked) == 1
+
+
+async def test_changes_that_nobody_takes_become_one_of_all_resources() -> None:
+    queue = ChangeQueue(ListCache())
+    await queue.emit(Notification("notifications/tools/list_changed", {}))
+    for number in range(2 * MAX_CHANGES):
+        await queue.emit(Notification("notifications/resources/updated", {"uri": f"memo://{number}"}))
+    await queue.emit(Notification("notifications/prompts/list_changed", {}))
+    assert [await queue.next() for _ in range(3)] == [Change("tools"), Change("updated"), Change("prompts")]
+    await queue.emit(Notification("notifications/resources/updated", {"uri": "memo://a"}))
+    assert await queue.next() == Change("updated", "memo://a")
+
+
+@pytest.mark.parametrize("uri", [None, 7, [], "x" * 10_000])
+async def test_a_change_of_what_is_no_uri_is_one_of_all_resources(uri: Any) -> None:
+    queue = ChangeQueue(ListCache())
+    await queue.emit(Notification("notifications/resources/updated", {"uri": uri}))
+    assert await queue.next() == Change("updated")

@@ -58,6 +58,7 @@ class ClientChannel:
             if self._log is not None:
                 told = self._log(params.get("level", "info"), params.get("data"))
         elif notice.method in CHANGE_KINDS:
-            self._lists.drop(notice.method, params.get("uri", ""))
+            uri = params.get("uri")
+            self._lists.drop(notice.method, uri if isinstance(uri, str) else "")
         if inspect.isawaitable(told):
             await told

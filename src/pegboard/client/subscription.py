@@ -8,10 +8,13 @@ from typing import Final, TypeAlias
 
 from pegboard.backoff import backoff, jitter
 from pegboard.call import Change, Channel, Json, Notification, Question
+from pegboard.client.links.change_listeners import MAX_URI_LENGTH
 from pegboard.client.list_cache import ListCache
 from pegboard.errors import ConnectionLost, Unreachable
 from pegboard.protocol.revisions import CHANGE_KINDS
 
+MAX_CHANGES: Final = 10_000
+"""How many changes wait to be taken; beyond that those of single resources become one of all."""
 _RECONNECTS: Final = 10
 
 Listen: TypeAlias = Callable[[Mapping[str, Json], Channel], Awaitable[object]]
@@ -39,13 +42,19 @@ class ChangeQueue:
         if notice.method == "notifications/subscriptions/acknowledged":
             self.acknowledged = True
         elif notice.method in CHANGE_KINDS:
-            uri = str(notice.params.get("uri", ""))
-            self._lists.drop(notice.method, uri)
-            kind = CHANGE_KINDS[notice.method]
-            self.put(Change(kind, uri if kind == "updated" else ""))
+            kind, uri = CHANGE_KINDS[notice.method], notice.params.get("uri")
+            named = kind == "updated" and isinstance(uri, str) and len(uri) <= MAX_URI_LENGTH
+            change = Change(kind, str(uri) if named else "")
+            self._lists.drop(notice.method, change.uri)
+            self.put(change)
 
     def put(self, change: Change) -> None:
-        self._waiting[change] = None
+        if len(self._waiting) >= MAX_CHANGES:
+            # Of no one URI, so of each.
+            self._waiting = {one: None for one in self._waiting if one.kind != "updated"}
+            self._waiting[Change("updated")] = None
+        if change.kind != "updated" or Change("updated") not in self._waiting:
+            self._waiting[change] = None
         self._changed.set()
 
     def end(self) -> None:

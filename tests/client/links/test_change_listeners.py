@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from pegboard.call import Notification, NullChannel
-from pegboard.client.links.change_listeners import ChangeListeners
+from pegboard.client.links.change_listeners import MAX_URI_LENGTH, ChangeListeners, FollowedUris
 
 TOOLS = Notification("notifications/tools/list_changed", {})
 
@@ -53,3 +55,24 @@ async def test_after_a_gap_everybody_hears_of_all_it_asked_for() -> None:
     listeners.add(one, on("a", toolsListChanged=True, promptsListChanged=False))
     await listeners.notify_all()
     assert one.heard == [("tools/list_changed", None), ("resources/updated", "a")]
+
+
+@pytest.mark.parametrize("uri", [None, 5, [], "memo://a/" + "x" * MAX_URI_LENGTH])
+async def test_what_is_no_uri_is_followed_by_nobody(uri: Any) -> None:
+    listeners, one = ChangeListeners(), Heard()
+    listeners.add(one, on("memo://a", "None", "5"))
+    await listeners.notify(Notification("notifications/resources/updated", {"uri": uri}))
+    assert one.heard == []
+
+
+def test_a_change_is_compared_with_no_more_uris_than_have_its_length() -> None:
+    followed = FollowedUris(f"memo://{number:06}" for number in range(100_000))
+    assert len(followed._lengths) == 1
+    assert followed.covers("memo://000007")
+    assert followed.covers("memo://000007/part")
+    assert not followed.covers("memo://0000077")
+
+
+@pytest.mark.parametrize("followed", ["memo://", "memo://a/", "memo://a//"])
+def test_a_slash_at_the_end_does_not_matter(followed: str) -> None:
+    assert FollowedUris([followed]).covers("memo://a/part")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pegboard.call import Json, Notification
+from pegboard.client.links.change_listeners import MAX_URI_LENGTH
 from pegboard.client.links.link import OutgoingRequest
 from pegboard.errors import ConnectionLost, InvalidParams
 from pegboard.gateway.servers.change_subscription import ChangeSubscription
@@ -70,8 +71,9 @@ async def stop(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-async def test_changes_of_lists_and_of_what_is_followed_are_told() -> None:
+async def test_changes_of_lists_and_of_what_is_followed_are_told_and_no_others() -> None:
     server, follower = Server(), Follower()
+    follower.listening.follow(frozenset({"memo://1"}))
     async with nothing_left():
         task = asyncio.create_task(follower.listening.run(server.connection(), EAGER))
         await until(lambda: bool(server.open_ones))
@@ -79,8 +81,11 @@ async def test_changes_of_lists_and_of_what_is_followed_are_told() -> None:
         assert (wanted["toolsListChanged"], wanted["promptsListChanged"]) == (True, False)
         await server.tell("tools/list_changed")
         await server.tell("resources/updated", uri="memo://1")
-        await server.tell("resources/updated", uri=7)
-        assert (follower.changes, follower.updates) == (1, ["memo://1"])
+        await server.tell("resources/updated", uri="memo://1/part")
+        # One that nobody follows, one that is none, and one that would fill the log of changes.
+        for uri in ("memo://2", 7, "memo://1/" + "x" * MAX_URI_LENGTH):
+            await server.tell("resources/updated", uri=uri)
+        assert (follower.changes, follower.updates) == (1, ["memo://1", "memo://1/part"])
         await stop(task)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pegboard.call import Channel, Json, Notification
@@ -16,11 +16,36 @@ _KINDS: Final = {
 }
 
 
+MAX_URI_LENGTH: Final = 8192
+"""The longest URI that a server is believed to have."""
+
+
+class FollowedUris:
+    """The resources that somebody follows; finds out in one look, however many they are, whether a change is of one."""
+
+    def __init__(self, uris: Iterable[str] = ()) -> None:
+        self._uris = frozenset(uris)
+        self._stems = frozenset(uri.rstrip("/") for uri in self._uris)
+        self._lengths = sorted({len(stem) for stem in self._stems})
+
+    def covers(self, uri: Json) -> bool:
+        """Whether this is one of them, or part of one; what is no URI is neither.
+
+        ResourceUpdatedNotification: "This might be a sub-resource of the one that the client actually subscribed to".
+        """
+        if not isinstance(uri, str) or len(uri) > MAX_URI_LENGTH:
+            return False
+        return uri in self._uris or any(
+            uri[length : length + 1] == "/" and uri[:length] in self._stems for length in self._lengths
+        )
+
+
 class ChangeListeners:
     """The listeners of one link, each with the filter of its `subscriptions/listen`."""
 
     def __init__(self) -> None:
         self._all: dict[Channel, Mapping[str, Json]] = {}
+        self._followed: dict[Channel, FollowedUris] = {}
         self._uris: Counter[str] = Counter()
 
     @property
@@ -32,6 +57,7 @@ class ChangeListeners:
         """Tell a channel from now on; the URIs that nobody listened for yet."""
         self._all[channel] = wanted
         uris = list(dict.fromkeys(wanted.get("resourceSubscriptions") or ()))
+        self._followed[channel] = FollowedUris(uris)
         new = [uri for uri in uris if not self._uris[uri]]
         self._uris.update(uris)
         return new
@@ -39,6 +65,7 @@ class ChangeListeners:
     def remove(self, channel: Channel) -> list[str]:
         """Tell it no more; the URIs that nobody listens for now."""
         wanted = self._all.pop(channel, {})
+        self._followed.pop(channel, None)
         uris = list(dict.fromkeys(wanted.get("resourceSubscriptions") or ()))
         self._uris.subtract(uris)
         gone = [uri for uri in uris if not self._uris[uri]]
@@ -46,9 +73,10 @@ class ChangeListeners:
         return gone
 
     async def notify(self, notice: Notification) -> None:
-        """Hand a change to whoever asked for its kind."""
+        """Hand a change to all that asked for its kind, or follow its resource."""
+        member, uri = _KINDS.get(notice.method), notice.params.get("uri")
         for channel, wanted in list(self._all.items()):
-            if _is_wanted(notice, wanted):
+            if wanted.get(member) if member is not None else self._followed[channel].covers(uri):
                 await channel.emit(notice)
 
     async def notify_all(self) -> None:
@@ -59,14 +87,3 @@ class ChangeListeners:
                     await channel.emit(Notification(method, {}))
             for uri in wanted.get("resourceSubscriptions") or ():
                 await channel.emit(Notification(RESOURCE_UPDATED, {"uri": uri}))
-
-
-def _is_wanted(notice: Notification, wanted: Mapping[str, Json]) -> bool:
-    member = _KINDS.get(notice.method)
-    if member is not None:
-        return bool(wanted.get(member))
-    uri = notice.params.get("uri")
-    # ResourceUpdatedNotification: "This might be a sub-resource of the one that the client actually subscribed to".
-    return any(
-        uri == one or str(uri).startswith(one.rstrip("/") + "/") for one in wanted.get("resourceSubscriptions") or ()
-    )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from pegboard.call import Json, Notification, Question
+from pegboard.client.links.change_listeners import FollowedUris
 from pegboard.client.links.server_output import shorten_output
 from pegboard.errors import ConnectionLost, Refusal
 from pegboard.gateway.servers.server_catalog import ServerCatalog
@@ -22,15 +23,17 @@ _log = logging.getLogger("pegboard.gateway")
 class _SubscriptionChannel:
     """The channel of one subscription."""
 
-    def __init__(self, changed: Callable[[], None], updated: Callable[[str], None]) -> None:
+    def __init__(self, changed: Callable[[], None], updated: Callable[[str], None], followed: FollowedUris) -> None:
         self.acknowledged = asyncio.Event()
         self._changed = changed
         self._updated = updated
+        self._followed = followed
 
     async def emit(self, notice: Notification) -> None:
         if notice.method == RESOURCE_UPDATED:
             uri = notice.params.get("uri")
-            if isinstance(uri, str):
+            # A server tells of what it was asked for: anything else would only fill the log of changes.
+            if isinstance(uri, str) and self._followed.covers(uri):
                 self._updated(uri)
         elif notice.method in CHANGE_KINDS:
             self._changed()
@@ -91,7 +94,7 @@ class ChangeSubscription:
         """A subscription that the server has taken note of; None where there is nothing to subscribe to."""
         if not any(wanted.values()):
             return None
-        ear = _SubscriptionChannel(self._changed, self._updated)
+        ear = _SubscriptionChannel(self._changed, self._updated, FollowedUris(wanted["resourceSubscriptions"]))
         task = asyncio.create_task(self._listen(connection, wanted, ear))
         heard = asyncio.create_task(ear.acknowledged.wait())
         try:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from pegboard.call import Json
+from pegboard.client.links.change_listeners import MAX_URI_LENGTH
 from pegboard.client.transports.mirrored_headers import usable_tools
 from pegboard.errors import InvalidParams, MalformedMessage, MethodNotFound
 from pegboard.protocol.params import PREFIX
@@ -22,7 +23,6 @@ MAX_BYTES: Final = 32 * 1024 * 1024
 """How large all definitions of one kind may be; the rest is left out."""
 MAX_PAGES: Final = 1000
 MAX_NAME_LENGTH: Final = 256
-MAX_URI_LENGTH: Final = 8192
 MAX_DROPPED: Final = 100
 """How many of those that are left out are named."""
 
