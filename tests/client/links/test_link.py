@@ -7,12 +7,14 @@ import json
 import os
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec import Raw
 
+from pegboard import Client
 from pegboard.call import NULL_CHANNEL, Json, Notification, Question
 from pegboard.client.links.link import Identity, LinkOptions, OutgoingRequest, RequestMetadata, ServerLink
 from pegboard.client.links.server_messages import read_members
@@ -307,3 +309,30 @@ async def test_who_is_cancelled_while_it_says_goodbye_leaves_all_the_same() -> N
             await leaving
         assert not link.is_open
         assert link._pool._closed  # type: ignore[attr-defined]  # no connection is left, or will be made
+
+
+async def test_an_error_without_an_id_does_not_end_a_subscription_to_a_legacy_server(tmp_path: Path) -> None:
+    heard = tmp_path / "heard"
+    body = (
+        "shake_hands()\n"
+        "text(read(), 'one')\n"
+        # Once this is answered, the call is over, and the subscription alone waits.
+        "say({'jsonrpc': '2.0', 'id': 1, 'method': 'ping'})\n"
+        "read()\n"
+        "say({'jsonrpc': '2.0', 'error': {'code': -32700, 'message': 'what?'}})\n"
+        "say({'jsonrpc': '2.0', 'id': 2, 'method': 'ping'})\n"
+        f"read(); open({str(heard)!r}, 'w').close()\n"
+        "text(read(), 'two')\n"
+        "read()\n"
+    )
+    async with nothing_left(), Client(script(body), version="2025-11-25") as client:
+        changes = client.listen(tools=True)
+        following = asyncio.ensure_future(anext(changes))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert (await client.call("any")).text == "one"
+        await until(heard.exists)
+        assert (await client.call("any")).text == "two"
+        assert not following.done()
+        following.cancel()
+        await asyncio.wait([following])
