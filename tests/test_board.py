@@ -284,7 +284,7 @@ async def test_what_was_sealed_opens_after_a_restart_by_the_key_in_the_store_unl
             board.resource(f"x://{name}")(lambda: "x")
         store = SqliteStore(tmp_path / "kept.db")
         await store.start()
-        await board.start(SharedStore(store, Cluster(store.workers, 5)))
+        await board.start(SharedStore(store, Cluster(store, Limits())))
         page = await listed(board, cursor)
         assert [one["uri"] for one in page["resources"]] == [f"x://{'abc'[number]}"]
         cursor = page.get("nextCursor")

@@ -412,7 +412,7 @@ class Board(ToolRegistry, Hosted):
                 key = await shared_key(shared.store.records, self.name)
                 for seal in self._sealed_alone:
                     seal.prefer(key)
-            self._feed = ChangeFeed(self.changes, shared.store.changes(self.name), self.limits.changes)
+            self._feed = ChangeFeed(self.changes, shared.store.feeds, self.name, self.limits.changes)
             await self._feed.start()
         self._warn_unmatched()
         await self._lifetimes.start()

@@ -27,7 +27,7 @@ class Process:
 
     def __init__(self, store: Store, clock: Clock, limits: Limits) -> None:
         self.store = store
-        self.cluster = Cluster(store.workers, 100_000)
+        self.cluster = Cluster(store, Limits(worker_seconds=100_000))
         self.sessions = Sessions(limits, clock)
         self.sessions.share(SharedStore(store, self.cluster), clock)
         self.asked: list[str] = []

@@ -14,6 +14,7 @@ import sys
 from pegboard.limits import Limits
 from pegboard.stores.store import LogName, Store
 from pegboard.stores.store_url import open_store
+from pegboard.stores.workers import Workers
 
 ALL = Limits(
     worker_seconds=0.3, stream_events=1_000_000, stream_bytes=1 << 30, session_bytes=1 << 30, stored_bytes=1 << 30
@@ -45,12 +46,13 @@ async def race(store: Store, log: LogName, count: int) -> None:
 
 
 async def beat(store: Store, log: LogName, count: int) -> None:
-    assert await store.logs.open(log, store.workers.me.encode())
+    workers = Workers(store, ALL)
+    assert await store.logs.open(log, workers.me.encode())
     seq = 1
-    await store.workers.beat()
+    await workers.beat()
     while await store.logs.append(log, seq, b"x"):
         told(log, seq)
-        await store.workers.beat()
+        await workers.beat()
         if seq == count:
             # Not in the midst of writing: a file would stay locked for everybody.
             os.kill(os.getpid(), signal.SIGSTOP)

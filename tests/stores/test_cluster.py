@@ -10,17 +10,19 @@ from contextlib import asynccontextmanager
 import pytest
 
 from pegboard.errors import StoreDown
+from pegboard.limits import Limits
 from pegboard.stores.cluster import Cluster
 from tests.stores.backends import Backend, Clock, shared
 from tests.waiting import SOON, until
 
 LEASE = 0.6
+LIMITS = Limits(worker_seconds=LEASE)
 
 
 @asynccontextmanager
 async def two(backend: Backend, clock: Clock | None = None) -> AsyncIterator[tuple[Cluster, Cluster]]:
-    async with shared(backend, worker_seconds=LEASE) as (one, other):
-        crews = Cluster(one.workers, LEASE), Cluster(other.workers, LEASE, clock or Clock())
+    async with shared(backend) as (one, other):
+        crews = Cluster(one, LIMITS), Cluster(other, LIMITS, clock or Clock())
         for cluster in crews:
             await cluster.start()
         try:
@@ -39,7 +41,7 @@ async def test_one_is_told_and_all_others_are_told(shared_backend: Backend) -> N
         came: list[bytes] = []
         other.on_message("news", came.append)
         one.on_message("news", came.append)
-        assert await one.send_to(other.me, "news", b"1") == "sent"
+        assert await one.send_to(other.me, "news", b"1")
         await one.broadcast("news", b"2")
         await until(lambda: len(came) == 2)
         assert came == [b"1", b"2"]
@@ -118,19 +120,19 @@ async def test_who_was_taken_for_dead_is_told_so(shared_backend: Backend, caplog
 async def test_a_beat_that_fails_is_said_and_tried_again(
     shared_backend: Backend, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with shared(shared_backend, worker_seconds=LEASE) as (one, two):
-        cluster = Cluster(one.workers, LEASE)
+    async with shared(shared_backend) as (one, two):
+        cluster = Cluster(one, LIMITS)
         await cluster.start()
-        beat, beats = one.workers.beat, list[bool]()
+        renew, beats = one.leases.renew, list[bool]()
 
-        async def fail_once() -> None:
+        async def fail_once(holder: str, seconds: float) -> None:
             beats.append(True)
             if len(beats) == 1:
                 raise StoreDown("gone fishing")
-            await beat()
+            await renew(holder, seconds)
 
-        monkeypatch.setattr(one.workers, "beat", fail_once)
+        monkeypatch.setattr(one.leases, "renew", fail_once)
         await until(lambda: len(beats) > 1)
         assert "gone fishing" in caplog.text
         await cluster.close()
-        assert not await two.workers.living()
+        assert not await two.leases.holders()

@@ -117,7 +117,7 @@ async def test_another_ends_the_log_of_a_process_that_beats_no_more_which_then_w
             page = await store.logs.read(log, 0, 1)
             assert page is not None
             async with asyncio.timeout(10):
-                while await store.workers.alive(page.about.decode()):
+                while page.about.decode() in await store.leases.holders():
                     pass
             assert await store.logs.append(log, 21, b"its worker died", end=True)
             if fate == "held up":

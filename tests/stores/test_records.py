@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pegboard.stores.memory import MemoryRecords
 from pegboard.stores.store import StoredRecord
 from tests.stores.backends import Backend, Clock, opened
@@ -65,52 +63,6 @@ async def test_what_is_deleted_is_gone_once(backend: Backend) -> None:
         assert await records.delete("a")
         assert not await records.delete("a")
         assert await records.get("a") is None
-
-
-async def test_a_hint_reaches_whoever_watches_that_topic(backend: Backend) -> None:
-    async with opened(backend) as store:
-        hints = store.hints
-        seen: list[str] = []
-        end = hints.watch("a", lambda: seen.append("a"))
-        hints.hint("a")
-        hints.hint("b")
-        assert seen == ["a"]
-        end()
-        hints.hint("a")
-        assert seen == ["a"]
-
-
-async def test_a_watcher_that_fails_keeps_no_other_from_its_hint(
-    backend: Backend, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with opened(backend) as store:
-        seen: list[str] = []
-
-        def fail() -> None:
-            raise LookupError("of no use")
-
-        store.hints.watch("a", fail)
-        store.hints.watch("a", lambda: seen.append("a"))
-        store.hints.hint("a")
-        assert seen == ["a"]
-        assert "a watcher failed" in caplog.text
-
-
-async def test_who_watches_twice_stops_twice(backend: Backend) -> None:
-    async with opened(backend) as store:
-        seen: list[int] = []
-
-        def note() -> None:
-            seen.append(1)
-
-        end_one, end_two = store.hints.watch("a", note), store.hints.watch("a", note)
-        end_one()
-        end_one()
-        store.hints.hint("a")
-        assert seen == [1]
-        end_two()
-        store.hints.hint("a")
-        assert seen == [1]
 
 
 async def test_what_is_over_does_not_pile_up_in_memory() -> None:

@@ -55,13 +55,12 @@ async def test_no_session_id_and_no_key_is_on_the_server(server: Valkey, client:
         log = session, "stream"
         heard: list[int] = []
         store.logs.watch(log, lambda: heard.append(1))
-        store.hints.watch(f"session:{session}", lambda: heard.append(1))
         await store.logs.open(log, b"about")
         await store.logs.append(log, 1, b"the data")
         await store.records.put(f"session:{session}", b"the value")
-        await until(lambda: len(heard) >= 3)
+        await until(lambda: len(heard) >= 2)
         names = [*keys(client, store), *client.pubsub_channels(store._key_names.key("*"))]
-        assert len(names) == 5
+        assert len(names) == 4
         assert not any(session.encode() in name for name in names)
         assert not any(session.encode() in client.dump(name) for name in keys(client, store))
 
@@ -85,13 +84,11 @@ async def test_whatever_it_writes_ends_by_itself_and_no_log_before_its_session(
         await store.logs.open(LOG)
         await store.logs.append(LOG, 1, b"x")
         await store.records.put("a", b"x", ttl=100)
-        await store.workers.beat()
-        await store.workers.send(store.workers.me, b"x")
-        await store.changes("board").publish(b"x")
+        await store.leases.renew("holder", 5)
+        await store.feeds.publish("feed", b"x", keep=10)
         for name in keys(client, store):
             assert client.pttl(name) > 0, name
-        logs = [name for name in keys(client, store) if name.endswith((b"}", b"}:stream")) and b"workers" not in name]
-        logs = [name for name in logs if b"changes" not in name]
+        logs = [name for name in keys(client, store) if name.endswith((b"}", b"}:stream")) and b"feed" not in name]
         assert len(logs) == 2
         assert all(client.pttl(name) > 200_000 for name in logs)
         for name in logs:
@@ -117,17 +114,16 @@ async def test_a_log_whose_entries_were_evicted_goes_on_counting(server: Valkey,
 
 
 async def test_by_the_servers_own_clock_things_end_too(server: Valkey) -> None:
-    async with opened(server, Limits(ended_seconds=0.05, worker_seconds=0.05)) as store:
+    async with opened(server, Limits(ended_seconds=0.05)) as store:
         await store.records.put("a", b"x", ttl=0.05)
         await store.records.put("b", b"x", ttl=50)
         await store.logs.open(LOG)
         await store.logs.append(LOG, 1, b"x", end=True)
-        await store.workers.beat()
-        assert await store.workers.alive(store.workers.me)
+        await store.leases.renew("holder", 0.05)
         for look in (
             lambda: store.records.get("a"),
             lambda: store.logs.read(LOG, 0, 1),
-            lambda: store.workers.alive(store.workers.me),
+            store.leases.holders,
         ):
             async with asyncio.timeout(10):
                 while await look():
@@ -135,17 +131,15 @@ async def test_by_the_servers_own_clock_things_end_too(server: Valkey) -> None:
         assert await store.records.get("b")
 
 
-async def test_a_process_has_three_connections_however_much_it_watches(own: Valkey) -> None:
+async def test_a_process_has_two_connections_however_much_it_watches(own: Valkey) -> None:
     async with opened(own) as store:
-        await store.workers.beat()
-        store.workers.receive(lambda message: None)
         seen: list[int] = []
         for number in range(200):
             store.logs.watch(("session", str(number)), lambda: seen.append(1))
         await asyncio.gather(*(store.records.put(str(number), b"x") for number in range(200)))
         await until(lambda: len(seen) >= 200)
         with redis.Redis.from_url(own.url) as client:
-            assert len(client.client_list()) - 1 == 3
+            assert len(client.client_list()) - 1 == 2
 
 
 async def test_what_is_asked_for_at_once_travels_together(server: Valkey, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +201,7 @@ async def test_what_was_sent_before_the_connection_broke_is_done_once(
     server: Valkey, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     async with opened(server) as store:
-        await store.workers.beat()
+        await store.leases.renew("holder", 60)
         cut = Cut(monkeypatch)
         cut(when)
         assert await store.logs.open(LOG)
@@ -222,21 +216,17 @@ async def test_what_was_sent_before_the_connection_broke_is_done_once(
         assert await store.records.add("n", 2) == 2
         cut(when)
         assert await store.records.add("n", 2) == 4
-        log = store.changes("board")
-        start = await log.last()
+        start = await store.feeds.publish("feed", b"a", keep=10)
+        assert start is not None
         cut(when)
-        assert await log.publish(b"x") == start + 1
+        assert await store.feeds.publish("feed", b"b", keep=10) == start + 1
         cut(when)
-        assert await store.workers.send(store.workers.me, b"x") == "sent"
+        assert await store.feeds.publish("feed", b"c", keep=10, holder="holder") == start + 2
         page = await store.logs.read(LOG, 0, 10)
         assert page is not None
         assert [entry.seq for entry in page.entries] == [1, 2]
-        assert await log.last() == start + 1
-        came: list[bytes] = []
-        store.workers.receive(came.append)
-        await store.workers.send(store.workers.me, b"last")
-        await until(lambda: b"last" in came)
-        assert came == [b"x", b"last"]
+        entries = (await store.feeds.read("feed", start - 1, 10)).entries
+        assert [(entry.seq, entry.data) for entry in entries] == [(start, b"a"), (start + 1, b"b"), (start + 2, b"c")]
 
 
 async def test_a_number_another_took_meanwhile_is_refused_though_it_is_sent_again(
@@ -251,13 +241,10 @@ async def test_a_number_another_took_meanwhile_is_refused_though_it_is_sent_agai
             assert not await store.logs.append(LOG, 1, b"ours")
 
 
-async def test_a_server_that_comes_back_is_used_again_and_whoever_watches_is_woken(own: Valkey) -> None:
+async def test_a_server_that_comes_back_is_used_again_and_watchers_are_woken(own: Valkey) -> None:
     async with opened(own) as store, started(RedisStore(own.url, prefix=store._key_names.prefix)) as other:
         seen: list[int] = []
-        came: list[bytes] = []
-        store.hints.watch("topic", lambda: seen.append(1))
-        store.workers.receive(came.append)
-        await store.workers.beat()
+        store.feeds.watch("topic", lambda: seen.append(1))
         await until(lambda: bool(seen))
         own.kill()
         waiting = asyncio.ensure_future(store.records.put("a", b"x"))
@@ -265,23 +252,20 @@ async def test_a_server_that_comes_back_is_used_again_and_whoever_watches_is_wok
         seen.clear()
         own.start()
         assert await waiting == 1
-        # All that it kept is gone, scripts and subscriptions among it.
+        # The server has lost everything, including scripts and subscriptions.
         await until(lambda: bool(seen))
-        await store.workers.beat()
-        assert await other.workers.send(store.workers.me, b"hello") == "sent"
-        await until(lambda: came == [b"hello"])
         seen.clear()
-        other.hints.hint("topic")
+        assert await other.feeds.publish("topic", b"x", keep=10)
         await until(lambda: bool(seen))
 
 
 async def test_hints_are_heard_again_from_a_server_that_had_fallen_silent(
     own: Valkey, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pegboard.stores.redis.hints._PING_SECONDS", 0.05)
+    monkeypatch.setattr("pegboard.stores.redis.hint_subscriber._PING_SECONDS", 0.05)
     async with opened(own) as store:
         seen: list[int] = []
-        end = store.hints.watch("topic", lambda: seen.append(1))
+        end = store.feeds.watch("topic", lambda: seen.append(1))
         await until(lambda: bool(seen))
         own.freeze()
         await until(lambda: "fallen silent" in caplog.text)
@@ -290,7 +274,7 @@ async def test_hints_are_heard_again_from_a_server_that_had_fallen_silent(
         await until(lambda: bool(seen))
         end()
         # Subscribed to nothing, it still hears whether the server is there.
-        store.hints.watch("another", lambda: seen.append(2))
+        store.feeds.watch("another", lambda: seen.append(2))
         await until(lambda: 2 in seen)
 
 
@@ -303,7 +287,6 @@ async def test_a_server_that_stays_away_is_said_after_a_while(
         with pytest.raises(StoreDown, match="does not answer; try again later") as raised:
             await store.records.get("a")
         assert (raised.value.status, raised.value.retry_after) == (503, 5)
-        store.hints.hint("nobody waits for this")
     assert "does not answer" in caplog.text
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from tests.stores.backends import Backend, Clock, shared
-from tests.waiting import until
 
 LOG = ("session", "stream")
 
@@ -62,21 +61,6 @@ async def test_who_watches_hears_when_another_process_drops_the_log(shared_backe
         while await other.logs.read(LOG, 0, 10) is not None:
             await woken.wait()
             woken.clear()
-
-
-async def test_a_hint_reaches_the_watchers_of_its_topic_in_every_process(shared_backend: Backend) -> None:
-    async with shared(shared_backend) as (one, two):
-        seen: list[str] = []
-        two.hints.watch("here", lambda: seen.append("here"))
-        two.hints.watch("elsewhere", lambda: seen.append("elsewhere"))
-        ready: list[str] = []
-        two.hints.watch("ready", lambda: ready.append("x"))
-        one.hints.hint("ready")
-        await until(lambda: bool(ready))
-        seen.clear()
-        one.hints.hint("here")
-        await until(lambda: bool(seen))
-        assert seen == ["here"]
 
 
 async def test_of_two_who_write_the_version_they_know_one_wins(shared_backend: Backend) -> None:

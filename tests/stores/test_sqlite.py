@@ -78,7 +78,7 @@ async def test_no_session_id_and_no_key_is_in_any_of_its_files(path: Path) -> No
         await store.logs.touch(session)
         await store.records.put(f"session:{session}", b"the value", ttl=10)
         await store.records.add(f"count:{session}", 1)
-        store.hints.hint(f"session:{session}")
+        store.logs.watch(log, lambda: None)
         await store.records.get("settled")
         written = b"".join(file.read_bytes() for file in path.parent.iterdir())
         assert b"the data" in written
@@ -95,7 +95,7 @@ async def test_what_is_kept_outlives_the_store(path: Path) -> None:
         await store.logs.open(LOG, b"about")
         await store.logs.append(LOG, 1, b"x", keep=True)
         await store.records.put("a", b"y")
-        number = await store.changes("board").publish(b"z")
+        number = await store.feeds.publish("board", b"z", keep=10)
     async with started(SqliteStore(path)) as store:
         page = await store.logs.read(LOG, 0, 10)
         assert page is not None
@@ -103,7 +103,7 @@ async def test_what_is_kept_outlives_the_store(path: Path) -> None:
         found = await store.records.get("a")
         assert found is not None
         assert found.value == b"y"
-        assert await store.changes("board").last() == number
+        assert (await store.feeds.read("board", 0, 1)).last == number
         assert await store.logs.append(LOG, 2, b"x")
 
 
@@ -137,7 +137,7 @@ async def test_a_file_of_another_schema_is_refused_and_left_as_it_is(path: Path)
     file = sqlite3.connect(path)
     file.execute("PRAGMA user_version = 7")
     file.close()
-    with pytest.raises(SetupError, match=r"store\.db: its schema is 7, this version of Pegboard knows 1"):
+    with pytest.raises(SetupError, match=r"store\.db: its schema is 7, this version of Pegboard knows 2"):
         await SqliteStore(path).start()
 
 
@@ -196,17 +196,17 @@ async def test_hints_come_from_a_process_of_its_own(path: Path) -> None:
 
 async def test_nobody_looks_at_others_unless_somebody_waits_for_them(path: Path) -> None:
     async with started(SqliteStore(path)) as store:
-        hint_watcher = store._hint_watcher
+        hint_poller = store._hint_poller
         await store.logs.open(LOG)
         end = store.logs.watch(LOG, lambda: None)
-        assert not hint_watcher.is_polling
+        assert not hint_poller.is_polling
         foreign = store.logs.watch(("session", "of another"), lambda: None)
-        assert hint_watcher.is_polling
+        assert hint_poller.is_polling
         foreign()
         foreign()
-        await until(lambda: not hint_watcher.is_polling)
-        store.hints.watch("topic", lambda: None)
-        assert hint_watcher.is_polling
+        await until(lambda: not hint_poller.is_polling)
+        store.feeds.watch("topic", lambda: None)
+        assert hint_poller.is_polling
         end()
 
 
@@ -320,7 +320,7 @@ async def test_a_file_that_cannot_be_read_is_said(path: Path, caplog: pytest.Log
 async def test_looking_at_others_goes_on_after_a_look_that_failed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with started(SqliteStore(path)) as store, started(SqliteStore(path)) as other:
         seen: list[int] = []
-        store.hints.watch("topic", lambda: seen.append(1))
+        store.feeds.watch("topic", lambda: seen.append(1))
         real, failed = store._reader.run, list[int]()
 
         async def fail_once(reading: object) -> object:
@@ -329,7 +329,7 @@ async def test_looking_at_others_goes_on_after_a_look_that_failed(path: Path, mo
             raise StoreDown("for a moment")
 
         monkeypatch.setattr(store._reader, "run", fail_once)
-        other.hints.hint("topic")
+        await other.feeds.publish("topic", b"x", keep=10)
         await until(lambda: bool(seen))
         assert failed
 
@@ -337,7 +337,7 @@ async def test_looking_at_others_goes_on_after_a_look_that_failed(path: Path, mo
 async def test_hints_that_were_trimmed_unread_are_made_good_by_hinting_at_everything(path: Path) -> None:
     async with started(SqliteStore(path)) as store, started(SqliteStore(path)) as other:
         seen: list[int] = []
-        store.hints.watch("quiet", lambda: seen.append(1))
+        store.feeds.watch("quiet", lambda: seen.append(1))
 
         def lose(transaction: object) -> None:
             transaction.execute("INSERT INTO hints (topic, sender) VALUES (1, 'x'), (2, 'x')")  # type: ignore[attr-defined]

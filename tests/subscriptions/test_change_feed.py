@@ -11,7 +11,7 @@ import pytest
 
 from pegboard.call import Change
 from pegboard.errors import StoreDown
-from pegboard.stores import store
+from pegboard.stores.store import Feeds
 from pegboard.subscriptions.change_feed import ChangeFeed
 from pegboard.subscriptions.change_log import ANYTHING, ChangeLog
 from tests.stores import backends
@@ -23,10 +23,10 @@ TOOLS, PROMPTS = Change("tools"), Change("prompts")
 class Place:
     """One process: its log, and what brings it changes."""
 
-    def __init__(self, everywhere: store.ChangeStore, keep: int) -> None:
+    def __init__(self, feeds: Feeds, keep: int) -> None:
         self.log = ChangeLog(keep)
-        self.everywhere = everywhere
-        self.feed = ChangeFeed(self.log, everywhere, keep)
+        self.feeds = feeds
+        self.feed = ChangeFeed(self.log, feeds, "board", keep)
 
     def has(self, after: int, count: int = 1) -> Callable[[], bool]:
         return lambda: len(self.log.read(after)) >= count
@@ -34,8 +34,8 @@ class Place:
 
 @asynccontextmanager
 async def places(keep: int = 100) -> AsyncIterator[tuple[Place, Place]]:
-    async with backends.shared(backends.sqlite, changes=keep) as (one, two):
-        both = Place(one.changes("board"), keep), Place(two.changes("board"), keep)
+    async with backends.shared(backends.sqlite) as (one, two):
+        both = Place(one.feeds, keep), Place(two.feeds, keep)
         # Hung before anybody served: nobody is to hear of it.
         both[0].log.publish(PROMPTS)
         for place in both:
@@ -63,7 +63,7 @@ async def test_who_begins_to_serve_knows_what_was_told_before() -> None:
         before = one.log.last
         one.log.publish(TOOLS)
         await until(two.has(before))
-        third = Place(two.everywhere, 100)
+        third = Place(two.feeds, 100)
         await third.feed.start()
         assert third.log.read(before) == two.log.read(before)
         await third.feed.stop()
@@ -89,22 +89,22 @@ async def test_what_waits_is_told_before_the_end_and_nothing_after() -> None:
         await one.feed.stop()
         await until(two.has(before))
         one.log.publish(PROMPTS)
-        assert (await two.everywhere.read(before, 10)).last == before + 1
+        assert (await two.feeds.read("changes:board", before, 10)).last == before + 1
 
 
 async def test_while_the_store_is_down_each_change_waits_once_and_is_told_after(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with places() as (one, two):
-        before, publish, down = two.log.last, one.everywhere.publish, asyncio.Event()
+        before, publish, down = two.log.last, one.feeds.publish, asyncio.Event()
 
-        async def fail_at_first(change: bytes) -> int:
+        async def fail_at_first(feed: str, change: bytes, *, keep: int) -> int | None:
             if not down.is_set():
                 down.set()
                 raise StoreDown("gone fishing")
-            return await publish(change)
+            return await publish(feed, change, keep=keep)
 
-        monkeypatch.setattr(one.everywhere, "publish", fail_at_first)
+        monkeypatch.setattr(one.feeds, "publish", fail_at_first)
         monkeypatch.setattr("pegboard.subscriptions.change_feed._RETRY_SECONDS", 0.01)
         for _ in range(5):
             one.log.publish(TOOLS)
@@ -116,13 +116,13 @@ async def test_while_the_store_is_down_each_change_waits_once_and_is_told_after(
 
 async def test_too_many_that_wait_become_one_of_every_uri(monkeypatch: pytest.MonkeyPatch) -> None:
     async with places(keep=5) as (one, two):
-        before, publish, go_on = two.log.last, one.everywhere.publish, asyncio.Event()
+        before, publish, go_on = two.log.last, one.feeds.publish, asyncio.Event()
 
-        async def wait(change: bytes) -> int:
+        async def wait(feed: str, change: bytes, *, keep: int) -> int | None:
             await go_on.wait()
-            return await publish(change)
+            return await publish(feed, change, keep=keep)
 
-        monkeypatch.setattr(one.everywhere, "publish", wait)
+        monkeypatch.setattr(one.feeds, "publish", wait)
         one.log.publish(TOOLS)
         for number in range(20):
             one.log.publish(Change("updated", f"a://{number}"))
@@ -139,25 +139,25 @@ async def test_who_has_missed_more_than_is_kept_is_told_that_anything_may_have_c
             one.log.publish(Change("updated", f"a://{number}"))
             await until(lambda after=before + number: two.log.last > after)  # type: ignore[misc]
         assert {change for _, change in two.log.read(before)} >= set(ANYTHING)
-        third = Place(two.everywhere, 5)
+        third = Place(two.feeds, 5)
         await third.feed.start()
         assert {change for _, change in third.log.read(before)} >= set(ANYTHING)
         await third.feed.stop()
 
 
 class Deaf:
-    """A log of which nobody is told when it grows."""
+    """Feeds whose watchers are never called."""
 
-    def __init__(self, everywhere: store.ChangeStore) -> None:
-        self.last, self.publish, self.read = everywhere.last, everywhere.publish, everywhere.read
+    def __init__(self, feeds: Feeds) -> None:
+        self.publish, self.read, self.trim = feeds.publish, feeds.read, feeds.trim
 
-    def watch(self, watcher: Callable[[], object]) -> Callable[[], None]:
+    def watch(self, feed: str, watcher: Callable[[], object]) -> Callable[[], None]:
         return lambda: None
 
 
 async def test_a_number_that_another_process_has_told_is_reached_by_all_who_ask_at_once() -> None:
     async with places() as (one, two):
-        late = Place(Deaf(two.everywhere), 100)
+        late = Place(Deaf(two.feeds), 100)
         await late.feed.start()
         before = late.log.last
         one.log.publish(TOOLS)

@@ -47,7 +47,7 @@ async def open_shared_store(address: str, served: ServedApp) -> AsyncIterator[Sh
         yield None
         return
     await store.start()
-    shared = SharedStore(store, Cluster(store.workers, served.limits.worker_seconds))
+    shared = SharedStore(store, Cluster(store, served.limits))
     try:
         await shared.cluster.start()
         await served.start(shared)

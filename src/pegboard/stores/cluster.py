@@ -3,7 +3,7 @@
 Theory of operation. Every process sends heartbeats and has one inbox; modules register for the kinds of messages they
 expect. Some messages need no reply. Others ask every process to do something and wait, for a limited time, until all
 live ones have confirmed; a process that does not answer in time is stuck or dying. A process whose own heartbeat was
-overdue may have missed messages, and notifies the owners of cached copies.
+overdue, or whose inbox overflowed, may have missed messages, and notifies the owners of cached copies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ import msgspec
 from msgspec import Struct
 
 from pegboard.errors import StoreDown
-from pegboard.stores.store import Delivery, Store, Workers
+from pegboard.limits import Limits
+from pegboard.stores.store import Store
+from pegboard.stores.workers import Workers
 
 _log = logging.getLogger("pegboard.stores")
 
@@ -48,17 +50,16 @@ _decode = msgspec.msgpack.Decoder(_ClusterMessage).decode
 class Cluster:
     """This process among the others that share its store."""
 
-    def __init__(self, workers: Workers, lease: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.me = workers.me
-        self.lease = lease
-        self._workers = workers
+    def __init__(self, store: Store, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self._workers = Workers(store, limits)
+        self.me = self._workers.me
+        self.lease = limits.worker_seconds
         self._clock = clock
         self._handlers: dict[str, Hear] = {}
         self._lapsed: list[Callable[[], object]] = []
         self._numbers = count(1)
         self._asked: dict[tuple[int, str], asyncio.Future[bytes]] = {}
         self._living: tuple[float, frozenset[str]] = (-1.0, frozenset())
-        self._end_receiving: Callable[[], None] | None = None
         self._beating: asyncio.Task[None] | None = None
         self._at_work: set[asyncio.Task[None]] = set()
         self._prefix = ""
@@ -72,7 +73,7 @@ class Cluster:
     async def start(self) -> None:
         """Be one of them."""
         await self._workers.beat()
-        self._end_receiving = self._workers.receive(self._take)
+        self._workers.receive(self._take, self._report_lapse)
         self._beating = asyncio.get_running_loop().create_task(self._send_heartbeats(self._clock()))
 
     async def close(self) -> None:
@@ -82,8 +83,7 @@ class Cluster:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        if self._end_receiving is not None:
-            self._end_receiving()
+        await self._workers.stop()
         try:
             await self._workers.leave()
         except StoreDown:
@@ -95,7 +95,7 @@ class Cluster:
         self._handlers[self._prefix + kind] = handler
 
     def on_lapse(self, callback: Callable[[], object]) -> None:
-        """Be called when this process may have missed what others said, since they took it for dead."""
+        """Call this when the process may have missed messages: others took it for dead, or its inbox overflowed."""
         self._lapsed.append(callback)
 
     async def is_alive(self, worker: str) -> bool:
@@ -109,8 +109,8 @@ class Cluster:
             self._living = now, living
         return worker in living
 
-    async def send_to(self, worker: str, kind: str, said: bytes) -> Delivery:
-        """Say something to one of them."""
+    async def send_to(self, worker: str, kind: str, said: bytes) -> bool:
+        """Send a message to one process; False if it is not alive."""
         return await self._workers.send(worker, _encode(_ClusterMessage(self._prefix + kind, self.me, 0, said)))
 
     async def broadcast(self, kind: str, said: bytes) -> None:
@@ -140,7 +140,7 @@ class Cluster:
         self._asked.update({(number, worker): future for worker, future in waiting.items()})
         try:
             sent = await asyncio.gather(*(self._workers.send(worker, message) for worker in workers))
-            there = [waiting[worker] for worker, delivery in zip(workers, sent, strict=True) if delivery != "gone"]
+            there = [waiting[worker] for worker, is_alive in zip(workers, sent, strict=True) if is_alive]
             if there:
                 await asyncio.wait(there, timeout=seconds)
         finally:
@@ -192,8 +192,11 @@ class Cluster:
         late = self._clock() - last - self.lease
         if late > 0:
             _log.warning("this process was taken for dead for %.1f seconds", late)
-            for callback in self._lapsed:
-                callback()
+            self._report_lapse()
+
+    def _report_lapse(self) -> None:
+        for callback in self._lapsed:
+            callback()
 
 
 class SharedStore(Struct, frozen=True):

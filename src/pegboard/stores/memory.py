@@ -3,58 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, KeysView, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice, takewhile
-from typing import Generic, TypeVar
 
 from msgspec import Struct
 
 from pegboard.limits import Limits
-from pegboard.stores.identifiers import new_worker
-from pegboard.stores.store import ChangePage, Delivery, LogEntry, LogName, LogPage, Receiver, StoredRecord, Watcher
-
-_log = logging.getLogger("pegboard.stores")
+from pegboard.stores.store import FeedPage, LogEntry, LogName, LogPage, StoredRecord, Watcher
+from pegboard.stores.watchers import Watchers
 
 Clock = Callable[[], float]
-TopicT = TypeVar("TopicT", bound=Hashable)
-
-
-class MemoryHints(Generic[TopicT]):
-    """Hints as plain callbacks."""
-
-    def __init__(self) -> None:
-        self._watchers: dict[TopicT, tuple[Watcher, ...]] = {}
-
-    @property
-    def topics(self) -> KeysView[TopicT]:
-        """What anybody watches."""
-        return self._watchers.keys()
-
-    def hint(self, topic: TopicT) -> None:
-        for watcher in self._watchers.get(topic, ()):
-            try:
-                watcher()
-            except Exception:  # noqa: BLE001 — what is hinted at has come about, whatever one of them makes of it
-                _log.exception("a watcher failed")
-
-    def watch(self, topic: TopicT, watcher: Watcher) -> Callable[[], None]:
-        # Each watch is its own, also where two are of one watcher.
-        own = partial(watcher)
-        self._watchers[topic] = (*self._watchers.get(topic, ()), own)
-
-        def end() -> None:
-            left = tuple(one for one in self._watchers.get(topic, ()) if one is not own)
-            if left:
-                self._watchers[topic] = left
-            else:
-                self._watchers.pop(topic, None)
-
-        return end
 
 
 class _Log(Struct, eq=False):
@@ -99,7 +60,7 @@ class MemoryLogs:
         self._spare: dict[LogName, _Log] = {}
         self._size = 0
         self._timer: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
-        self._hints = MemoryHints[Hashable]()
+        self._watchers = Watchers[LogName]()
 
     async def open(self, log: LogName, about: bytes = b"") -> bool:
         self._expire()
@@ -133,7 +94,7 @@ class MemoryLogs:
             self._ended[log] = found
             self._expire_later()
         self._trim(found)
-        self._hints.hint(log)
+        self._watchers.notify(log)
         return True
 
     async def release(self, log: LogName, seq: int) -> None:
@@ -162,7 +123,7 @@ class MemoryLogs:
         """Here sessions and their logs die together."""
 
     def watch(self, log: LogName, watcher: Watcher) -> Callable[[], None]:
-        return self._hints.watch(log, watcher)
+        return self._watchers.watch(log, watcher)
 
     def _find(self, log: LogName) -> _Log | None:
         group = self._groups.get(log[0])
@@ -244,7 +205,7 @@ class MemoryLogs:
         del group.logs[name]
         if not group.logs:
             del self._groups[session]
-        self._hints.hint(log.name)
+        self._watchers.notify(log.name)
 
 
 class _MemoryRecord(Struct, eq=False):
@@ -314,106 +275,78 @@ class MemoryRecords:
                 heapify(self._due)
 
 
-class MemoryInbox:
-    """Messages on their way to whoever receives in this process."""
+class MemoryLeases:
+    """Leases in a dictionary."""
 
-    def __init__(self, limit: int) -> None:
-        self._waiting: deque[bytes] = deque(maxlen=limit)
-        self._receiver: Receiver | None = None
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._held_until: dict[str, float] = {}
 
-    def put(self, message: bytes) -> Delivery:
-        if self._receiver is not None:
-            self._receiver(message)
-            return "sent"
-        full = len(self._waiting) == self._waiting.maxlen
-        self._waiting.append(message)
-        return "full" if full else "sent"
+    async def renew(self, holder: str, seconds: float) -> None:
+        self._held_until[holder] = self._clock() + seconds
 
-    def receive(self, receiver: Receiver) -> Callable[[], None]:
-        self._receiver = receiver
-        while self._waiting:
-            receiver(self._waiting.popleft())
+    async def release(self, holder: str) -> None:
+        self._held_until.pop(holder, None)
 
-        def end() -> None:
-            if self._receiver is receiver:
-                self._receiver = None
+    async def holders(self) -> Sequence[str]:
+        return sorted(filter(self.is_held, self._held_until))
 
-        return end
-
-    def clear(self) -> None:
-        self._waiting.clear()
+    def is_held(self, holder: str) -> bool:
+        return self._held_until.get(holder, 0.0) > self._clock()
 
 
-class MemoryWorkers:
-    """One worker that lives as long as whoever asks."""
-
-    def __init__(self, limits: Limits) -> None:
-        self.me = new_worker()
-        self._inbox = MemoryInbox(limits.worker_messages)
-
-    async def beat(self) -> None:
-        """Whoever could ask is alive."""
-
-    async def leave(self) -> None:
-        self._inbox.clear()
-
-    async def alive(self, worker: str) -> bool:
-        return worker == self.me
-
-    async def living(self) -> Sequence[str]:
-        return [self.me]
-
-    async def send(self, worker: str, message: bytes) -> Delivery:
-        return self._inbox.put(message) if worker == self.me else "gone"
-
-    def receive(self, receiver: Receiver) -> Callable[[], None]:
-        return self._inbox.receive(receiver)
+class _Feed(Struct, eq=False):
+    entries: deque[LogEntry]
+    last: int = 0
 
 
-class MemoryChanges:
-    """The newest changes in a queue."""
+class MemoryFeeds:
+    """Feeds in queues."""
 
-    def __init__(self, keep: int) -> None:
-        self._kept: deque[LogEntry] = deque(maxlen=keep)
-        self._last = 0
-        self._hints = MemoryHints[Hashable]()
+    def __init__(self, leases: MemoryLeases) -> None:
+        self._leases = leases
+        self._feeds: dict[str, _Feed] = {}
+        self._watchers = Watchers[str]()
 
-    async def last(self) -> int:
-        return self._last
+    async def publish(self, feed: str, data: bytes, *, keep: int, holder: str | None = None) -> int | None:
+        if holder is not None and not self._leases.is_held(holder):
+            return None
+        found = self._feeds.setdefault(feed, _Feed(deque()))
+        found.last += 1
+        found.entries.append(LogEntry(found.last, data))
+        while len(found.entries) > keep:
+            found.entries.popleft()
+        self._watchers.notify(feed)
+        return found.last
 
-    async def publish(self, change: bytes) -> int:
-        self._last += 1
-        self._kept.append(LogEntry(self._last, change))
-        self._hints.hint("")
-        return self._last
-
-    async def read(self, after: int, limit: int) -> ChangePage:
-        forgotten = self._last - len(self._kept)
-        lost = not forgotten <= after <= self._last
+    async def read(self, feed: str, after: int, limit: int) -> FeedPage:
+        found = self._feeds.get(feed) or _Feed(deque())
+        forgotten = found.last - len(found.entries)
+        lost = not forgotten <= after <= found.last
         skipped = 0 if lost else after - forgotten
-        entries = tuple(islice(self._kept, skipped, skipped + limit))
-        return ChangePage(entries, self._last, skipped + len(entries) < len(self._kept), lost)
+        entries = tuple(islice(found.entries, skipped, skipped + limit))
+        return FeedPage(entries, found.last, skipped + len(entries) < len(found.entries), lost)
 
-    def watch(self, watcher: Watcher) -> Callable[[], None]:
-        return self._hints.watch("", watcher)
+    async def trim(self, feed: str, upto: int) -> None:
+        found = self._feeds.get(feed)
+        while found is not None and found.entries and found.entries[0].seq <= upto:
+            found.entries.popleft()
+
+    def watch(self, feed: str, watcher: Watcher) -> Callable[[], None]:
+        return self._watchers.watch(feed, watcher)
 
 
 class MemoryStore:
-    """All of it, for one process."""
+    """Everything in dictionaries, for one process."""
 
     def __init__(self, limits: Limits | None = None, clock: Clock = time.monotonic) -> None:
-        self._limits = limits = limits or Limits()
-        self._changes: dict[str, MemoryChanges] = {}
-        self.logs = MemoryLogs(limits, clock)
+        self.logs = MemoryLogs(limits or Limits(), clock)
         self.records = MemoryRecords(clock)
-        self.hints = MemoryHints[str]()
-        self.workers = MemoryWorkers(limits)
-
-    def changes(self, board: str) -> MemoryChanges:
-        return self._changes.setdefault(board, MemoryChanges(self._limits.changes))
+        self.leases = MemoryLeases(clock)
+        self.feeds = MemoryFeeds(self.leases)
 
     async def start(self) -> None:
         """There is nothing to open."""
 
     async def close(self) -> None:
-        """Nor to close."""
+        """There is nothing to close."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pegboard.stores.cluster import SharedStore
-from pegboard.stores.store import ChangeStore, Hints, Logs, Records, Store, StoredRecord, Workers
+from pegboard.stores.store import Feeds, Leases, Logs, Records, Store, StoredRecord
 
 
 class _NamespacedRecords:
@@ -38,15 +38,12 @@ class _NamespacedStore:
         return self._store.logs
 
     @property
-    def hints(self) -> Hints:
-        return self._store.hints
+    def feeds(self) -> Feeds:
+        return self._store.feeds
 
     @property
-    def workers(self) -> Workers:
-        return self._store.workers
-
-    def changes(self, board: str) -> ChangeStore:
-        return self._store.changes(board)
+    def leases(self) -> Leases:
+        return self._store.leases
 
     async def start(self) -> None:
         """It is started as a whole."""

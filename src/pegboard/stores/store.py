@@ -1,7 +1,8 @@
-"""The contract of every store: logs, records, hints, workers and change logs.
+"""The contract of every store: logs, records, feeds and leases.
 
-Logs and records are the truth; hints only say that something may have changed, and may be lost or wrong. A waiting
-process therefore watches first, then reads, and reads again after a while even without a hint.
+Every operation is atomic, also between processes, and what it returned is safe. Watchers get hints: a hint only means
+that something may have changed, and it can be lost. A waiting process therefore watches first, then reads, and reads
+again after a while even without a hint.
 
 A store that cannot be reached or written raises StoreDown. The operation may have succeeded nevertheless: a process
 that then finds its number taken reads the log to learn by whom.
@@ -10,7 +11,7 @@ that then finds its number taken reads the log to learn by whom.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -18,7 +19,7 @@ LogName: TypeAlias = tuple[str, str]
 """Whose log it is (a session), and which one (a stream of it)."""
 
 Watcher: TypeAlias = Callable[[], object]
-"""Called in the event loop of whoever watches; it takes note and returns, and reads later."""
+"""Called in the event loop that began the watch; it must return at once, and read later."""
 
 
 class LogEntry(Struct, frozen=True):
@@ -109,56 +110,12 @@ class Records(Protocol):
         """Forget a value; whether there was one."""
 
 
-class Hints(Protocol):
-    """Word that something of a topic has changed, for whoever watches at that moment, in any process."""
+class FeedPage(Struct, frozen=True):
+    """Some of the entries after a cursor, in order and without a gap.
 
-    def hint(self, topic: str) -> None: ...
-
-    def watch(self, topic: str, watcher: Watcher) -> Callable[[], None]:
-        """Be called at each hint; returns what ends the watch."""
-
-
-Delivery: TypeAlias = Literal["sent", "full", "gone"]
-"""What became of a message: it is in the inbox; so it is, but the oldest one there had to go; nobody reads there."""
-
-Receiver: TypeAlias = Callable[[bytes], object]
-"""Called with a message in the event loop of whoever receives; it takes note and returns."""
-
-
-class Workers(Protocol):
-    """The processes that share a store: who lives, and a way to tell one of them something.
-
-    A worker lives for `worker_seconds` after each beat, and hears of what it is told in the order it was sent. Messages
-    to one that dies are lost with it.
-    """
-
-    @property
-    def me(self) -> str:
-        """The name of this process, which no other has or had."""
-
-    async def beat(self) -> None:
-        """Say that this process lives; due every third of `worker_seconds`."""
-
-    async def leave(self) -> None:
-        """Say that it does not any more; its inbox is forgotten."""
-
-    async def alive(self, worker: str) -> bool: ...
-
-    async def living(self) -> Sequence[str]:
-        """All that live, this one among them once it has beaten."""
-
-    async def send(self, worker: str, message: bytes) -> Delivery:
-        """Put a message into a worker's inbox. It is kept as it is: name a session in it by its digest."""
-
-    def receive(self, receiver: Receiver) -> Callable[[], None]:
-        """Be called with each message to this process; returns what ends it. Without a receiver they wait."""
-
-
-class ChangePage(Struct, frozen=True):
-    """Some of the changes after a cursor, in order and without a gap.
-
-    `last` is the newest number in the log, `more` whether changes follow that this page had no room for. `lost` says
-    that what followed the cursor is not kept any more, or that its number is another log's: anything may have changed.
+    `last` is the newest number in the feed, 0 if it has none; `more` whether entries follow that did not fit. `lost` means
+    that entries after the cursor are gone, or that the cursor belongs to an earlier feed of this name; the page then
+    begins with the oldest entry there is.
     """
 
     entries: tuple[LogEntry, ...]
@@ -167,28 +124,48 @@ class ChangePage(Struct, frozen=True):
     lost: bool
 
 
-class ChangeStore(Protocol):
-    """What has changed of one board, by whichever process, numbered by the store; the newest are kept.
+FEED_SECONDS: Final = 7 * 86_400.0
+"""How long a feed is kept after its last entry."""
 
-    Numbers grow by one. A log that was lost begins anew above every number it can have given before, so that a cursor
-    of old is seen to be behind.
+
+class Feeds(Protocol):
+    """Sequences that any process can append to: the store numbers the entries and keeps the newest.
+
+    Numbers grow by one. A feed that was lost begins again above all numbers that it can have given before (with the
+    time in milliseconds), so that a reader with an old cursor notices.
     """
 
-    async def last(self) -> int:
-        """The newest number; 0 where there is none yet."""
+    async def publish(self, feed: str, data: bytes, *, keep: int, holder: str | None = None) -> int | None:
+        """Append an entry, keep the newest `keep`, and wake the watchers; its number once it is safe.
 
-    async def publish(self, change: bytes) -> int:
-        """Add a change, and hint to whoever watches; its number, once it is safe."""
+        With `holder` only while that lease is held; None if it is not.
+        """
 
-    async def read(self, after: int, limit: int) -> ChangePage:
-        """The changes after that number, at most so many."""
+    async def read(self, feed: str, after: int, limit: int) -> FeedPage:
+        """The entries after that number, at most `limit`."""
 
-    def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Be called when something was published; returns what ends the watch."""
+    async def trim(self, feed: str, upto: int) -> None:
+        """Delete the entries up to that number."""
+
+    def watch(self, feed: str, watcher: Watcher) -> Callable[[], None]:
+        """Call the watcher when something was published; returns a function that ends the watch."""
+
+
+class Leases(Protocol):
+    """Names that are held for a time, by the clock of the store."""
+
+    async def renew(self, holder: str, seconds: float) -> None:
+        """Hold the name for so long from now on."""
+
+    async def release(self, holder: str) -> None:
+        """Hold it no longer."""
+
+    async def holders(self) -> Sequence[str]:
+        """The names that are held now, sorted."""
 
 
 class Store(Protocol):
-    """All that is kept, by one backend."""
+    """What a backend provides; `docs/decisions/0005-stores.md` explains how to write one."""
 
     @property
     def logs(self) -> Logs: ...
@@ -197,16 +174,13 @@ class Store(Protocol):
     def records(self) -> Records: ...
 
     @property
-    def hints(self) -> Hints: ...
+    def feeds(self) -> Feeds: ...
 
     @property
-    def workers(self) -> Workers: ...
-
-    def changes(self, board: str) -> ChangeStore:
-        """The log of what changes of the board of that name."""
+    def leases(self) -> Leases: ...
 
     async def start(self) -> None:
-        """Make ready, in the event loop that will use it; SetupError where that cannot be."""
+        """Make ready, in the event loop that will use it; SetupError if that is not possible."""
 
     async def close(self) -> None:
-        """Finish what was begun, and let go of everything."""
+        """Finish pending writes and release everything."""

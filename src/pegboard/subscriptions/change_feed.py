@@ -16,7 +16,7 @@ import msgspec
 
 from pegboard.call import Change
 from pegboard.errors import StoreDown
-from pegboard.stores import store
+from pegboard.stores.store import Feeds
 from pegboard.subscriptions.change_log import ChangeLog
 
 _log = logging.getLogger("pegboard")
@@ -31,11 +31,12 @@ _decode = msgspec.msgpack.Decoder(Change).decode
 
 
 class ChangeFeed:
-    """Connects the change log of this process with the shared one; `keep` is how many changes may wait."""
+    """Copies the changes of a board between the log of this process and the shared one; `keep` bounds both."""
 
-    def __init__(self, here: ChangeLog, everywhere: store.ChangeStore, keep: int) -> None:
-        self._local = here
-        self._shared = everywhere
+    def __init__(self, log: ChangeLog, feeds: Feeds, board: str, keep: int) -> None:
+        self._local = log
+        self._feeds = feeds
+        self._shared = f"changes:{board}"
         self._keep = keep
         self._waiting: dict[Change, None] = {}
         self._some = asyncio.Event()
@@ -46,13 +47,13 @@ class ChangeFeed:
     async def start(self) -> None:
         """Make the local log a copy of the shared one."""
         loop = asyncio.get_running_loop()
-        end_watch = self._shared.watch(self._came.set)
+        end_watch = self._feeds.watch(self._shared, self._came.set)
         try:
-            # There were no subscribers to earlier changes.
+            # No subscriber can have a position in what was published before.
             self._local.restart(-1)
-            if await self._shared.last() == 0:
-                # Otherwise the first change would look like the first one after a loss.
-                await self._shared.publish(_BEGINNING)
+            if (await self._feeds.read(self._shared, 0, 1)).last == 0:
+                # Otherwise the first change would look like the first after a loss.
+                await self._feeds.publish(self._shared, _BEGINNING, keep=self._keep)
             await self._catch_up()
         except BaseException:
             end_watch()
@@ -99,7 +100,7 @@ class ChangeFeed:
         # Removed before it is published: if it occurs again in the meantime, it is queued again.
         del self._waiting[change]
         try:
-            await self._shared.publish(_encode(change))
+            await self._feeds.publish(self._shared, _encode(change), keep=self._keep)
         except BaseException:
             self._waiting.setdefault(change)
             raise
@@ -128,7 +129,7 @@ class ChangeFeed:
     async def _catch_up(self) -> None:
         more = True
         while more:
-            page = await self._shared.read(self._local.last, _PAGE)
+            page = await self._feeds.read(self._shared, self._local.last, _PAGE)
             if page.lost:
                 self._local.restart(page.entries[0].seq - 1 if page.entries else page.last)
             for entry in page.entries:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from pegboard.errors import InvalidParams
+from pegboard.limits import Limits
 from pegboard.stores.cluster import Cluster, SharedStore
 from tests.gateway.asking_server import Asker
 from tests.gateway.forwarding.test_parking_lot import Heard, accept, asked, resume, text
@@ -35,11 +36,11 @@ async def pair() -> AsyncIterator[Pair]:
     board = Asker()
     async with (
         served(board) as url,
-        backends.shared(backends.sqlite, worker_seconds=LEASE) as stores,
+        backends.shared(backends.sqlite) as stores,
         crossing(url, LEGACY) as one,
         crossing(url, LEGACY) as other,
     ):
-        crews = Cluster(stores[0].workers, LEASE), Cluster(stores[1].workers, LEASE)
+        crews = Cluster(stores[0], Limits(worker_seconds=LEASE)), Cluster(stores[1], Limits(worker_seconds=LEASE))
         for gateway, store, cluster in zip((one, other), stores, crews, strict=True):
             await cluster.start()
             gateway.forwarder.share(SharedStore(store, cluster))

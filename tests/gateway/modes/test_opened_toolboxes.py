@@ -14,6 +14,7 @@ from pegboard.call import NULL_CHANNEL, Call, Caller, EncodedResult
 from pegboard.config.gateway_config import PrincipalConfig
 from pegboard.gateway.gateway import Gateway
 from pegboard.gateway.modes.meta_tool_definitions import CLOSE, LIST, OPEN
+from pegboard.limits import Limits
 from pegboard.protocol.revisions import MODERN
 from pegboard.stores.cluster import Cluster, SharedStore
 from pegboard.stores.memory import MemoryStore
@@ -29,7 +30,7 @@ async def two() -> AsyncIterator[tuple[Gateway, Gateway]]:
     one, other = gateway("dynamic"), gateway("dynamic")
     try:
         for made in (one, other):
-            await made.start(SharedStore(store, Cluster(store.workers, 10.0)))
+            await made.start(SharedStore(store, Cluster(store, Limits(worker_seconds=10.0))))
         yield one, other
     finally:
         for made in (one, other):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pegboard.errors import SessionNotFound
+from pegboard.limits import Limits
 from pegboard.server.deprecated.post_forwarding import PostForwarding
 from pegboard.server.http_types import Answer
 from pegboard.stores.cluster import Cluster
@@ -18,7 +19,7 @@ async def reject(session: str, version: str | None, body: bytes) -> Answer:
 
 async def test_a_session_id_made_up_for_a_process_that_has_no_such_streams_is_not_found() -> None:
     async with backends.shared(backends.sqlite, Clock(), worker_seconds=100_000) as (one, two):
-        here, there = Cluster(one.workers, 100_000), Cluster(two.workers, 100_000)
+        here, there = (Cluster(store, Limits(worker_seconds=100_000)) for store in (one, two))
         await here.start()
         await there.start()
         try:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pegboard.errors import StoreDown
+from pegboard.limits import Limits
 from pegboard.stores.cluster import Cluster, SharedStore
 from pegboard.stores.sqlite.writer_thread import WriterThread
 from pegboard.stores.store import Store
@@ -18,7 +19,7 @@ from tests.stores import backends
 
 @asynccontextmanager
 async def door(store: Store) -> AsyncIterator[Door]:
-    cluster = Cluster(store.workers, 60)
+    cluster = Cluster(store, Limits(worker_seconds=60))
     await cluster.start()
     try:
         yield Door(shared=SharedStore(store, cluster))

@@ -83,14 +83,6 @@ class CommandPipeline:
         while self._weight and self._weight + weight > self._limit:
             self._room.clear()
             await self._room.wait()
-        return await self._put(command, script, weight)
-
-    def post(self, command: Command) -> None:
-        """Send a command whose answer nobody waits for; it may be lost."""
-        if self._task is not None:
-            self._put(command, None, 0).add_done_callback(_ignore_result)
-
-    def _put(self, command: Command, script: Script | None, weight: int) -> asyncio.Future[Reply]:
         if self._task is None:
             raise StoreDown("The store is not open")
         loop = asyncio.get_running_loop()
@@ -98,7 +90,7 @@ class CommandPipeline:
         self._weight += weight
         self._waiting.append(waiting)
         self._some.set()
-        return waiting.future
+        return await waiting.future
 
     async def _work(self) -> None:
         failed = 0
@@ -171,8 +163,3 @@ def _is_unknown(answer: Reply) -> bool:
     """Whether the server does not have the script."""
     # The library cuts the code off the message and puts it into the name of the class.
     return type(answer).__name__ == "NoScriptError"
-
-
-def _ignore_result(future: asyncio.Future[Reply]) -> None:
-    if not future.cancelled():
-        future.exception()

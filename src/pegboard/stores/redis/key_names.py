@@ -14,6 +14,7 @@ class KeyNames:
     def __init__(self, me: str, prefix: str, clock: Callable[[], float] | None) -> None:
         self.me = me
         self.prefix = prefix
+        self.leases = self.key("leases")
         self._clock = clock
 
     def key(self, name: str) -> str:

@@ -274,43 +274,35 @@ return found[1] and 1 or 0
 """
 )
 
-# KEYS: 1 the changes, 2 the newest number. ARGV: 1 time.
-_CHANGES: Final = (
+# KEYS: 1 the entries of a feed, 2 its last number, 3 the leases. ARGV: 1 time, 2 … `by` names this very entry: one that is
+# sent again must not be added twice.
+PUBLISH: Final = Script(
     _TIME
     + """
-local day = 86400000
-local last = tonumber(redis.call('GET', KEYS[2]) or 0)
-local function note(number) redis.call('SET', KEYS[2], string.format('%.0f', number), 'PX', day) end
-if last == 0 then
-  -- Milliseconds grow faster than changes come: no log that was here before can have got so far.
-  last = milliseconds(ARGV[1])
-  redis.call('DEL', KEYS[1])
-  note(last)
-end
-"""
-)
-
-LAST: Final = Script(_CHANGES + "return last")
-
-PUBLISH: Final = Script(
-    _CHANGES
-    + """
-local change, keep, channel, sender, by = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-if ARGV[7] ~= '' then
+local now, data, keep, life, channel, sender, by, holder =
+  milliseconds(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+if ARGV[9] ~= '' then
   for _, one in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 100)) do
     if one[2][4] == by then return tonumber(string.sub(one[1], 3)) end
   end
 end
-last = last + 1
-redis.call('XADD', KEYS[1], 'MAXLEN', '=', keep, '0-' .. string.format('%.0f', last), 'd', change, 'by', by)
-redis.call('PEXPIRE', KEYS[1], day)
-note(last)
+if holder ~= '' and tonumber(redis.call('ZSCORE', KEYS[3], holder) or 0) <= now then return 0 end
+local last = tonumber(redis.call('GET', KEYS[2]) or 0)
+if last == 0 then
+  -- Milliseconds grow faster than a feed: its numbers are above those of an earlier feed of this name.
+  last = now
+  redis.call('DEL', KEYS[1])
+end
+local number = string.format('%.0f', last + 1)
+redis.call('XADD', KEYS[1], 'MAXLEN', '=', keep, '0-' .. number, 'd', data, 'by', by)
+redis.call('PEXPIRE', KEYS[1], life)
+redis.call('SET', KEYS[2], number, 'PX', life)
 redis.call('PUBLISH', channel, sender)
-return last
+return last + 1
 """
 )
 
-READ_CHANGES: Final = Script(
+READ_FEED: Final = Script(
     """
 local last = tonumber(redis.call('GET', KEYS[2]) or 0)
 local after = tonumber(ARGV[1])
@@ -324,41 +316,21 @@ return {last, lost and 1 or 0, entries}
 """
 )
 
-# KEYS: 1 who lives until when, 2 an inbox. ARGV: 1 time, 2 …
-BEAT: Final = Script(
+# KEYS: 1 the leases: each name with the time it is held until. ARGV: 1 time, 2 …
+RENEW: Final = Script(
     _TIME
     + """
-local now, me, lease = milliseconds(ARGV[1]), ARGV[2], tonumber(ARGV[3])
-redis.call('ZADD', KEYS[1], now + lease, me)
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - 10 * lease)
-redis.call('PEXPIRE', KEYS[1], 100 * lease)
-redis.call('PEXPIRE', KEYS[2], 10 * lease)
+local now, holder, life = milliseconds(ARGV[1]), ARGV[2], tonumber(ARGV[3])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+redis.call('ZADD', KEYS[1], now + life, holder)
+if redis.call('PTTL', KEYS[1]) < 100 * life then redis.call('PEXPIRE', KEYS[1], 100 * life) end
 return 1
 """
 )
 
-LIVING: Final = Script(
+HOLDERS: Final = Script(
     _TIME
     + """
 return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. string.format('%.0f', milliseconds(ARGV[1])), '+inf')
-"""
-)
-
-SEND: Final = Script(
-    _TIME
-    + """
-local now, worker, message, most, lease, by =
-  milliseconds(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-local until_then = redis.call('ZSCORE', KEYS[1], worker)
-if not until_then or tonumber(until_then) <= now then return 'gone' end
-if ARGV[7] ~= '' then
-  for _, one in ipairs(redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 100)) do
-    if one[2][4] == by then return 'sent' end
-  end
-end
-local full = redis.call('XLEN', KEYS[2]) >= most
-redis.call('XADD', KEYS[2], 'MAXLEN', '=', most, '*', 'd', message, 'by', by)
-redis.call('PEXPIRE', KEYS[2], 10 * lease)
-return full and 'full' or 'sent'
 """
 )

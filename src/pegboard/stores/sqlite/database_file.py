@@ -14,7 +14,7 @@ Sync: TypeAlias = Literal["normal", "full"]
 """What a written entry survives: the death of every process, or the machine's loss of power too."""
 
 _APPLICATION: Final = 0x50454742
-_SCHEMA: Final = 1
+_SCHEMA: Final = 2
 LOCK_WAIT_SECONDS: Final = 10.0
 # Pages that are written again and again are copied into the file once for so many writes.
 _CHECKPOINT_PAGES: Final = 4000
@@ -50,13 +50,11 @@ CREATE TRIGGER log_weighed AFTER UPDATE OF size ON logs BEGIN
 END;
 CREATE TABLE records (key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, until REAL) WITHOUT ROWID;
 CREATE INDEX due_records ON records (until) WHERE until IS NOT NULL;
-CREATE TABLE boards (name TEXT PRIMARY KEY, last INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE changes (
-    board TEXT NOT NULL, number INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (board, number)
+CREATE TABLE leases (name TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE feeds (name TEXT PRIMARY KEY, last INTEGER NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE feed_entries (
+    feed TEXT NOT NULL, number INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (feed, number)
 ) WITHOUT ROWID;
-CREATE TABLE workers (name TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID;
-CREATE TABLE inbox (id INTEGER PRIMARY KEY AUTOINCREMENT, worker TEXT NOT NULL, data BLOB NOT NULL);
-CREATE INDEX inbox_of ON inbox (worker, id);
 CREATE TABLE hints (id INTEGER PRIMARY KEY AUTOINCREMENT, topic INTEGER NOT NULL, sender TEXT NOT NULL);
 """
 

@@ -11,31 +11,14 @@ from pathlib import Path
 
 from pegboard.limits import Limits
 from pegboard.stores.identifiers import new_worker
-from pegboard.stores.sqlite.changes import SqliteChanges
 from pegboard.stores.sqlite.database_file import Sync, connect, prepare
-from pegboard.stores.sqlite.hints import HintWatcher, topic_number
-from pegboard.stores.sqlite.logs import SqliteLogs
+from pegboard.stores.sqlite.hint_poller import HintPoller
 from pegboard.stores.sqlite.reader_thread import ReaderThread
-from pegboard.stores.sqlite.records import SqliteRecords
-from pegboard.stores.sqlite.workers import SqliteWorkers
+from pegboard.stores.sqlite.sqlite_feeds import SqliteFeeds
+from pegboard.stores.sqlite.sqlite_leases import SqliteLeases
+from pegboard.stores.sqlite.sqlite_logs import SqliteLogs
+from pegboard.stores.sqlite.sqlite_records import SqliteRecords
 from pegboard.stores.sqlite.writer_thread import WriterThread
-from pegboard.stores.store import Watcher
-
-
-class SqliteHints:
-    """Hints of any topic, to this process at once and to others within their next look."""
-
-    def __init__(self, writer: WriterThread, hint_watcher: HintWatcher) -> None:
-        self._writer = writer
-        self._hint_watcher = hint_watcher
-
-    def hint(self, topic: str) -> None:
-        number = topic_number("hint", topic)
-        self._hint_watcher.notify_local(number)
-        self._writer.post(lambda transaction: transaction.notify(number, here=False))
-
-    def watch(self, topic: str, watcher: Watcher) -> Callable[[], None]:
-        return self._hint_watcher.watch(topic_number("hint", topic), watcher)
 
 
 class SqliteStore:
@@ -49,27 +32,23 @@ class SqliteStore:
         sync: Sync = "normal",
     ) -> None:
         self._path = Path(path).absolute()
-        self._limits = limits = limits or Limits()
-        self._clock = clock
+        limits = limits or Limits()
         self._sync = sync
         self._is_open = False
-        me = new_worker()
+        process = new_worker()
         self._reader = reader = ReaderThread()
-        self._hint_watcher = hint_watcher = HintWatcher(me, reader)
-        self._writer = writer = WriterThread(me, limits.unwritten_bytes, hint_watcher.notify_local)
-        self.logs = SqliteLogs(limits, writer, reader, hint_watcher, clock)
+        self._hint_poller = hint_poller = HintPoller(process, reader)
+        self._writer = writer = WriterThread(process, limits.unwritten_bytes, hint_poller.notify_local)
+        self.logs = SqliteLogs(limits, writer, reader, hint_poller, clock)
         self.records = SqliteRecords(writer, reader, clock)
-        self.hints = SqliteHints(writer, hint_watcher)
-        self.workers = SqliteWorkers(me, limits, writer, reader, hint_watcher, clock)
-
-    def changes(self, board: str) -> SqliteChanges:
-        return SqliteChanges(board, self._limits.changes, self._writer, self._reader, self._hint_watcher, self._clock)
+        self.feeds = SqliteFeeds(writer, reader, hint_poller, clock)
+        self.leases = SqliteLeases(writer, reader, clock)
 
     async def start(self) -> None:
         writing, reading, looking = await asyncio.to_thread(self._open)
         self._writer.start(writing)
         self._reader.start(reading)
-        self._hint_watcher.start(looking)
+        self._hint_poller.start(looking)
         self._is_open = True
 
     def _open(self) -> tuple[sqlite3.Connection, ...]:
@@ -82,7 +61,6 @@ class SqliteStore:
 
     async def close(self) -> None:
         self._is_open = False
-        await self.workers.close()
-        await self._hint_watcher.close()
+        await self._hint_poller.close()
         await self._writer.close()
         await self._reader.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pegboard.limits import Limits
-from pegboard.stores.sqlite.hints import topic_number
+from pegboard.stores.sqlite.hint_poller import topic_number
 from pegboard.stores.sqlite.writer_thread import Transaction
 
 # What `entries.keep` can be.

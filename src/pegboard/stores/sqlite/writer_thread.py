@@ -35,18 +35,18 @@ _LOCKED_SECONDS: Final = (0.0001, 0.0005)
 
 
 class Transaction:
-    """What a job writes with, and whom it wants told once that is safe."""
+    """Executes the statements of jobs, and collects the topics to hint at once they are committed."""
 
-    __slots__ = ("connection", "execute", "told")
+    __slots__ = ("connection", "execute", "topics")
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.execute = connection.execute
-        self.told: dict[Topic, bool] = {}
+        self.topics: set[Topic] = set()
 
-    def notify(self, topic: Topic, *, here: bool = True) -> None:
-        """Hint at a topic in every process, or in every other."""
-        self.told[topic] = here or self.told.get(topic, False)
+    def notify(self, topic: Topic) -> None:
+        """Hint at a topic in every process."""
+        self.topics.add(topic)
 
 
 Job: TypeAlias = Callable[[Transaction], T]
@@ -55,7 +55,7 @@ Job: TypeAlias = Callable[[Transaction], T]
 class _QueuedJob(Struct, eq=False):
     job: Job[Any]
     weight: int
-    future: asyncio.Future[Any] | None
+    future: asyncio.Future[Any]
     result: Any = None
     problem: Exception | None = None
 
@@ -80,7 +80,7 @@ class WriterThread:
         loop = asyncio.get_running_loop()
         resolve = weakref.WeakMethod(self._resolve)
 
-        def deliver(done: list[_QueuedJob], topics: dict[Topic, bool]) -> None:
+        def deliver(done: list[_QueuedJob], topics: set[Topic]) -> None:
             callback = resolve()
             if callback is not None:
                 # A closed loop has no one who waits.
@@ -103,34 +103,25 @@ class WriterThread:
         while self._weight and self._weight + weight > self._limit:
             self._room.clear()
             await self._room.wait()
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._put(_QueuedJob(job, weight, future))
-        return await future
-
-    def post(self, job: Job[object]) -> None:
-        """Run a job without waiting for it; it may be lost."""
-        if self._thread is not None:
-            self._put(_QueuedJob(job, 0, None))
-
-    def _put(self, waiting: _QueuedJob) -> None:
         if self._thread is None:
             raise StoreDown("The store is not open")
-        self._weight += waiting.weight
-        self._jobs.put(waiting)
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._weight += weight
+        self._jobs.put(_QueuedJob(job, weight, future))
+        return await future
 
-    def _resolve(self, done: list[_QueuedJob], topics: dict[Topic, bool]) -> None:
+    def _resolve(self, done: list[_QueuedJob], topics: set[Topic]) -> None:
         for one in done:
             self._weight -= one.weight
-            if one.future is None or one.future.done():
+            if one.future.done():
                 continue
             if one.problem is None:
                 one.future.set_result(one.result)
             else:
                 one.future.set_exception(one.problem)
         self._room.set()
-        for topic, here in topics.items():
-            if here:
-                self._notify(topic)
+        for topic in topics:
+            self._notify(topic)
 
 
 class _BatchWriter:
@@ -140,7 +131,7 @@ class _BatchWriter:
         self,
         connection: sqlite3.Connection,
         sender: str,
-        deliver: Callable[[list[_QueuedJob], dict[Topic, bool]], None],
+        deliver: Callable[[list[_QueuedJob], set[Topic]], None],
     ) -> None:
         self._connection = connection
         self._sender = sender
@@ -178,17 +169,17 @@ class _BatchWriter:
             connection.execute("COMMIT")
         except Exception as problem:  # noqa: BLE001 — the caller of the job gets what it raised
             _undo(connection)
-            transaction.told.clear()
+            transaction.topics.clear()
             if len(jobs) > 1:
                 for one in jobs:
                     self._commit([one])
                 return
             jobs[0].problem = _explain(problem)
-        self._deliver(list(jobs), transaction.told)
+        self._deliver(list(jobs), transaction.topics)
 
     def _write_hints(self, transaction: Transaction) -> None:
         last = 0
-        for topic in transaction.told:
+        for topic in transaction.topics:
             row = transaction.execute("INSERT INTO hints (topic, sender) VALUES (?, ?)", (topic, self._sender))
             last = row.lastrowid or 0
         if last > self._hints_trimmed + _HINTS_KEPT // 10:

@@ -9,7 +9,7 @@ from typing import Final
 
 from pegboard.limits import Limits
 from pegboard.stores.identifiers import digest
-from pegboard.stores.sqlite.hints import HintWatcher, topic_number
+from pegboard.stores.sqlite.hint_poller import HintPoller, topic_number
 from pegboard.stores.sqlite.reader_thread import ReaderThread
 from pegboard.stores.sqlite.trimming import END_ENTRY, LAST_SEQ, REQUIRED, TRIMMABLE, Trimming
 from pegboard.stores.sqlite.writer_thread import Topic, Transaction, WriterThread
@@ -35,13 +35,13 @@ class SqliteLogs:
         limits: Limits,
         writer: WriterThread,
         reader: ReaderThread,
-        hint_watcher: HintWatcher,
+        hint_poller: HintPoller,
         clock: Callable[[], float],
     ) -> None:
         self._limits = limits
         self._writer = writer
         self._reader = reader
-        self._hint_watcher = hint_watcher
+        self._hint_poller = hint_poller
         self._clock = clock
         self._trimming = Trimming(limits)
         self._swept = 0.0
@@ -169,4 +169,4 @@ class SqliteLogs:
         await self._writer.run(write)
 
     def watch(self, log: LogName, watcher: Watcher) -> Callable[[], None]:
-        return self._hint_watcher.watch(_place(log)[1], watcher, foreign=log not in self._ours)
+        return self._hint_poller.watch(_place(log)[1], watcher, foreign=log not in self._ours)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pegboard.limits import Limits
 from pegboard.stores.identifiers import digest
 from pegboard.stores.redis.command_pipeline import CommandPipeline, Script
-from pegboard.stores.redis.hints import HintSubscriber
+from pegboard.stores.redis.hint_subscriber import HintSubscriber
 from pegboard.stores.redis.key_names import KeyNames, read_entries
 from pegboard.stores.redis.scripts import APPEND, DROP, OPEN, READ, RELEASE, TOUCH
 from pegboard.stores.store import LogName, LogPage, Watcher

@@ -16,10 +16,10 @@ from hashlib import blake2b
 from typing import Final
 
 from pegboard.errors import StoreDown
-from pegboard.stores.memory import MemoryHints
 from pegboard.stores.sqlite.reader_thread import ReaderThread
 from pegboard.stores.sqlite.writer_thread import Topic
 from pegboard.stores.store import Watcher
+from pegboard.stores.watchers import Watchers
 
 _log = logging.getLogger("pegboard.stores")
 
@@ -32,14 +32,14 @@ def topic_number(kind: str, name: str) -> Topic:
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "big", signed=True)
 
 
-class HintWatcher:
-    """Calls whoever watches a topic, in this process and for as long as any of them waits for others, from these."""
+class HintPoller:
+    """Calls watchers for the writes of this process, and polls for those of others while a watcher needs them."""
 
     def __init__(self, me: str, reader: ReaderThread) -> None:
         self._me = me
         self._reader = reader
-        self._here = MemoryHints[Topic]()
-        self._anywhere = MemoryHints[Topic]()
+        self._here = Watchers[Topic]()
+        self._anywhere = Watchers[Topic]()
         self._connection: sqlite3.Connection | None = None
         self._version = 0
         self._seen = 0
@@ -59,16 +59,16 @@ class HintWatcher:
 
     @property
     def is_polling(self) -> bool:
-        """Whether anybody waits for another process."""
+        """Whether a watcher waits for another process."""
         return self._polling is not None and not self._polling.done()
 
     def notify_local(self, topic: Topic) -> None:
-        """Call those who watch here."""
-        self._here.hint(topic)
-        self._anywhere.hint(topic)
+        """Call the watchers of this process."""
+        self._here.notify(topic)
+        self._anywhere.notify(topic)
 
     def watch(self, topic: Topic, watcher: Watcher, *, foreign: bool = True) -> Callable[[], None]:
-        """Be called at each hint; `foreign` where other processes may give it."""
+        """Call the watcher at each hint; `foreign` if other processes may give it."""
         if not foreign:
             return self._here.watch(topic, watcher)
         end = self._anywhere.watch(topic, watcher)
@@ -102,7 +102,7 @@ class HintWatcher:
             # Before the hints were read: what was committed since is looked at the next time.
             self._version = version
             for topic in topics:
-                self._anywhere.hint(topic)
+                self._anywhere.notify(topic)
 
     def _read(self, connection: sqlite3.Connection) -> list[Topic]:
         first, last = connection.execute("SELECT coalesce(min(id), 1), coalesce(max(id), 0) FROM hints").fetchone()

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Final
 
 from pegboard.backoff import backoff, jitter
-from pegboard.stores.memory import MemoryHints
 from pegboard.stores.redis.redis_connection import RedisConnection, RedisServer
 from pegboard.stores.store import Watcher
+from pegboard.stores.watchers import Watchers
 
 _log = logging.getLogger("pegboard.stores")
 
@@ -23,12 +23,12 @@ _PING_SECONDS: Final = 10.0
 
 
 class HintSubscriber:
-    """Calls whoever watches a channel."""
+    """Calls the watchers of each channel."""
 
     def __init__(self, me: str, server: RedisServer) -> None:
         self._me = me.encode()
         self._server = server
-        self._hints = MemoryHints[str]()
+        self._watchers = Watchers[str]()
         self._subscribed: set[str] = set()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -45,16 +45,16 @@ class HintSubscriber:
             await asyncio.wait([task])
 
     def notify_local(self, channel: str) -> None:
-        """Call those who watch here."""
-        self._hints.hint(channel)
+        """Call the watchers of this process."""
+        self._watchers.notify(channel)
 
     def watch(self, channel: str, watcher: Watcher) -> Callable[[], None]:
-        end_here = self._hints.watch(channel, watcher)
+        end_here = self._watchers.watch(channel, watcher)
         self._follow()
 
         def end() -> None:
             end_here()
-            if channel not in self._hints.topics:
+            if channel not in self._watchers.topics:
                 self._follow()
 
         return end
@@ -89,7 +89,7 @@ class HintSubscriber:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            wanted = self._hints.topics
+            wanted = self._watchers.topics
             more, fewer = wanted - self._subscribed, self._subscribed - wanted
             self._subscribed = set(wanted)
             if more:
@@ -113,4 +113,4 @@ class HintSubscriber:
                 continue
             kind, channel, *rest = message
             if kind == b"subscribe" or (kind == b"message" and rest[0] != self._me):
-                self._hints.hint(channel.decode())
+                self._watchers.notify(channel.decode())
