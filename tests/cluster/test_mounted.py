@@ -154,7 +154,7 @@ async def hail(app: Any) -> httpx.Response:
 
 def workers(place: Path) -> list[str]:
     with closing(sqlite3.connect(place / "store.db")) as file:
-        return [name for (name,) in file.execute("select name from workers")]
+        return [name for (name,) in file.execute("select name from leases")]
 
 
 def living(place: Path) -> int:
