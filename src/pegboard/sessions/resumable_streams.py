@@ -28,6 +28,7 @@ from pegboard.protocol import jsonrpc, sse
 from pegboard.stores.cluster import Cluster
 from pegboard.stores.identifiers import digest
 from pegboard.stores.store import LogEntry, LogName, LogPage, Logs
+from pegboard.stores.watchers import wait_for_hint
 
 _log = logging.getLogger("pegboard.sessions")
 
@@ -148,18 +149,18 @@ class SessionStreams:
 
     async def hand_off(self, stream: str, retry_ms: int) -> None:
         """End the connection of a stream in any process; its client reconnects."""
-        if not self.detach_connection(stream, retry_ms) and self._cluster is not None:
-            await self._cluster.ask_others(
-                STREAM_HANDOFF, _encode(StreamHandoff(digest(self._session), stream, retry_ms))
-            )
+        await self._detach_everywhere(stream, retry_ms)
 
     async def take_over(self, last: str) -> None:
         """End the connection of the stream of that event in any process, before another one sends it."""
         cursor = read_event_id(last)
-        if cursor is not None and not self.detach_connection(cursor.stream, None) and self._cluster is not None:
-            await self._cluster.ask_others(
-                STREAM_HANDOFF, _encode(StreamHandoff(digest(self._session), cursor.stream, None))
-            )
+        if cursor is not None:
+            await self._detach_everywhere(cursor.stream, None)
+
+    async def _detach_everywhere(self, stream: str, retry_ms: int | None) -> None:
+        if not self.detach_connection(stream, retry_ms) and self._cluster is not None:
+            handoff = StreamHandoff(digest(self._session), stream, retry_ms)
+            await self._cluster.ask_others(STREAM_HANDOFF, _encode(handoff))
 
     def detach_connection(self, stream: str, retry_ms: int | None) -> bool:
         """End the connection of a stream if it is here; returns whether it was."""
@@ -198,7 +199,7 @@ class SessionStreams:
                 if page.ended and not page.more:
                     return
                 if not page.more and not await self._end_for_dead_writer(log, page):
-                    await _wait(wake, self._poll_seconds(page))
+                    await wait_for_hint(wake, self._poll_seconds(page))
                 wake.clear()
                 page = await self._logs.read(log, after, _PAGE)
         finally:
@@ -256,12 +257,3 @@ def _lost(stream: str, after: int, last: int) -> bytes:
     text = f"{count} message{'s' if count > 1 else ''} of this stream could not be kept until you resumed"
     params = {"level": "warning", "logger": "pegboard", "data": text}
     return sse.event(jsonrpc.notification("notifications/message", params), event_id(stream, last))
-
-
-async def _wait(wake: asyncio.Event, seconds: float) -> None:
-    # A hint may get lost.
-    try:
-        async with asyncio.timeout(seconds):
-            await wake.wait()
-    except TimeoutError:
-        pass

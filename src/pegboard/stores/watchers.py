@@ -1,7 +1,9 @@
-"""Callbacks by topic, for the hints of every backend."""
+"""Hints within a process: callbacks by topic, and waiting for one."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Hashable, KeysView
 from functools import partial
@@ -47,3 +49,11 @@ class Watchers(Generic[TopicT]):
                 self._watchers.pop(topic, None)
 
         return end
+
+
+async def wait_for_hint(hint: asyncio.Event, seconds: float) -> None:
+    """Wait for a hint and clear it; return after so many seconds without one, since a hint can be lost."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await hint.wait()
+    hint.clear()

@@ -11,6 +11,7 @@ from pegboard.errors import StoreDown
 from pegboard.limits import Limits
 from pegboard.stores.identifiers import new_worker
 from pegboard.stores.store import Store
+from pegboard.stores.watchers import wait_for_hint
 
 _log = logging.getLogger("pegboard.stores")
 
@@ -75,13 +76,7 @@ class Workers:
         end_watch = self._feeds.watch(self._inbox, published.set)
         try:
             while True:
-                try:
-                    async with asyncio.timeout(self._lease_seconds):
-                        await published.wait()
-                except TimeoutError:
-                    # A hint can be lost.
-                    pass
-                published.clear()
+                await wait_for_hint(published, self._lease_seconds)
                 try:
                     while await self._receive_page(receiver, on_lost):
                         pass

@@ -17,6 +17,7 @@ import msgspec
 from pegboard.call import Change
 from pegboard.errors import StoreDown
 from pegboard.stores.store import Feeds
+from pegboard.stores.watchers import wait_for_hint
 from pegboard.subscriptions.change_log import ChangeLog
 
 _log = logging.getLogger("pegboard")
@@ -109,13 +110,7 @@ class ChangeFeed:
 
     async def _follow(self) -> None:
         while True:
-            try:
-                async with asyncio.timeout(_POLL_SECONDS):
-                    await self._came.wait()
-            except TimeoutError:
-                # A hint may get lost.
-                pass
-            self._came.clear()
+            await wait_for_hint(self._came, _POLL_SECONDS)
             await self._poll()
 
     async def _poll(self) -> None:
