@@ -27,8 +27,7 @@ from pegboard.errors import InternalFailure
 from pegboard.protocol import jsonrpc, sse
 from pegboard.stores.cluster import Cluster
 from pegboard.stores.identifiers import digest
-from pegboard.stores.store import LogEntry, LogName, LogPage, Logs
-from pegboard.stores.watchers import wait_for_hint
+from pegboard.stores.store import LogEntry, LogName, LogPage, Logs, wait_for_hint
 
 _log = logging.getLogger("pegboard.sessions")
 

@@ -10,6 +10,8 @@ that then finds its number taken reads the log to learn by whom.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
@@ -20,6 +22,14 @@ LogName: TypeAlias = tuple[str, str]
 
 Watcher: TypeAlias = Callable[[], object]
 """Called in the event loop that began the watch; it must return at once, and read later."""
+
+
+async def wait_for_hint(hint: asyncio.Event, seconds: float) -> None:
+    """Wait for a hint and clear it; return after so many seconds without one, since a hint can be lost."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await hint.wait()
+    hint.clear()
 
 
 class LogEntry(Struct, frozen=True):

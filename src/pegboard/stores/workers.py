@@ -10,8 +10,7 @@ from typing import Final, TypeAlias
 from pegboard.errors import StoreDown
 from pegboard.limits import Limits
 from pegboard.stores.identifiers import new_worker
-from pegboard.stores.store import Store
-from pegboard.stores.watchers import wait_for_hint
+from pegboard.stores.store import Store, wait_for_hint
 
 _log = logging.getLogger("pegboard.stores")
 

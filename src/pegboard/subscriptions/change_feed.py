@@ -16,8 +16,7 @@ import msgspec
 
 from pegboard.call import Change
 from pegboard.errors import StoreDown
-from pegboard.stores.store import Feeds
-from pegboard.stores.watchers import wait_for_hint
+from pegboard.stores.store import Feeds, wait_for_hint
 from pegboard.subscriptions.change_log import ChangeLog
 
 _log = logging.getLogger("pegboard")

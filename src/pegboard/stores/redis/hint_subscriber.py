@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Final
 
 from pegboard.backoff import backoff, jitter
+from pegboard.stores.memory import Watchers
 from pegboard.stores.redis.redis_connection import RedisConnection, RedisServer
 from pegboard.stores.store import Watcher
-from pegboard.stores.watchers import Watchers
 
 _log = logging.getLogger("pegboard.stores")
 

@@ -16,10 +16,10 @@ from hashlib import blake2b
 from typing import Final
 
 from pegboard.errors import StoreDown
+from pegboard.stores.memory import Watchers
 from pegboard.stores.sqlite.reader_thread import ReaderThread
 from pegboard.stores.sqlite.writer_thread import Topic
 from pegboard.stores.store import Watcher
-from pegboard.stores.watchers import Watchers
 
 _log = logging.getLogger("pegboard.stores")
 
