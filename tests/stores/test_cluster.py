@@ -136,3 +136,33 @@ async def test_a_beat_that_fails_is_said_and_tried_again(
         assert "gone fishing" in caplog.text
         await cluster.close()
         assert not await two.leases.holders()
+
+
+async def test_a_process_whose_inbox_overflowed_learns_that_it_missed_messages(
+    shared_backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = Limits(worker_seconds=60, worker_messages=3)
+    async with shared(shared_backend) as (one, two):
+        sender, reader = Cluster(one, limits), Cluster(two, limits)
+        came, lapses, may_read = list[bytes](), list[bool](), asyncio.Event()
+        reader.on_message("news", came.append)
+        reader.on_lapse(lambda: lapses.append(True))
+        for cluster in (sender, reader):
+            await cluster.start()
+        await sender.send_to(reader.me, "news", b"first")
+        await until(lambda: bool(came))
+        read = two.feeds.read
+
+        async def read_later(feed: str, after: int, limit: int) -> object:
+            await may_read.wait()
+            return await read(feed, after, limit)
+
+        monkeypatch.setattr(two.feeds, "read", read_later)
+        for number in range(6):
+            await sender.send_to(reader.me, "news", b"%d" % number)
+        assert not lapses
+        may_read.set()
+        await until(lambda: came[-1] == b"5")
+        assert lapses
+        for cluster in (sender, reader):
+            await cluster.close()
