@@ -321,7 +321,7 @@ class WsChild(OnSocket, HttpChild):
 class UvicornChild(Child):
     """A board mounted under another server; `app` is the application that is made of it."""
 
-    def __init__(self, module: str = "tests.misbehaving_board", app: str = "board.asgi()", **env: str) -> None:
+    def __init__(self, module: str = "tests.misbehaving_board", app: str = "board.asgi(ws='/ws')", **env: str) -> None:
         serve = f"import uvicorn; from {module} import board; uvicorn.run({app}, port=0)"
         super().__init__(sys.executable, "-c", serve, stdin=subprocess.DEVNULL, stdout=None, **env)
         shown = re.compile(r"Uvicorn running on http://127\.0\.0\.1:(\d+)")

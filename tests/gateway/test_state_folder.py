@@ -57,7 +57,7 @@ def test_a_store_that_is_in_use_stays_however_old_it_is() -> None:
         store_path("other.json")
         assert store.exists()
         assert connection.execute("SELECT count(*) FROM sessions").fetchone() == (0,)
-        connection.execute("INSERT INTO boards VALUES ('x', 1)")
+        connection.execute("INSERT INTO leases VALUES ('x', 1)")
     finally:
         connection.close()
     age(*state_folder().iterdir())

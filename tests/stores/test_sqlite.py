@@ -144,7 +144,7 @@ async def test_a_file_of_another_schema_is_refused_and_left_as_it_is(path: Path)
 @pytest.mark.parametrize("content", ["database", "text", "folder"])
 async def test_what_is_no_store_is_refused_with_the_way_out(path: Path, content: str) -> None:
     lay(path, content)
-    with pytest.raises(SetupError, match=r"store sqlite:.*store\.db: .*name a"):
+    with pytest.raises(SetupError, match=r"store sqlite:.*store\.db: .*(name|choose) a"):
         await SqliteStore(path).start()
     assert is_laid(path, content)
 

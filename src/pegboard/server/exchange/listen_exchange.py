@@ -212,7 +212,7 @@ class LineSubscriptions:
         try:
             self.begin(follow, codec, None)
         except Busy as busy:
-            _log.warning("a client will not hear of changes: %s", busy.message)
+            _log.warning("a client will not receive changes: %s", busy.message)
 
     def end(self) -> None:
         """End all in good order."""
