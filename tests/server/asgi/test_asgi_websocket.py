@@ -150,6 +150,44 @@ async def test_a_tool_waits_for_a_slow_reader_and_ends_with_it() -> None:
         await one.ended.wait()
 
 
+async def test_a_socket_whose_messages_are_not_read_ends_at_the_limit() -> None:
+    opened: list[AsgiWebSocket] = []
+    sent: list[Any] = []
+    reads = asyncio.Event()
+
+    class Guest:
+        def receive_text(self, message: bytes) -> None: ...
+
+        def receive_bytes(self, message: bytes) -> None: ...
+
+        def resume_if_room(self) -> None: ...
+
+        def leave(self) -> None: ...
+
+    def open_socket(socket: Any) -> Any:
+        opened.append(socket)
+        return Guest()
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(event: Any) -> None:
+        await reads.wait()
+        sent.append(event)
+
+    limits = Limits(buffered_bytes=10_000)
+    served = asyncio.ensure_future(AsgiWebSocket(limits).serve(Upgrade(open_socket, take_over), receive, send))
+    await until(lambda: opened)
+    opened[0].write(b"x" * 4000)
+    await asyncio.sleep(0)
+    for _ in range(20):
+        opened[0].write(b"x" * 4000)
+    reads.set()
+    await served
+    assert [event["type"] for event in sent] == ["websocket.send", "websocket.close"]
+    assert sent[1]["code"] == 1008
+
+
 async def test_what_is_not_read_is_not_received() -> None:
     received = 0
     held: list[AsgiWebSocket] = []

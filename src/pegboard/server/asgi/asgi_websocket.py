@@ -17,6 +17,7 @@ Receive: TypeAlias = Callable[[], Awaitable[Event]]
 # RFC 6455 reserves 4000 to 4999 for applications; with this offset they read as HTTP status codes.
 _REFUSED: Final = 4000
 _TOO_BIG: Final = 1009
+_TOO_SLOW: Final = 1008
 
 
 class AsgiWebSocket:
@@ -58,6 +59,12 @@ class AsgiWebSocket:
 
     def _put(self, message: Event, size: int) -> None:
         if self._closed:
+            return
+        if self._held and self._held + size > self._limits.buffered_bytes:
+            # Calls that are under way finish although the client does not read.
+            self._held -= sum(waiting for _, waiting in self._messages)
+            self._messages.clear()
+            self.close(_TOO_SLOW, "The messages of this socket are not read fast enough")
             return
         self._messages.append((message, size))
         self._held += size
