@@ -177,7 +177,7 @@ async def test_a_socket_whose_messages_are_not_read_ends_at_the_limit() -> None:
 
     limits = Limits(buffered_bytes=10_000)
     served = asyncio.ensure_future(AsgiWebSocket(limits).serve(Upgrade(open_socket, take_over), receive, send))
-    await until(lambda: opened)
+    await until(lambda: bool(opened))
     opened[0].write(b"x" * 4000)
     await asyncio.sleep(0)
     for _ in range(20):
