@@ -28,7 +28,7 @@ def test_help_lists_every_verb_and_exit_code(words: tuple[str, ...], capsys: pyt
     told = capsys.readouterr().out
     for verb in VERBS:
         assert f"  {verb} " in told
-    assert "exit codes: 0 ok, 1 a tool answered with an error, 2 wrong usage" in told
+    assert "exit codes: 0 ok, 1 a tool returned an error, 2 wrong usage" in told
 
 
 @pytest.mark.parametrize("verb", VERBS)
