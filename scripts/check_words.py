@@ -41,6 +41,7 @@ FILES = (
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
+    "THREATS.md",
     "docs/**/*.md",
 )
 # A list of words, and folders that are not rewritten yet: remove a folder from this list when it is.

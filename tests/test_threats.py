@@ -17,7 +17,7 @@ def rows() -> list[str]:
     """The rows of the one table, without its head."""
     table = [line for line in THREATS.splitlines() if line.startswith("|")]
     assert "\n".join(table) in THREATS, "a paragraph stands in the middle of the table"
-    assert table[0] == "| door | what may come in | what stops it | tests |"
+    assert table[0] == "| entry point | what may come in | what stops it | tests |"
     return table[2:]
 
 

@@ -61,7 +61,7 @@ class AsgiWebSocket:
         if self._closed:
             return
         if self._held and self._held + size > self._limits.buffered_bytes:
-            # Calls that are under way finish although the client does not read.
+            # Running calls finish although the client does not read.
             self._held -= sum(waiting for _, waiting in self._messages)
             self._messages.clear()
             self.close(_TOO_SLOW, "The messages of this socket are not read fast enough")
