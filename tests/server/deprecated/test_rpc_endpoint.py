@@ -40,6 +40,14 @@ def batch(*messages: bytes) -> bytes:
     return b"[" + b",".join(messages) + b"]"
 
 
+async def test_the_responses_of_a_batch_are_in_the_order_of_its_requests() -> None:
+    rpc = Rpc()
+    visit = rpc.send(batch(request("tools/call", {"name": "slow"}, 1), request("ping", None, 2)))
+    await rpc.probe.started.wait()
+    rpc.probe.release.set()
+    assert [response["id"] for response in (await visit.response()).json] == [1, 2]
+
+
 async def test_the_answers_of_a_batch_have_a_limit_together() -> None:
     params = {"name": "echo", "arguments": {"text": "x" * 600}}
     body = batch(*(request("tools/call", params, number) for number in range(5)))

@@ -964,6 +964,15 @@ async def test_delete_cancels_the_calls_of_an_array() -> None:
     assert (await visit.response()).status == 202
 
 
+async def test_the_responses_of_a_batch_are_in_the_order_of_its_requests() -> None:
+    door = Door()
+    session = await door.open_session("2025-03-26")
+    visit = session.send(batch(request("tools/call", {"name": "slow"}, 1), request("ping", None, 2)))
+    await door.probe.started.wait()
+    door.probe.release.set()
+    assert [response["id"] for response in (await visit.response()).json] == [1, 2]
+
+
 async def test_the_answers_of_a_batch_have_a_limit_together() -> None:
     params = {"name": "echo", "arguments": {"text": "x" * 600}}
     body = batch(*(request("tools/call", params, number) for number in range(5)))

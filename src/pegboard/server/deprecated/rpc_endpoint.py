@@ -42,8 +42,9 @@ class RpcEndpoint:
             sink.on_gone(task.cancel)
         answers = CollectedAnswers(self._limits)
         await self._stateless.serve(bodies, stated, answers)
-        if not answers.messages:
+        messages = answers.messages
+        if not messages:
             return Answer(204, headers=extra)
         if batch:
-            return Answer(200, b"[%b]" % b",".join(answers.messages), headers=extra)
-        return Answer(answers.status, answers.messages[0], headers=extra + answers.headers)
+            return Answer(200, b"[%b]" % b",".join(messages), headers=extra)
+        return Answer(answers.status, messages[0], headers=extra + answers.headers)

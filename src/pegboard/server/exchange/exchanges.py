@@ -236,25 +236,47 @@ class LineExchange(Struct, eq=False):
             self._line = None
 
 
+class CollectedLine(Struct, eq=False):
+    """Holds the response to one request of a batch."""
+
+    message: bytes | None = None
+
+    def write(self, message: bytes) -> None:
+        self.message = message
+
+    async def drain(self) -> None:
+        """Return at once: all responses are sent together."""
+
+
 class CollectedAnswers:
-    """The responses to one HTTP request, and the status and headers that go with a single one.
+    """The responses to one HTTP request in the order of the requests, and the status and headers of a single one.
 
     All of them are kept until the last one is there, so their size is limited together.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._left = limits.result_bytes
-        self.messages: list[bytes] = []
+        self._lines: list[CollectedLine] = []
         self.status = 200
         self.headers: Headers = ()
 
+    @property
+    def messages(self) -> list[bytes]:
+        return [line.message for line in self._lines if line.message is not None]
+
+    def line(self) -> CollectedLine:
+        """The line for the response to the next request."""
+        line = CollectedLine()
+        self._lines.append(line)
+        return line
+
     def exchange(self, codec: RevisionCodec, request_id: RequestId, ask: Ask) -> LineExchange:
-        return CollectedExchange(self, codec, request_id, ask, answers=self)
+        return CollectedExchange(self.line(), codec, request_id, ask, answers=self)
 
     def refuse(self, refusal: Refusal) -> None:
         """Add the response to a message that could not become a call."""
         self.note(refusal)
-        self.write(jsonrpc.refusal(refusal.request_id, refusal))
+        self.line().write(jsonrpc.refusal(refusal.request_id, refusal))
 
     def note(self, refusal: Refusal) -> None:
         """Keep the HTTP status of an error: 200, unless the server failed or could not read the message."""
@@ -273,17 +295,12 @@ class CollectedAnswers:
         self._left -= len(message)
         return message
 
-    def write(self, message: bytes) -> None:
-        self.messages.append(message)
-
-    async def drain(self) -> None:
-        """Return at once: all messages are sent together."""
-
     def answer_batch(self, sink: Sink, headers: Headers, accepts: Accepts) -> Answer | None:
         """Answer a batch by an array: as JSON, or as one event for a client that only accepts a stream."""
-        if not self.messages:
+        messages = self.messages
+        if not messages:
             return Answer(202, headers=headers)
-        body = b"[%b]" % b",".join(self.messages)
+        body = b"[%b]" % b",".join(messages)
         if accepts.json:
             return Answer(200, body, headers=headers)
         _stream(sink, body, headers)

@@ -269,9 +269,10 @@ class SessionRequests:
             _check_request(session, message.method, request_id)
             if message.method in IMMEDIATE_SETTINGS:
                 setting = read_setting(message.method, message, params)
+                line = answers.line()
                 if setting is not None:
                     await self._sessions.change(session, setting)
-                answers.write(jsonrpc.answer(request_id, b"{}"))
+                line.write(jsonrpc.answer(request_id, b"{}"))
                 return
             exchange = answers.exchange(self._codecs[session.caller.version], request_id, reject_question_in_batch)
             call = admit_legacy(message, params, message.method, request_id, session.caller).call(exchange)
