@@ -26,11 +26,15 @@ DOCUMENTED = "00840e559be2d441a71644665544000003000000000000006869"
 NOW = "2026-11-16T10:00:00Z"
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 names = (f"tool_{number}" for number in count())
+request_ids = count(100)
 
 
 @pytest.fixture(scope="module", params=["our own", "mounted"])
 def port(request: pytest.FixtureRequest) -> Iterator[int]:
-    server: Any = HttpChild(target=BOARD) if request.param == "our own" else UvicornChild("tests.transport_board")
+    mounted = "board.asgi(ws='/ws', legacy_endpoints=['all'])"
+    server: Any = (
+        HttpChild(target=BOARD) if request.param == "our own" else UvicornChild("tests.transport_board", mounted)
+    )
     with server:
         yield server.port
 
@@ -59,9 +63,10 @@ def request(method: str, params: Any = None, request_id: Any = 1) -> dict[str, A
     return message if params is None else {**message, "params": params}
 
 
-def calling(tool: str, request_id: Any = 1, token: Any = None, **arguments: Any) -> dict[str, Any]:
+def calling(tool: str, request_id: Any = None, token: Any = None, **arguments: Any) -> dict[str, Any]:
+    """A call with an id of its own: a client must not use one twice in a session."""
     meta = {} if token is None else {"_meta": {"progressToken": token}}
-    return request("tools/call", {"name": tool, "arguments": arguments, **meta}, request_id)
+    return request("tools/call", {"name": tool, "arguments": arguments, **meta}, request_id or next(request_ids))
 
 
 def events(text: str) -> list[dict[str, str]]:
@@ -105,12 +110,11 @@ def test_initialize_alone_opens_a_session_which_every_answer_in_it_names(http: h
 
 
 def test_what_a_generator_yields_is_progress_and_its_list_the_one_answer(session: httpx.Client) -> None:
-    answer = session.post("/mcp", json=calling("count", token="t", upto=3))
+    answer = session.post("/mcp", json=calling("count", 1, token="t", upto=3))
     assert answer.headers["content-type"] == "text/event-stream"
     *steps, last = messages(answer.text)
     assert [step["params"]["message"] for step in steps] == ["0", "1", "2"]
     assert (last["id"], text_of(last["result"])) == (1, "[0,1,2]")
-    # Another id: that of a call may be taken for a moment after its answer.
     plain = session.post("/mcp", json=calling("count", 2, upto=3))
     assert plain.headers["content-type"] == "application/json"
     assert text_of(plain.json()["result"]) == "[0,1,2]"
