@@ -250,7 +250,7 @@ def test_a_store_serves_stdio_too() -> None:
 def test_somebody_has_to_serve(count: str) -> None:
     with Child(*PEGBOARD, "run", BOARD, "--http", "--workers", count, stdin=subprocess.DEVNULL) as child:
         assert child.wait() == 2
-        assert "at least one" in child.said()
+        assert "use at least 1" in child.said()
 
 
 # -- with one --------------------------------------------------------------------------------------------------------

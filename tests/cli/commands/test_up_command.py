@@ -231,7 +231,7 @@ def test_all_mistakes_of_a_configuration_are_told_at_once(folder: Folder) -> Non
         'toolboxes.dev.mcpServers.b__c.timeout (line 2): got "soon", expected a number of seconds greater than 0',
         "toolMod (line 3): a configuration has no key 'toolMod'; did you mean 'toolMode'?",
         "Toolbox 'dev' must have a description",
-        "the server name 'b__c' has '__' in it",
+        "the server name 'b__c' contains '__'",
     ):
         assert told in err, err
 

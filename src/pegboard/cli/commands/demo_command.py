@@ -25,6 +25,8 @@ from pegboard.server.serving_options import DEFAULT_PORT
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
 from pegboard.stores.cluster import SharedStore
 
+# The servers of the demo are ours: they start, however slow the machine is.
+_CONNECT_SECONDS = 60.0
 _CLOCK = Path(pegboard.demo.__file__).with_name("clock.py")
 
 
@@ -91,7 +93,7 @@ def main(argv: list[str]) -> int:
         logging.getLogger("pegboard.client").setLevel(logging.WARNING)
     began = time.monotonic()
     demo = Demo()
-    run(demo, options, lambda url: Announcement(demo, url, began, _more(url)).start())
+    run(demo, options, lambda url: Announcement(demo, url, began, _more(url), wait=_CONNECT_SECONDS).start())
     return 0
 
 

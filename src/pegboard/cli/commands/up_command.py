@@ -54,11 +54,14 @@ def main(argv: list[str]) -> int:
 class Announcement:
     """What is printed once the servers have responded, or the time is up."""
 
-    def __init__(self, gateway: Gateway, url: str, began: float, more: Sequence[str] = ()) -> None:
+    def __init__(
+        self, gateway: Gateway, url: str, began: float, more: Sequence[str] = (), wait: float = _CONNECT_SECONDS
+    ) -> None:
         self._gateway = gateway
         self._url = url
         self._began = began
         self._more = more
+        self._wait = wait
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -68,7 +71,7 @@ class Announcement:
 
     async def _announce(self) -> None:
         note(f"pegboard {__version__}   {self._gateway.config.name}: {self._url}")
-        await self._gateway.wait_connected(_CONNECT_SECONDS)
+        await self._gateway.wait_connected(self._wait)
         took = time.monotonic() - self._began
         for line in (*render_status(self._gateway, self._url, took, command()), *self._more):
             note(line)
