@@ -61,5 +61,5 @@ def serve_with_a_stall() -> None:
 
 @pytest.mark.process
 def test_a_child_that_reports_a_stall_fails_its_test() -> None:
-    with pytest.raises(AssertionError, match=r"held for .* by tool compute"):
+    with pytest.raises(AssertionError, match=r"blocked for .* by tool compute"):
         serve_with_a_stall()

@@ -114,7 +114,7 @@ async def test_a_result_may_be_a_value_of_a_type(connect: Connect) -> None:
         assert await client.call("add", {"a": 1, "b": 2}, result_type=int) == 3
         with pytest.raises(ToolError, match="not today"):
             await client.call("fail", result_type=int)
-        with pytest.raises(MalformedMessage, match="no Point"):
+        with pytest.raises(MalformedMessage, match="not a Point"):
             await client.call("add", {"a": 1, "b": 2}, result_type=Point)
 
 
