@@ -316,7 +316,7 @@ async def test_a_board_has_one_store_at_a_time(caplog: pytest.LogCaptureFixture)
         board = make_board()
         async with board.asgi(store=store):
             assert (await hail(board.asgi(store=store))).status_code == 503
-            assert "one store" in caplog.text
+            assert "already uses another store" in caplog.text
             assert living(place) == 1
         async with board.asgi(store=store) as again:
             assert (await hail(again)).status_code == 200

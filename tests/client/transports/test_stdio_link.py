@@ -321,7 +321,7 @@ STAYS = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up', flush=True)\
 
 
 async def test_a_close_that_is_cancelled_has_ended_the_process() -> None:
-    child, up = ChildProcess(script(STAYS)), asyncio.Event()
+    child, up = ChildProcess(script(STAYS), max_line=1000), asyncio.Event()
     async with nothing_left():
         await child.open(lambda _: up.set(), lambda _: None)
         await up.wait()
@@ -342,7 +342,7 @@ async def test_no_signal_is_sent_once_a_process_has_ended(monkeypatch: pytest.Mo
         sent.append(number)
         killpg(pid, number)
 
-    child = ChildProcess(script(""))
+    child = ChildProcess(script(""), max_line=1000)
     async with nothing_left():
         await child.open(lambda _: None, lambda _: lost.set())
         await lost.wait()
@@ -353,7 +353,7 @@ async def test_no_signal_is_sent_once_a_process_has_ended(monkeypatch: pytest.Mo
 
 
 def test_a_line_that_comes_in_pieces_weighs_about_what_it_is_long() -> None:
-    child = ChildProcess(["any"])
+    child = ChildProcess(["any"], max_line=2**24)
     tracemalloc.start()
     try:
         for _ in range(100_000):
@@ -417,7 +417,7 @@ async def test_an_entry_of_a_configuration_is_a_target(tmp_path: Path) -> None:
     ("entry", "told"),
     [
         ({}, "must have a 'command' field"),
-        ({"command": "x", "url": "http://x/"}, "has 'command' and 'url': expected one of them"),
+        ({"command": "x", "url": "http://x/"}, "has 'command' and 'url': expected only one of them"),
         ({"command": 5}, "command: got 5, expected a string or a list of strings"),
         ({"url": "ftp://x/"}, "is not a URL"),
     ],
