@@ -25,7 +25,7 @@ help: ## list the targets
 setup: ## build .venv and the environments of the peers (under a second if nothing changed)
 	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it: `make PYTHON=…`)) scripts/set_up.py
 
-demo: ## install only the core and start a demo board
+demo: ## install only the core and start a demo gateway
 	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it: `make PYTHON=…`)) scripts/demo.py
 
 check: setup ## run ruff, mypy and the import layers

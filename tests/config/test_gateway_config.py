@@ -419,7 +419,7 @@ TABLE: list[tuple[Any, str, bool]] = [
     ),
     (
         box({"command": "a", "env": {"A=B": "x"}}),
-        f"{DEV}.env.'A=B': is not a valid variable name; use A-Z 0-9 _",
+        f"{DEV}.env.'A=B': is not a valid variable name; use only A-Z, 0-9 and _",
         UNSEEN,
     ),
     (box({"command": "a\0b"}), f"{DEV}.command: contains a NUL character; remove it", UNSEEN),

@@ -148,7 +148,7 @@ async def test_a_schema_whose_references_multiply_is_left_out_and_its_siblings_s
     assert (
         "dev/bad: dev__bad__doubling: schema at its root: checking one value takes up to 1,073,741,823" in caplog.text
     )
-    assert "the outputSchema of 'dev__bad__doubled' cannot be used" in caplog.text
+    assert "the outputSchema of 'dev__bad__doubled' is invalid and was removed" in caplog.text
 
 
 @ERAS

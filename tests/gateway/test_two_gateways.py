@@ -48,7 +48,9 @@ def call(address: str, name: str, **params: Any) -> dict[str, Any]:
     }
     request = urllib.request.Request(f"{address}/mcp", json.dumps(message).encode(), headers)
     with urllib.request.urlopen(request, timeout=20) as answer:
-        result: dict[str, Any] = json.loads(answer.read())["result"]
+        # A call that takes long is answered by the last event of a stream.
+        last = answer.read().decode().strip().rpartition("data: ")[2]
+        result: dict[str, Any] = json.loads(last)["result"]
         return result
 
 

@@ -133,7 +133,9 @@ class ServerEntryReader:
             settled["env"] = {**self._read_env(env_file, place), **settled.get("env", {})}
         for name in settled.get("env", {}):
             if not name or "=" in name or "\0" in name:
-                self._notes.add_mistake((*place, "env", name), "is not a valid variable name", fix="use A-Z 0-9 _")
+                self._notes.add_mistake(
+                    (*place, "env", name), "is not a valid variable name", fix="use only A-Z, 0-9 and _"
+                )
         for position, name in enumerate(settled.get("inherit", ())):
             if name not in self._environ:
                 self._notes.warn((*place, "inherit", position), f"{name} is not set in the environment of the gateway")

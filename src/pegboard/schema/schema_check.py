@@ -50,7 +50,7 @@ def _measure(schema: Mapping[str, Json], refuse: Callable[[str, str, str], None]
         if depth > SCHEMA_DEPTH:
             refuse(pointer[:80], f"nests deeper than {SCHEMA_DEPTH}", 'move parts to "$defs" and refer to them')
         if parts > SCHEMA_PARTS:
-            refuse("", f"has more than {SCHEMA_PARTS} parts", "describe the arguments with fewer")
+            refuse("", f"has more than {SCHEMA_PARTS} subschemas", "describe the arguments with fewer")
         identified = identified or isinstance(part.get("$id"), str)
         found.append((pointer, part))
     for pointer, part in found:

@@ -167,7 +167,7 @@ class TaskRun:
         await self._save()
 
     def _expire(self) -> None:
-        self._fail(InternalFailure("The task took longer than the retention time of tasks"))
+        self._fail(InternalFailure("The task was still running when its retention time (ttl) ended"))
         self.task.cancel()
 
     # -- the work ----------------------------------------------------------------------------------------------------

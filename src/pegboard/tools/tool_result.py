@@ -269,7 +269,7 @@ class ResultWriter:
 
     def _misfit(self, plain: Json) -> ResultProblem:
         if self._validator is not None and self._validator.is_too_large(plain):
-            return ResultProblem("", f"has more values than the output schema of {self._name} can check")
+            return ResultProblem("", f"has too many values to be checked against the output schema of {self._name}")
         problems = list(self._validator.problems(plain)) if self._validator is not None else []
         errors = explain_problems(problems, self._schema or {})
         if not errors:

@@ -80,7 +80,7 @@ def test_claude_code(tmp_path: Path) -> None:
     assert found["old"].auth == AuthConfig(client_id="c", redirect_port=8080)
     assert found["local"].command == (f"{tmp_path}/bin/serve", "--root", str(tmp_path))
     assert config.warnings == (
-        "mcpServers.helped.headersHelper: is a program that creates headers, which is not run here; use 'headers' or 'auth'",
+        "mcpServers.helped.headersHelper: names a program that creates headers; Pegboard does not run it, use 'headers' or 'auth'",
     )
     assert "abcdefgh" in config.secrets
 

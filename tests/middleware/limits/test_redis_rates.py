@@ -120,7 +120,7 @@ async def test_a_server_that_hangs_is_waited_for_once_and_left_alone_for_a_while
         store = RedisRates(server.url, timeout=1, pause=3600)
         await store.take("k", 1, 1)
         server.freeze()
-        with pytest.raises(StoreUnavailable, match="no answer in 1 s"):
+        with pytest.raises(StoreUnavailable, match="no response in 1 s"):
             await store.take("k", 1, 1)
         # To ask the server each time would take longer than a test may.
         for _ in range(200):

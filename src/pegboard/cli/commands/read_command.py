@@ -44,7 +44,7 @@ def _print(part: Mapping[str, Json]) -> None:
         note(f"pegboard read: {part.get('uri')} is not valid Base64")
         return
     if sys.stdout.isatty():
-        show(f"[{part.get('mimeType') or 'bytes'}, {len(data)} bytes: redirect stdout to a file to keep them]")
+        show(f"[{part.get('mimeType') or 'bytes'}, {len(data)} bytes: redirect stdout to a file to save them]")
     else:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)

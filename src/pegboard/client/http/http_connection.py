@@ -45,7 +45,7 @@ class Response:
                 self._decompress = zlib.decompressobj(_CODINGS[coding])
             elif coding and coding != b"identity":
                 raise MalformedMessage(
-                    f"a response with a content coding that was not requested: {coding.decode('latin-1')[:40]!r}"
+                    f"the response has a content coding that was not requested: {coding.decode('latin-1')[:40]!r}"
                 )
 
     @property

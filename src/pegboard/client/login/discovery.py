@@ -69,4 +69,4 @@ async def _find_server(login_client: LoginClient, issuer: str) -> ServerMetadata
         reply = await login_client.get(source)
         if reply.status == 200 and reply.document is not None and "issuer" in reply.document:
             return read_server(reply.document, issuer, source)
-    raise MalformedMessage(f"{issuer}: has no authorization server metadata at any well-known URL")
+    raise MalformedMessage(f"{issuer} has no authorization server metadata at any well-known URL")

@@ -32,7 +32,7 @@ _TRANSPORT_KEYS: Final = frozenset({"command", "url", "board", "serverUrl", "htt
 _FOREIGN_KEYS: Final = frozenset({"timeout", "version", "tools", "auth", "arguments"})
 _UNSUPPORTED: Final = {
     "sandboxEnabled": "the server runs without the sandbox of VS Code",
-    "headersHelper": "is a program that creates headers, which is not run here; use 'headers' or 'auth'",
+    "headersHelper": "names a program that creates headers; Pegboard does not run it, use 'headers' or 'auth'",
     "authProviderType": "is not supported; use 'headers' or 'auth'",
     "experimental_environment": "is not supported; the server is started on this machine",
 }

@@ -76,10 +76,10 @@ class Audit(Middleware):
         now: Callable[[], float] = time.time,
     ) -> None:
         file = Path(path)
-        if arguments not in ("hash", "full", "none") or fail not in ("closed", "open"):
-            raise DeclarationError(
-                f'arguments={arguments!r}, fail={fail!r}: use "hash", "full" or "none", and "closed" or "open"'
-            )
+        if arguments not in ("hash", "full", "none"):
+            raise DeclarationError(f'arguments={arguments!r}: use "hash", "full" or "none"')
+        if fail not in ("closed", "open"):
+            raise DeclarationError(f'fail={fail!r}: use "closed" or "open"')
         if not file.parent.is_dir():
             raise SetupError(f"The folder of the audit file {str(file)!r} does not exist; create it or choose another")
         check_folder(file.parent)

@@ -327,7 +327,7 @@ def _named_session(head: Head) -> str:
     fields = (field.partition(b"=") for field in head.query.split(b"&"))
     sent = [value for name, _, value in fields if name == _SESSION]
     if len(sent) != 1:
-        raise SessionRequired("The request must name one session; POST to the URL of the endpoint event")
+        raise SessionRequired("The request must name one session; POST to the URL that the `endpoint` event sent")
     return sent[0].decode("latin-1")
 
 
