@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import threading
 from typing import Any
@@ -246,6 +247,43 @@ async def test_a_context_says_that_its_caller_has_left() -> None:
         await asyncio.to_thread(begun.wait, 20)
         calling.cancel()
         assert await asyncio.to_thread(left.wait, 20)
+
+
+@pytest.mark.parametrize("timeout", [20, 0.01], ids=["by its caller", "by its timeout"])
+async def test_a_cancelled_coroutine_sees_so_while_it_cleans_up(timeout: float) -> None:
+    board, begun, seen = Board(), asyncio.Event(), list[bool]()
+
+    @board.tool(timeout=timeout)
+    async def work(ctx: Context, token: CancellationToken) -> None:
+        seen.extend((ctx.cancelled, token.cancelled))
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.extend((ctx.cancelled, token.cancelled))
+
+    async with Client(board) as client:
+        calling = asyncio.ensure_future(client.call("work"))
+        await begun.wait()
+        if timeout == 20:
+            calling.cancel()
+        await asyncio.wait([calling])
+
+    assert seen == [False, False, True, True]
+
+
+async def test_a_timeout_of_the_tool_itself_does_not_cancel_its_call() -> None:
+    board = Board()
+
+    @board.tool
+    async def work(ctx: Context) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                await asyncio.Event().wait()
+        return ctx.cancelled
+
+    async with Client(board) as client:
+        assert (await client.call("work")).text == "false"
 
 
 def test_a_token_is_set_once_and_for_all() -> None:

@@ -26,19 +26,28 @@ _watching = threading.Lock()
 
 
 class CancellationToken(CallScoped):
-    """Tells a tool whether its caller has cancelled; a tool in a thread has to check it, since a thread cannot be
-    stopped."""
+    """Tells a tool whether its call is cancelled; a tool in a thread has to check it, since a thread cannot be
+    stopped.
 
-    __slots__ = ("_watchers", "cancelled")
+    `task` is the task that runs the tool: the token counts as cancelled as soon as that task is being cancelled.
+    """
 
-    def __init__(self) -> None:
-        self.cancelled = False
+    __slots__ = ("_cancelled", "_task", "_watchers")
+
+    def __init__(self, task: asyncio.Task[Any] | None = None) -> None:
+        self._cancelled = False
+        self._task = task
         self._watchers: tuple[Callable[[], object], ...] = ()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the call is cancelled; already true while the tool handles its CancelledError."""
+        return self._cancelled or (self._task is not None and self._task.cancelling() > 0)
 
     def cancel(self) -> None:
         """Set `cancelled`, and wake up what waits for it."""
         with _watching:
-            self.cancelled = True
+            self._cancelled = True
             watchers = self._watchers
         for watcher in watchers:
             watcher()
@@ -48,7 +57,7 @@ class CancellationToken(CallScoped):
         the watch."""
         with _watching:
             self._watchers += (watcher,)
-            late = self.cancelled
+            late = self._cancelled
         if late:
             watcher()
 
@@ -166,7 +175,7 @@ class Context(CallScoped):
 
     @property
     def cancelled(self) -> bool:
-        """Whether the caller has cancelled this call."""
+        """Whether this call is cancelled; already true while the tool handles its CancelledError."""
         return self._token.cancelled
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:

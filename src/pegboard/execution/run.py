@@ -120,7 +120,7 @@ class Runner:
         special = {name: kind for name, kind in wanted.items() if kind in SPECIAL}
 
         async def perform_supplied(call: Call, parsed: ParsedArguments) -> Any:
-            token = CancellationToken()
+            token = CancellationToken(asyncio.current_task())
             # One Context for everything that reports progress, so that the numbers keep increasing.
             context = Context(call, token, asyncio.get_running_loop(), self._call_resources)
             context._resume_round()
