@@ -16,6 +16,7 @@ from msgspec import UNSET, Raw, Struct, field, structs
 
 from pegboard.argument_problems import ParseError, ParseWarning
 from pegboard.deadline import Deadline, paused
+from pegboard.read_only import read_only
 
 Json: TypeAlias = Any
 RequestId: TypeAlias = str | int
@@ -259,6 +260,7 @@ class Call(Struct, kw_only=True):
     failed: bool = False
     trace: Mapping[str, Json] | None = None
     _sent: Json = UNSET
+    _raw_as_sent: Raw | None = None
     _state: dict[str, Any] | None = None
     _origin: Call | None = None
     _task: asyncio.Task[Any] | None = None
@@ -270,15 +272,15 @@ class Call(Struct, kw_only=True):
 
     @property
     def arguments(self) -> Mapping[str, Json]:
-        """The arguments as sent, before any repair; empty if the client did not send an object (see `sent`)."""
+        """The arguments before any repair, read-only; empty if the client did not send an object (see `sent`)."""
         sent = self.sent
         return sent if isinstance(sent, dict) else {}
 
     @property
     def sent(self) -> Json:
-        """The decoded arguments, whatever JSON value the client sent; decoded on first use."""
+        """The decoded arguments, read-only, whatever JSON value the client sent; decoded on first use."""
         if self._sent is UNSET:
-            self._sent = msgspec.json.decode(self.raw)
+            self._sent = read_only(msgspec.json.decode(self.raw))
         return self._sent
 
     @property
@@ -320,8 +322,17 @@ class Call(Struct, kw_only=True):
 
     def with_arguments(self, arguments: Mapping[str, Json]) -> Call:
         """Return the same call with other arguments, for an `around` to pass to `next`."""
-        raw = Raw(msgspec.json.encode(arguments))
-        return structs.replace(self, raw=raw, parsed=None, _sent=UNSET, _origin=self)
+        raw = Raw(msgspec.json.encode(dict(arguments)))
+        return structs.replace(self, raw=raw, parsed=None, _sent=UNSET, _raw_as_sent=None, _origin=self)
+
+    def replace_arguments(self, arguments: Mapping[str, Json]) -> None:
+        """Replace the arguments, for a before-hook: they are checked and repaired as if the client had sent them."""
+        if not isinstance(arguments, Mapping):
+            raise TypeError(f"call.replace_arguments takes a mapping of names to values, got {arguments!r:.80}")
+        if self._raw_as_sent is None:
+            self._raw_as_sent = self.raw
+        self.raw = Raw(msgspec.json.encode(dict(arguments)))
+        self._sent = UNSET
 
     def _set_parsed(self, parsed: ReadArguments) -> None:
         """Set `parsed` of this call and of the calls that it was derived from."""

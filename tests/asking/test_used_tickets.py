@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pegboard import Board, Context, Limits
+from pegboard import Board, Context, Limits, Middleware
 from pegboard.asking.used_tickets import UsedTickets
-from pegboard.call import InputRequired
+from pegboard.call import Call, InputRequired
 from pegboard.errors import Busy, InvalidParams
 from pegboard.stores.memory import MemoryRecords
 from pegboard.testing import FakeClock
@@ -46,6 +46,19 @@ async def test_a_state_is_used_once_where_the_author_says_so() -> None:
         with pytest.raises(InvalidParams, match="already used"):
             await pay(board, ticket, key)
     assert done == ["ada"]
+
+
+async def test_a_state_belongs_to_the_request_as_sent_even_if_a_hook_replaces_its_arguments() -> None:
+    class Capitalize(Middleware):
+        async def before(self, call: Call) -> None:
+            call.replace_arguments({"to": str(call.arguments["to"]).title()})
+
+    board, done = make_board(once=True)
+    board.use(Capitalize())
+    first = await required(board, "pay", arguments={"to": "ada"})
+    second = await pay(board, first.ticket, "sure")
+    assert text_of(await pay(board, second.ticket, "really")) == "paid Ada"
+    assert done == ["Ada"]
 
 
 async def test_a_used_state_is_refused_in_every_other_spelling() -> None:

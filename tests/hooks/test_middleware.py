@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
+import operator
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 from pegboard import Board, Client, Middleware, ToolError
 from pegboard.call import Call, Handler, Reply
 from pegboard.errors import DeclarationError
-from pegboard.testing import Recorder
+from pegboard.testing import Recorder, make_call
 
 
 def echo_board() -> Board:
@@ -401,3 +403,65 @@ async def test_a_hook_sees_no_arguments_if_the_client_sent_a_text_in_place_of_an
     async with Client(board) as client:
         await client.request("tools/call", {"name": "add", "arguments": '{"a": 1}'})
     assert seen == [({}, '{"a": 1}')]
+
+
+async def test_arguments_cannot_be_changed_in_place_and_the_error_says_what_to_do_instead() -> None:
+    problems: list[str] = []
+
+    class Edit(Middleware):
+        async def before(self, call: Call) -> None:
+            edits: list[Callable[[], object]] = [
+                lambda: operator.setitem(call.arguments, "text", "edited"),  # type: ignore[call-overload] # as authors try
+                lambda: operator.setitem(call.arguments["where"], "limit", 9),
+                lambda: call.arguments["where"]["fields"].append("b"),
+            ]
+            for edit in edits:
+                with pytest.raises(TypeError, match="read-only") as raised:
+                    edit()
+                problems.append(str(raised.value))
+            copied = copy.deepcopy(call.arguments)
+            copied["where"]["fields"].append("b")
+
+    board, recorder, got = Board("edited"), Recorder(order=-1), list[Any]()
+    board.use(Edit(), recorder)
+
+    @board.tool
+    def search(text: str, where: dict[str, Any]) -> str:
+        got.append((text, where))
+        return "found"
+
+    sent = {"text": "as sent", "where": {"limit": 1, "fields": ["a"]}}
+    async with Client(board) as client:
+        assert (await client.call("search", sent)).text == "found"
+    assert got == [("as sent", sent["where"])]
+    assert [step.arguments for step in recorder.steps] == [sent, sent]
+    assert all("call.replace_arguments({...})" in problem for problem in problems)
+    assert len(problems) == 3
+
+
+async def test_replaced_arguments_are_repaired_checked_and_seen_by_all_other_hooks() -> None:
+    class Replace(Middleware):
+        def __init__(self) -> None:
+            self.arguments: dict[str, Any] = {}
+
+        async def before(self, call: Call) -> None:
+            call.replace_arguments({**call.arguments, **self.arguments})
+
+    board, recorder, replace = Board("replaced"), Recorder(order=-1), Replace()
+    board.use(replace, recorder)
+
+    @board.tool
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    async with Client(board) as client:
+        replace.arguments = {"b": "40"}
+        repaired = await client.call("add", {"a": 2, "b": 3})
+        replace.arguments = {"b": "many"}
+        rejected = await client.call("add", {"a": 2, "b": 3})
+    assert repaired.text.splitlines()[0] == "42"
+    assert rejected.is_error
+    assert "b: " in rejected.text
+    assert [step.arguments["b"] for step in recorder.steps] == [3, "40", 3, "many"]
+    with pytest.raises(TypeError, match="takes a mapping"):
+        make_call().replace_arguments(["b"])  # type: ignore[arg-type] # what is not a mapping

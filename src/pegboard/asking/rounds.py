@@ -268,7 +268,8 @@ def _digest(question: Question) -> str:
 
 def request_digest(call: Call) -> str:
     """The identity of a request that is repeated: its name and its arguments as sent."""
-    return hashlib.sha256(_encode([call.method, call.name, _decode(call.raw)])).hexdigest()[:32]
+    raw = call.raw if call._raw_as_sent is None else call._raw_as_sent
+    return hashlib.sha256(_encode([call.method, call.name, _decode(raw)])).hexdigest()[:32]
 
 
 def read_ticket(call: Call, seal: Seal) -> Ticket:

@@ -46,7 +46,7 @@ class Middleware(metaclass=_WatchedMeta):
     enabled: bool = True
 
     async def before(self, call: Call) -> None:
-        """The arguments are as sent; raising ends the call."""
+        """The arguments are not repaired yet, and can be replaced (`call.replace_arguments`); raising ends the call."""
 
     async def after(self, call: Call, result: Mapping[str, Json], elapsed_ms: float) -> None:
         """The call has a result, which may be an error for the model (`call.failed`); do not modify it."""
