@@ -102,6 +102,21 @@ def grow(call: Any, arguments: dict[str, Any]) -> None:
     text(call, "grown")
 
 
+def mute(call: Any, _: dict[str, Any]) -> None:
+    text(call, "mute from now on")
+    os.close(1)
+
+
+def deaf(call: Any, _: dict[str, Any]) -> None:
+    text(call, "deaf from now on")
+    os.close(0)
+    time.sleep(600)
+
+
+def refuse(call: Any, _: dict[str, Any]) -> None:
+    say({"id": call, "error": {"code": -32050, "message": "the quota is used up"}})
+
+
 def log(call: Any, _: dict[str, Any]) -> None:
     notify("message", level="warning", data="mind the\ngap")
     text(call, "logged")
@@ -126,6 +141,9 @@ TOOLS: dict[str, Callable[[Any, dict[str, Any]], object]] = {
     "pid": lambda call, _: text(call, str(os.getpid())),
     "seen": lambda call, _: text(call, json.dumps({"cancelled": cancelled, "told": told, "env": dict(os.environ)})),
     "log": log,
+    "mute": mute,
+    "deaf": deaf,
+    "refuse": refuse,
     "sulk": lambda _call, _arguments: sulking.set(),
 }
 

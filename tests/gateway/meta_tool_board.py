@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from pegboard import Accepted, Board, Context, ToolError
 from pegboard.call import Call, Caller, Done, Json, Notification, Question, Reply, ask_in_result
+from pegboard.errors import UnknownTool
 from pegboard.gateway.modes.meta_tool_host import Access, Mode, ServerStatus, Toolbox
 from pegboard.gateway.modes.meta_tools import META_NAMES, MetaTools
 from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
@@ -47,10 +48,10 @@ class Workbench:
             if tool.name not in META_NAMES and (place := parse_name(tool.name)) is not None
         )
 
-    def _explain(self, name: str) -> tuple[str, Json]:
+    def _explain(self, name: str) -> UnknownTool:
         places = {entry.name: entry.place for entry in self.directory}
         servers = {toolbox.name: [one.name for one in toolbox.servers] for toolbox in self.toolboxes}
-        return explain_unknown(name, places, servers), None
+        return UnknownTool(explain_unknown(name, places, servers))
 
     def access(self, caller: Caller) -> Access:
         return self.allowed

@@ -10,6 +10,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from pegboard import Client, Gateway
 from pegboard.call import Json
 from pegboard.config.gateway_config import ServerConfig
+from pegboard.errors import Refusal
 from tests.client.process_leftovers import nothing_left
 from tests.gateway.one_server import bad
 from tests.gateway.test_gateway import calculator, configured, server
@@ -179,3 +181,73 @@ async def test_a_program_that_says_what_it_is_told_is_no_server(caplog: pytest.L
         await is_well(client)
     gc.collect()
     assert "never retrieved" not in caplog.text
+
+
+@pytest.mark.parametrize("tool", ["mute", "deaf"])
+async def test_a_process_that_closes_a_pipe_and_lives_on_is_replaced_at_once(tool: str) -> None:
+    async with beside() as (made, client):
+        await client.list_tools()
+        assert (await client.call(f"dev__bad__{tool}", {})).text == f"{tool} from now on"
+        await until(lambda: made.downstreams[0].spawns == 2 and made.downstreams[0].state == "ready")
+        assert (await client.call("dev__bad__echo", {"text": "a new process"})).text == "a new process"
+
+
+@ERAS
+async def test_a_call_that_was_never_sent_is_not_said_to_be_lost(version: str, tmp_path: Path) -> None:
+    well = tmp_path / "well"
+    well.touch()
+    async with beside("dies", version, well=well) as (_, client):
+        await client.list_tools()
+        well.unlink()
+        lost = await client.call("dev__bad__die", {})
+        assert lost.text == (
+            "[dev/bad/die] Error: The server 'bad' was lost before it answered; it may have processed the request."
+        )
+        not_sent = await client.call("dev__bad__echo", {})
+        assert not_sent.text == (
+            "[dev/bad/echo] Error: The server 'bad' cannot be reached now; the gateway keeps trying."
+        )
+
+
+@ERAS
+async def test_a_call_to_a_server_that_never_started_says_that_it_is_unavailable(
+    version: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    unavailable = "The server 'bad' cannot be reached now; the gateway keeps trying."
+    async with beside("dies", version) as (_, client):
+        result = await client.call("dev__bad__echo", {"text": "x"})
+        assert result.is_error
+        assert result.text == f"[dev/bad/echo] Error: {unavailable}"
+        used = await client.call("workbench_use_tool", {"tool_name": "dev__bad__echo"})
+        assert used.is_error
+        assert used.text == f"[dev/bad/echo] Error: {unavailable}"
+        await is_well(client)
+    assert "I would rather not" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("how", "tool", "reason"),
+    [
+        ("lies", "no_schema", "its definition has no inputSchema of an object"),
+        ("lies", "described", "its definition has a description of the wrong type"),
+        ("lies", "big", "its definition is larger than 1048576 bytes"),
+        ("crooked", "no_such_type", "its schema cannot be used"),
+        ("crooked", "doubling", "its schema cannot be used: schema at its root: checking one value takes up to"),
+    ],
+)
+async def test_a_tool_that_is_left_out_is_answered_as_withheld_with_the_reason(
+    how: str, tool: str, reason: str
+) -> None:
+    async with beside(how) as (_, client):
+        await client.list_tools()
+        with pytest.raises(Refusal, match=f"^Tool 'dev__bad__{tool}' is withheld: {reason}"):
+            await client.call(f"dev__bad__{tool}", {})
+        assert (await client.call("dev__bad__echo", {"text": "the others stay"})).text == "the others stay"
+
+
+@ERAS
+async def test_an_error_that_a_server_returns_names_its_tool(version: str) -> None:
+    async with beside("well", version) as (_, client):
+        with pytest.raises(Refusal) as refused:
+            await client.call("dev__bad__refuse", {})
+        assert refused.value.message == "[dev/bad/refuse] Error: the quota is used up"

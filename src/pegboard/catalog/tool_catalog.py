@@ -7,7 +7,7 @@ from typing import Any
 
 from pegboard.call import EncodedResult, Json
 from pegboard.catalog.caching import Caching
-from pegboard.errors import DeclarationError, UnknownTool
+from pegboard.errors import DeclarationError, PegboardError, UnknownTool
 from pegboard.providers.export import ExportOptions, export
 from pegboard.tools.naming import Suggestions, fold_case
 from pegboard.tools.tool import TRANSPORTS, Tool, tool_from_function
@@ -28,7 +28,7 @@ class ToolCatalog:
         self._suggestions = Suggestions()
         self.generation = 0
         self.caching = Caching(scope="public")
-        self.explain_unknown: Callable[[str], tuple[str, Json]] | None = None
+        self.explain_unknown: Callable[[str], PegboardError] | None = None
         for tool in tools:
             self.add(tool)
 
@@ -52,10 +52,10 @@ class ToolCatalog:
             raise self.unknown(name)
         return tool
 
-    def unknown(self, name: str) -> UnknownTool:
-        """The error for an unknown name."""
+    def unknown(self, name: str) -> PegboardError:
+        """The error for a name that is not in the catalog: UnknownTool, unless `explain_unknown` knows a better one."""
         if self.explain_unknown is not None:
-            return UnknownTool(*self.explain_unknown(name))
+            return self.explain_unknown(name)
         close = self.suggest(name)
         hint = f", did you mean {' or '.join(map(repr, close))}?" if close else ""
         return UnknownTool(f"Unknown tool: {name[:128]!r}{hint}", {"suggestions": close} if close else None)

@@ -14,7 +14,7 @@ from pegboard.call import Call, Caller, EncodedResult, Handler, Json, Reply
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.resource import RelayedResource, Resource
 from pegboard.config.gateway_config import MAIN, EndpointConfig, GatewayConfig, ToolboxConfig
-from pegboard.errors import DeclarationError, ResourceNotFound
+from pegboard.errors import DeclarationError, PegboardError, ResourceNotFound, UnknownTool
 from pegboard.gateway.forwarding.forwarder import Forwarder
 from pegboard.gateway.modes.meta_tool_host import Access, ServerStatus, Toolbox
 from pegboard.gateway.modes.meta_tools import META_NAMES, MetaTools
@@ -23,12 +23,13 @@ from pegboard.gateway.modes.opened_toolboxes import OpenedToolboxes
 from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
 from pegboard.gateway.offers import Offers
 from pegboard.gateway.servers.downstream import Downstream
+from pegboard.gateway.servers.missing_tools import unavailable_tool, unknown_plain_tool, unknown_tool, withheld_tool
 from pegboard.gateway.uris import unwrap_uri
 from pegboard.gateway.withheld import WithheldDefinitions
 from pegboard.limits import Limits
 from pegboard.protocol.extensions import TASKS
 from pegboard.stores.cluster import SharedStore
-from pegboard.tools.qualified_names import ToolName, explain_unknown, parse_name, serve_names
+from pegboard.tools.qualified_names import ToolName, parse_name, serve_names
 from pegboard.tools.tool import Tool
 
 SERVERS: Final = "dev.pegboard/servers"
@@ -79,7 +80,7 @@ class GatewayEndpoint:
         self._by_host: Mapping[tuple[str, str], Offers] = {}
         self._by_uri: dict[str, Offers] = {}
         self._places: Mapping[str, ToolName] = {}
-        self._withheld: Mapping[str, str] = {}
+        self._withheld: Mapping[ToolName, str] = {}
         self._withheld_templates: Mapping[tuple[str, str], Container[str]] = {}
         self._lists: BoundedDict[Any, EncodedResult] = BoundedDict(_LISTS_KEPT)
         self._opens: dict[Access, bool] = {}
@@ -206,7 +207,7 @@ class GatewayEndpoint:
         before = self._listed()
         self.directory = Directory(entries)
         self._places = {entry.name: entry.place for entry in entries}
-        self._withheld = {place.qualified: reason for place, reason in withheld.tools.items()}
+        self._withheld = withheld.tools
         self._lists.clear()
         self._opens.clear()
         tools += self._meta.tools
@@ -294,17 +295,17 @@ class GatewayEndpoint:
         plain = [one for one in self._offers.values() if one.serves_resources and one.plain]
         return plain[0] if len(plain) == 1 else None
 
-    def _explain(self, name: str) -> tuple[str, Json]:
-        reason = self._withheld.get(name)
-        if reason is not None:
-            return f"Tool '{name}' is withheld: {reason}", None
+    def _explain(self, name: str) -> PegboardError:
+        if reason := withheld_tool(name, self._withheld, self._toolboxes):
+            return UnknownTool(f"Tool '{name}' is withheld: {reason}")
+        if unavailable := unavailable_tool(name, self.downstreams):
+            return unavailable
         place = parse_name(name)
         if self._plain and (place is None or place.toolbox not in self._toolboxes):
             close = [known for known in self.board.tools.suggest(name) if known in self._places]
-            hint = f", did you mean {' or '.join(map(repr, close))}?" if close else ""
-            return f"Unknown tool: {name[:128]!r}{hint}", {"suggestions": close} if close else None
-        servers = {toolbox.name: list(toolbox.servers) for toolbox in self._toolboxes.values()}
-        return explain_unknown(name, self._places, servers), None
+            plain = [one for one in self.downstreams if one.toolbox in self._plain]
+            return unknown_plain_tool(name, close, plain)
+        return unknown_tool(name, self._places, self._toolboxes)
 
     # -- what is listed ----------------------------------------------------------------------------------------------
 

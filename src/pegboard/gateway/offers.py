@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -28,6 +28,9 @@ _log = logging.getLogger("pegboard.gateway")
 
 MAX_NOTES: Final = 100
 """How many notes are made of one list of a server."""
+
+MAX_REASON: Final = 200
+"""Characters of the reason why a tool is withheld."""
 
 _UNCHANGED = ToolOverride()
 
@@ -63,7 +66,10 @@ class PromptOffer:
 
 
 class Offers:
-    """Everything that one server offers, once it is read; `notes` tell the operator what was left out, and why."""
+    """Everything that one server offers, once it is read.
+
+    `notes` tell the operator what was left out, and why; `withheld` are the tools among that, with the reason for callers.
+    """
 
     def __init__(
         self,
@@ -89,6 +95,7 @@ class Offers:
         self.anything = Destination(downstream=downstream, map_result=self.addresses.in_result)
         self.destinations: dict[str, Destination] = {}
         self._places: dict[str, ToolName] = {}
+        self.withheld: dict[ToolName, str] = {}
         self.tools: list[ToolOffer] = []
         self.prompts: list[PromptOffer] = []
         self.resources: list[RelayedResource] = []
@@ -136,9 +143,18 @@ class Offers:
         seen: set[str] = set()
         for definition in definitions:
             yield self._read_tool(definition, seen, renamed)
+        self._withhold_malformed(seen)
         if seen:
             for told in describe_unused(config, seen):
                 self.note(f"{self.source}: {told}")
+
+    def _withhold_malformed(self, seen: Container[str]) -> None:
+        """Keep the reasons for tools whose definition was not even read, except hidden ones."""
+        config = self.downstream.config
+        for name, reason in (self.catalog.withheld if self.catalog is not None else {}).items():
+            override = config.tools.get(name, _UNCHANGED)
+            if name not in seen and override.enabled and is_allowed(config.tool_filters, name):
+                self.withheld[ToolName(*self.place, override.name or name)] = reason[:MAX_REASON]
 
     def _read_tool(
         self, definition: Mapping[str, Json], seen: set[str], renamed: Mapping[str, str]
@@ -162,6 +178,8 @@ class Offers:
             make = self._tool_maker(name, definition, override, place)
         except DeclarationError as refused:
             self.note(f"a tool is left out: {refused}")
+            problem = str(refused).removeprefix(f"{self.source}: {place.qualified}: ")
+            self.withheld[place] = f"its schema cannot be used: {problem[:MAX_REASON]}"
             return None
         return ToolOffer(place, make, (*config.tags, *override.tags))
 

@@ -1,4 +1,4 @@
-"""Definitions that are not served until an operator accepts them."""
+"""Definitions that are not served: malformed ones, and those that an operator has to accept first."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ class WithheldDefinitions(Struct):
 
 
 def withhold(shown: Sequence[Offers], pins: Pins) -> WithheldDefinitions:
-    """What the lock file withholds; details go to the notes of each server's offers."""
+    """What is malformed or withheld by the lock file; details of the latter go to the notes of each server's offers."""
     withheld = WithheldDefinitions()
     for offers in shown:
         if offers.catalog is None:
             if pins.quarantines:
                 withheld.templates[offers.place] = set()
             continue
+        withheld.tools.update(offers.withheld)
         tools = pins.judge(*offers.place, offers.catalog.tools)
         prompts = pins.judge(*offers.place, offers.catalog.prompts, kind="prompts")
         templates = pins.judge(*offers.place, offers.catalog.templates, kind="templates")

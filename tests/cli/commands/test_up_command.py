@@ -153,8 +153,8 @@ async def test_it_serves_clients_of_both_eras_at_both_places(
         assert (await client.call("dev__later__add", {"a": 1, "b": 1})).text == "2"
         listed = await client.request("tools/list")
         assert listed["_meta"]["dev.pegboard/servers"] == {
-            "dev/gone": {"state": "failed", "problem": "cannot be reached now; it is tried again by itself"},
-            "dev/away": {"state": "failed", "problem": "cannot be reached now; it is tried again by itself"},
+            "dev/gone": {"state": "failed", "problem": "cannot be reached now; the gateway keeps trying"},
+            "dev/away": {"state": "failed", "problem": "cannot be reached now; the gateway keeps trying"},
         }
         assert "hunter2" not in str(listed)
 

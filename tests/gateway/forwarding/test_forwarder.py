@@ -177,7 +177,11 @@ async def test_a_servers_error_passes_with_a_code_that_may_be_told(code: int, be
     async with fake_server(lambda one: error(one, code, "no such luck", {"why": 1})) as (gateway, _):
         with pytest.raises(Refusal) as refused:
             await gateway.call("it")
-    assert (refused.value.code, refused.value.message, refused.value.data) == (became, "no such luck", {"why": 1})
+    assert (refused.value.code, refused.value.message, refused.value.data) == (
+        became,
+        "[dev/there/it] Error: no such luck",
+        {"why": 1},
+    )
 
 
 def wants_a_link(one: Asked) -> Any:

@@ -346,7 +346,7 @@ async def test_what_a_server_writes_reaches_a_client_on_one_line_and_with_each_m
             message.removeprefix(b"data: ") for message in way.heard if b"stray" in message or b"pretty" in message
         ]
     assert told["result"]["structuredContent"]["stray"] == "last"
-    assert refused["error"]["message"] == "pretty"
+    assert refused["error"]["message"] == "[dev/one/pretty_error] Error: pretty"
     assert len(heard) == 4, heard
     for message in heard:
         text = message.rpartition(b"data: ")[2]

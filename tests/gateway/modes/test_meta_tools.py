@@ -13,7 +13,7 @@ from msgspec import structs
 
 from pegboard import Client, Context, Header, Middleware
 from pegboard.call import Call, Done, InputRequired, Json, TaskStarted
-from pegboard.errors import HeaderMismatch, InvalidParams
+from pegboard.errors import HeaderMismatch, InvalidParams, UnknownTool
 from pegboard.gateway.modes.meta_tool_definitions import CLOSE, LIST, OPEN, SEARCH, USE
 from pegboard.gateway.modes.meta_tool_host import Access, ServerStatus, Toolbox
 from pegboard.gateway.modes.meta_tools import META_NAMES, MetaTools
@@ -293,7 +293,7 @@ async def test_an_unknown_name_is_explained_in_a_result(wanted: str, sentence: s
 
 async def test_a_tool_that_the_endpoint_withholds_is_told_as_the_endpoint_tells_it() -> None:
     host = Workbench()
-    host.board.tools.explain_unknown = lambda name: (f"Tool '{name}' is withheld: it changed", None)
+    host.board.tools.explain_unknown = lambda name: UnknownTool(f"Tool '{name}' is withheld: it changed")
 
     reply = await send(host, USE, {"tool_name": "dev__calc__new"})
 

@@ -88,7 +88,7 @@ async def test_a_server_that_has_gone_unnoticed_is_found_out_and_found_again(mon
         await until(lambda: downstream.state == "failed")
         assert downstream.catalog is first
         assert "answered 503" in downstream.problem
-        assert downstream.describe_problem == "cannot be reached now; it is tried again by itself"
+        assert downstream.describe_problem == "cannot be reached now; the gateway keeps trying"
         server.down = ""
         await until(lambda: downstream.state == "ready")
         assert downstream.catalog is first

@@ -34,7 +34,7 @@ from pegboard.client.links.link import (
     with_server_name,
 )
 from pegboard.client.links.server_messages import ServerMessage, read_server_message, result_of
-from pegboard.errors import ConnectionLost, MalformedMessage, Refusal, ResponseTimeout, ServerFault
+from pegboard.errors import ConnectionLost, MalformedMessage, Refusal, ResponseTimeout, ServerFault, Unreachable
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.params import PREFIX
 from pegboard.protocol.revisions import CHANGE_KINDS, MODERN, NEWEST_LEGACY, REVISIONS
@@ -68,7 +68,7 @@ class MessagePipe(Protocol):
         """Begin to carry; `lost` is called once when it cannot any more, and not when it was closed."""
 
     async def send(self, message: bytes) -> None:
-        """Hand a message over; waits while the server takes none."""
+        """Hand a message over, and wait while the server takes none; Unreachable if it cannot have got it."""
 
     def send_now(self, message: bytes) -> None:
         """The same for what must not wait, and may be lost."""
@@ -201,11 +201,18 @@ class DuplexLink:
             again = self._pipe is not None
             await self._end()
             try:
-                await self._connect(again, self._options.version)
-            except EraInDoubt:
-                _log.info("%s: answered late and in both eras; it is opened again in the modern one", self.name)
-                await self._connect(again=False, version=MODERN)
+                await self._connect_in_one_era(again)
+            except ConnectionLost as lost:
+                # No request was sent yet, so it can be retried.
+                raise Unreachable(str(lost)) from None
             self.is_open = not self._lost.done()
+
+    async def _connect_in_one_era(self, again: bool) -> None:
+        try:
+            await self._connect(again, self._options.version)
+        except EraInDoubt:
+            _log.info("%s: answered late and in both eras; it is opened again in the modern one", self.name)
+            await self._connect(again=False, version=MODERN)
 
     async def _speak(self, pipe: MessagePipe, version: str | None) -> None:
         """Open a pipe and agree on a revision; a pipe for which that fails is closed."""

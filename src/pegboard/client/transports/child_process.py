@@ -78,6 +78,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._stderr_rest = b""
         self._closing = False
         self._lost_timer: asyncio.TimerHandle | None = None
+        self._lost_reported = asyncio.Event()
         self._receive: Callable[[bytes], None] = lambda _: None
         self._lost: Callable[[ServerFault], None] | None = None
 
@@ -110,21 +111,30 @@ class ChildProcess(asyncio.SubprocessProtocol):
             raise Unreachable(f"{self.name}: cannot be started{place}, {error.strerror or error}") from None
 
     async def send(self, message: bytes) -> None:
-        self.send_now(message)
+        if not self._write(message):
+            # The loss follows within the grace period, and with it the reason.
+            await self._lost_reported.wait()
+            raise Unreachable(f"{self.name}: {self._end()}{self._exit_reason()}")
         if not self._may_write.is_set():
             await self._may_write.wait()
 
     def send_now(self, message: bytes) -> None:
+        self._write(message)
+
+    def _write(self, message: bytes) -> bool:
+        """Write a line; False if the child cannot have got it, since its stdin is closed."""
         if has_line_break(message):
             raise ValueError("A message to a child must be one line")
         pipe = None if self._process is None else self._process.get_pipe_transport(0)
         if pipe is None or pipe.is_closing():
-            return
+            return False
         pipe.write(message + b"\n")  # type: ignore[attr-defined]  # stdin is written to
+        return not pipe.is_closing()
 
     async def close(self) -> None:
         """stdin closed, then TERM, then KILL, to the whole group; it is gone when this returns."""
         self._closing = True
+        self._lost_reported.set()
         if self._lost_timer is not None:
             self._lost_timer.cancel()
         process = self._process
@@ -186,8 +196,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._open_ends.discard(fd)
         if fd == 0:
             self._may_write.set()
-        else:
-            self._await_exit()
+        self._await_exit()
 
     def process_exited(self) -> None:
         # Whatever it started and left behind goes with it.
@@ -196,14 +205,20 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._await_exit()
 
     def _await_exit(self) -> None:
-        """One of its ends is gone: the rest may follow and tell why, but a grandchild can hold a pipe open for ever."""
+        """Report the loss: soon, since its exit and stderr may follow and give the reason; at once when both are there.
+
+        A child without stdin or stdout cannot serve, even if it lives on; a grandchild can hold a pipe open for ever.
+        """
         if self._exited.is_set() and not self._open_ends & {1, 2}:
             self._report_lost()
-        elif self._lost_timer is None and not self._closing and (self._exited.is_set() or 1 not in self._open_ends):
+        elif (
+            self._lost_timer is None and not self._closing and (self._exited.is_set() or not self._open_ends >= {0, 1})
+        ):
             self._lost_timer = asyncio.get_running_loop().call_later(EOF_GRACE_SECONDS, self._report_lost)
 
     def _report_lost(self) -> None:
         self._may_write.set()
+        self._lost_reported.set()
         lost, self._lost = self._lost, None
         if lost is not None and not self._closing:
             lost(ConnectionLost(f"{self.name}: {self._end()}{self._exit_reason()}"))
@@ -211,7 +226,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
     def _end(self) -> str:
         code = None if self._process is None else self._process.get_returncode()
         if code is None:
-            return "closed its stdout"
+            return f"closed its {'stdout' if 1 not in self._open_ends else 'stdin'}"
         if code < 0:
             with contextlib.suppress(ValueError):
                 return f"was ended by {signal.Signals(-code).name}"

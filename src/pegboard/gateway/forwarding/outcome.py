@@ -97,7 +97,10 @@ def links_in(refusal: Refusal) -> dict[str, Question]:
 
 
 def failure_of(destination: Destination, call: Call, problem: PegboardError) -> PegboardError:
-    """What the caller is told of a request that failed: the server's own refusal, or in whose hands it failed."""
+    """The error for the caller of a request that failed: the server's own, or ours about the server.
+
+    Those of tools name the toolbox, the server and the tool.
+    """
     method = call.method
     match problem:
         case Busy():
@@ -107,6 +110,10 @@ def failure_of(destination: Destination, call: Call, problem: PegboardError) -> 
             return LimitReached(_told(destination, problem.message), "busy", retry_after=problem.retry_after)
         case UnsupportedVersion():
             return _failed(destination, method, "speaks another revision than it did")
+        case Refusal() if method == CALL:
+            named = _as(type(problem), problem, _told(destination, problem.message))
+            named.code = problem.code
+            return with_caller_code(named, call)
         case Refusal():
             return with_caller_code(problem, call)
         case ServerFault():
@@ -145,8 +152,8 @@ def _told(destination: Destination, why: str) -> str:
     return delegation_error(downstream.toolbox, downstream.name, destination.tool, why)
 
 
-def _as(kind: type[Refusal], refusal: Refusal) -> Refusal:
+def _as(kind: type[Refusal], refusal: Refusal, message: str | None = None) -> Refusal:
     made = kind.__new__(kind)
     # Some kinds make their text out of what was wrong; here the server has written it.
-    Refusal.__init__(made, refusal.message, refusal.data)
+    Refusal.__init__(made, refusal.message if message is None else message, refusal.data)
     return made

@@ -54,8 +54,8 @@ _CLIENT: Final[Mapping[str, Json]] = {"name": "pegboard", "title": "Pegboard", "
 # All that a gateway can carry to somebody: what a legacy server is told once, whoever calls later.
 _CARRIED: Final[Mapping[str, Json]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 _TOLD: Final[Mapping[State, str]] = {
-    "failed": "cannot be reached now; it is tried again by itself",
-    "needs_login": "needs a login, which whoever runs this gateway has to do",
+    "failed": "cannot be reached now; the gateway keeps trying",
+    "needs_login": "needs a login by the operator of this gateway",
     "stopped": "is stopped",
 }
 _OURSELVES: Final = Identity(_CLIENT, _CARRIED, "info")
@@ -136,6 +136,10 @@ class Downstream:
         """Why the server cannot be used, for callers; nothing while it can, or may soon."""
         return _TOLD.get(self.state, "")
 
+    def explain_unavailable(self) -> str:
+        """Why its tools cannot be called, for callers."""
+        return f"The server '{self.name}' {_TOLD.get(self.state, 'is still starting; try again in a moment')}."
+
     @property
     def asks_midway(self) -> bool:
         """Whether this is a legacy server, whose questions come while a request runs."""
@@ -206,7 +210,7 @@ class Downstream:
             case ResponseTimeout():
                 told = "did not answer in time; the request was cancelled"
             case ConnectionLost():
-                told = "was lost before it answered, and nobody knows how far the request came"
+                told = "was lost before it answered; it may have processed the request"
             case MessageTooLong():
                 told = "answered with more than is read; ask it for less at a time"
             case MalformedMessage():

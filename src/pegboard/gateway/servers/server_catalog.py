@@ -35,8 +35,15 @@ _items = msgspec.json.Decoder(list[Raw]).decode
 _plain = msgspec.json.Decoder().decode
 
 
+class _NamedItem(Struct):
+    name: str
+
+
+_named_item = msgspec.json.Decoder(_NamedItem).decode
+
+
 class ServerCatalog(Struct, frozen=True, kw_only=True):
-    """The definitions are as they came; `dropped` says what was left out and why.
+    """The definitions are as they came; `dropped` says what was left out and why, `withheld` the same for tools by name.
 
     `ttl_ms` is how long the server says that its lists hold, the shortest of them, and `private` whether one of them is
     for our eyes only. The `digest` is the same as long as the server says the same, in whatever order.
@@ -51,6 +58,7 @@ class ServerCatalog(Struct, frozen=True, kw_only=True):
     resources: tuple[Definition, ...] = ()
     templates: tuple[Definition, ...] = ()
     dropped: tuple[str, ...] = ()
+    withheld: Mapping[str, str] = {}
     ttl_ms: int | None = None
     private: bool = True
     digest: str = ""
@@ -100,6 +108,7 @@ async def list_server_catalog(
         resources=tuple(resources),
         templates=tuple(templates),
         dropped=tuple(shelf.dropped),
+        withheld=shelf.withheld,
         ttl_ms=shelf.ttl_ms,
         private=shelf.private,
     )
@@ -112,6 +121,7 @@ class _CatalogReader:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self.dropped: list[str] = []
+        self.withheld: dict[str, str] = {}
         self.ttl_ms: int | None = None
         self.private = False
 
@@ -136,7 +146,9 @@ class _CatalogReader:
                 self.drop(f"{member}: {left} more than the {MAX_ITEMS} or {MAX_BYTES} bytes that one server may have")
                 break
             if len(bytes(raw)) > MAX_ITEM_BYTES:
-                self.drop(f"{member}: number {number} is larger than {MAX_ITEM_BYTES} bytes")
+                problem = f"is larger than {MAX_ITEM_BYTES} bytes"
+                self.drop(f"{member}: number {number} {problem}")
+                self._withhold(member, _name_of(raw), problem)
                 continue
             value = _plain(raw)
             if not isinstance(value, dict):
@@ -145,6 +157,7 @@ class _CatalogReader:
             key, problem = check(value)
             if problem or key in found:
                 self.drop(f"{member}: {key[:80]!r} {problem or 'is there twice; the first stays'}")
+                self._withhold(member, key, problem)
                 continue
             found[key] = value
         return list(found.values())
@@ -160,6 +173,10 @@ class _CatalogReader:
             else:
                 self.drop(f"{member}: {str(item.get('name'))[:80]!r} {problem}")
         return kept
+
+    def _withhold(self, member: str, name: str, problem: str) -> None:
+        if member == "tools" and problem and len(name) <= MAX_NAME_LENGTH and len(self.withheld) < MAX_DROPPED:
+            self.withheld.setdefault(name, f"its definition {problem}")
 
     def drop(self, told: str) -> None:
         if len(self.dropped) < MAX_DROPPED:
@@ -205,6 +222,13 @@ class _CatalogReader:
         if isinstance(millis, int) and not isinstance(millis, bool) and millis > 0:
             self.ttl_ms = millis if self.ttl_ms is None else min(self.ttl_ms, millis)
         self.private = self.private or ("cacheScope" in page and _plain(page["cacheScope"]) != "public")
+
+
+def _name_of(raw: Raw) -> str:
+    try:
+        return _named_item(raw).name
+    except msgspec.MsgspecError:
+        return ""
 
 
 def _check_tool(tool: dict[str, Json]) -> tuple[str, str]:
@@ -259,7 +283,7 @@ def _wrong(item: dict[str, Json], **kinds: type) -> str:
     """The first member that is there and of the wrong kind."""
     for member, kind in {**kinds, "_meta": dict}.items():
         if item.get(member) is not None and not isinstance(item[member], kind):
-            return f"has a {member} that is none"
+            return f"has a {member} of the wrong type"
     return ""
 
 
