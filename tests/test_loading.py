@@ -1,4 +1,4 @@
-"""Finding the board in a file."""
+"""Finding the board that a target names."""
 
 from __future__ import annotations
 
@@ -107,3 +107,80 @@ def test_a_file_called_like_a_module_does_not_take_its_place(tmp_path: Path, nam
     assert before is not None
     assert load_board(written(tmp_path, ONE, name)).name == "one"
     assert sys.modules.get(Path(name).stem) is before
+
+
+# -- packages, modules and folders -------------------------------------------------------------------------------------
+
+SERVER = "from pegboard import Board\nfrom .stock import count\nboard = Board(f'shop {count}')\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with its package in `src`."""
+    package = tmp_path / "src" / "pegboard_test_shop"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "stock.py").write_text("count = 3\n")
+    (package / "server.py").write_text(SERVER)
+    return tmp_path
+
+
+def test_a_file_in_a_package_can_use_relative_imports(project: Path) -> None:
+    assert load_board(str(project / "src" / "pegboard_test_shop" / "server.py")).name == "shop 3"
+
+
+@pytest.mark.parametrize("target", ["pegboard_test_shop.server", "pegboard_test_shop.server:board"])
+def test_a_module_is_found_in_the_folder_and_its_src(
+    project: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    monkeypatch.chdir(project)
+    assert load_board(target).name == "shop 3"
+
+
+def test_the_package_itself_can_hold_the_board(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "src" / "pegboard_test_shop" / "__init__.py").write_text(ONE)
+    monkeypatch.chdir(project)
+    assert load_board("pegboard_test_shop").name == "one"
+    assert load_board("src/pegboard_test_shop/__init__.py").name == "one"
+
+
+@pytest.mark.parametrize("entry", ["pegboard_test_shop.server:board", "src/pegboard_test_shop/server.py"])
+def test_a_folder_names_its_board_in_pyproject_toml(project: Path, entry: str) -> None:
+    (project / "pyproject.toml").write_text(f'[tool.pegboard]\nboard = "{entry}"\n')
+    assert load_board(str(project)).name == "shop 3"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "is a folder without a pyproject.toml; name a file, or add"),
+        ("[project]\n", 'does not name a board; add [tool.pegboard] with board = "package.module:board"'),
+        ("[tool.pegboard]\nboard = 3\n", "does not name a board"),
+        ("[tool\n", "pyproject.toml: "),
+    ],
+)
+def test_a_folder_that_names_no_board_is_rejected_with_the_fix(tmp_path: Path, text: str | None, told: str) -> None:
+    if text is not None:
+        (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(SetupError) as rejected:
+        load_board(str(tmp_path))
+    assert told in str(rejected.value)
+
+
+def test_an_import_error_names_the_file_and_line_where_it_happened(project: Path) -> None:
+    (project / "src" / "pegboard_test_shop" / "stock.py").write_text("import json\ncount = json.loads('{')\n")
+    with pytest.raises(SetupError, match=r"stock\.py:2: JSONDecodeError: "):
+        load_board(str(project / "src" / "pegboard_test_shop" / "server.py"))
+
+
+def test_an_unknown_module_is_rejected_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SetupError, match=r"no_such_package\.server: ModuleNotFoundError: No module named"):
+        load_board("no_such_package.server:board")
+
+
+def test_a_run_in_a_file_does_not_serve_while_the_file_is_imported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert load_board(written(tmp_path, ONE + "board.run(port=0)\n")).name == "one"
+    assert "one: run() is ignored while the file is imported" in caplog.text

@@ -1,69 +1,154 @@
-"""Finds the board in a Python file."""
+"""Finds the board that a target names: a file, a module or a folder with a `pyproject.toml`."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import logging
 import sys
+import sysconfig
+import tomllib
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Final, TypeVar
 
 from pegboard.board import Board
 from pegboard.errors import PegboardError, SetupError
+from pegboard.server.hosting import loading
 from pegboard.tools.naming import suggest
+
+TARGET: Final = "FILE, package.module or FOLDER"
+"""The forms of a target, for texts; each can be followed by `:NAME`, the name of the board."""
+
+_log = logging.getLogger("pegboard")
+
+Loaded = TypeVar("Loaded")
 
 
 def load_board(target: str) -> Board:
-    """The board of `FILE` or `FILE:NAME`."""
-    path_text, name = _split(target)
-    module = _load(Path(path_text))
+    """The board of `FILE`, `package.module` or `FOLDER`, or of one of them followed by `:NAME`."""
+    place, name = _split(target)
+    path = Path(place)
+    if path.is_dir():
+        place, inner = _split(_read_project(path))
+        name = name or inner
+        module = _import_target(place, path)
+    else:
+        module = _import_target(place, Path())
+    return _find_board(module, place, name)
+
+
+def _find_board(module: ModuleType, place: str, name: str) -> Board:
+    boards = {key: value for key, value in vars(module).items() if isinstance(value, Board)}
     if name:
         board = getattr(module, name, None)
         if isinstance(board, Board):
             return board
-        known = [key for key, value in vars(module).items() if isinstance(value, Board)]
-        hint = f"; it has {', '.join(known)}" if known else ""
-        raise SetupError(f"{path_text}: {name!r} is not a Board{hint}")
-    boards = {key: value for key, value in vars(module).items() if isinstance(value, Board)}
+        hint = f"; it has {', '.join(boards)}" if boards else ""
+        raise SetupError(f"{place}: {name!r} is not a Board{hint}")
     if len({id(board) for board in boards.values()}) == 1:
         return next(iter(boards.values()))
     for key in ("board", "app", "server", "mcp"):
         if key in boards:
             return boards[key]
     if boards:
-        raise SetupError(f"{path_text} has several boards; name one, for example {path_text}:{next(iter(boards))}")
-    raise SetupError(f"{path_text} has no board; add one: from pegboard import Board; board = Board('name')")
+        raise SetupError(f"{place} has several boards; name one, for example {place}:{next(iter(boards))}")
+    raise SetupError(f"{place} has no board; add one: from pegboard import Board; board = Board('name')")
 
 
 def _split(target: str) -> tuple[str, str]:
-    path, colon, name = target.rpartition(":")
-    return (path, name) if colon and name.isidentifier() else (target, "")
+    place, colon, name = target.rpartition(":")
+    return (place, name) if colon and name.isidentifier() else (target, "")
 
 
-def _load(path: Path) -> ModuleType:
-    if not path.is_file():
-        near = suggest(path.name, [file.name for file in path.parent.glob("*.py")]) if path.parent.is_dir() else []
-        hint = f", did you mean {path.parent / near[0]}?" if near else ""
-        raise SetupError(f"File not found: {path}{hint}")
+def _read_project(folder: Path) -> str:
+    """The target that the `pyproject.toml` of a folder names."""
+    file = folder / "pyproject.toml"
+    example = 'add [tool.pegboard] with board = "package.module:board"'
+    if not file.is_file():
+        raise SetupError(f"{folder} is a folder without a pyproject.toml; name a file, or {example} to one")
+    try:
+        entry = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("pegboard", {}).get("board")
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SetupError(f"{file}: {error}") from None
+    if not isinstance(entry, str):
+        raise SetupError(f"{file} does not name a board; {example}")
+    return entry
+
+
+def _import_target(place: str, folder: Path) -> ModuleType:
+    """Import a file or a module, looked for in `folder` and its `src`."""
+    path = folder / place
+    if path.is_file():
+        return _import_file(path)
+    if all(part.isidentifier() for part in place.split(".")) and not place.endswith(".py"):
+        roots = [root for root in (folder.resolve(), folder.resolve() / "src") if root.is_dir()]
+        return _import_module(place, roots)
+    near = suggest(path.name, [file.name for file in path.parent.glob("*.py")]) if path.parent.is_dir() else []
+    hint = f", did you mean {path.parent / near[0]}?" if near else ""
+    raise SetupError(f"File not found: {path}{hint}")
+
+
+def _import_file(path: Path) -> ModuleType:
+    """Import a file: as part of its package, so that relative imports work, or by itself."""
+    root, names = path.resolve().parent, [path.stem]
+    while (root / "__init__.py").is_file():
+        names.insert(0, root.name)
+        root = root.parent
+    if len(names) > 1:
+        return _import_module(".".join(names[:-1] if path.stem == "__init__" else names), [root])
     # A prefix, so that a file with the name of a loaded module does not replace it.
     name = path.stem if path.stem not in sys.modules else f"pegboard_file_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    loader = None if spec is None else spec.loader
+    if spec is None or loader is None:
         raise SetupError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        # Appended, so that a file beside the board does not shadow a library.
-        sys.path.append(folder)
+    _extend_path([root])
+    _run(lambda: loader.exec_module(module), [root], str(path))
+    return module
+
+
+def _import_module(name: str, roots: list[Path]) -> ModuleType:
+    _extend_path(roots)
+    return _run(lambda: importlib.import_module(name), roots, name)
+
+
+def _extend_path(roots: list[Path]) -> None:
+    # Appended, so that a file beside the board does not shadow a library.
+    sys.path.extend(str(root) for root in roots if str(root) not in sys.path)
+    importlib.invalidate_caches()
+
+
+def _run(load: Callable[[], Loaded], roots: list[Path], target: str) -> Loaded:
+    """Import, and report an error with the file and line where it happened."""
+    token = loading.set(True)
     try:
-        spec.loader.exec_module(module)
+        return load()
     except PegboardError:
         raise
     except SyntaxError as error:
+        _log.debug("importing %s failed", target, exc_info=error)
         raise SetupError(f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}") from error
     except Exception as error:
-        lines = traceback.extract_tb(error.__traceback__)
-        mine = [line for line in lines if Path(line.filename).resolve() == path.resolve()] or lines[-1:]
-        raise SetupError(f"{path}:{mine[-1].lineno}: {type(error).__name__}: {error}") from error
-    return module
+        _log.debug("importing %s failed", target, exc_info=error)
+        raise SetupError(f"{_where(error, roots) or target}: {type(error).__name__}: {error}") from error
+    finally:
+        loading.reset(token)
+
+
+def _where(error: Exception, roots: list[Path]) -> str:
+    """The innermost line of the project's own code that led to an error."""
+    libraries = [Path(sysconfig.get_path(name)) for name in ("purelib", "stdlib")]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_file()]
+    own = [
+        frame
+        for frame in frames
+        if any(Path(frame.filename).resolve().is_relative_to(root) for root in roots)
+        and not any(Path(frame.filename).is_relative_to(library) for library in libraries)
+        and Path(frame.filename).resolve() != Path(__file__).resolve()
+    ]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else ""

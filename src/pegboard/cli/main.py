@@ -14,7 +14,7 @@ from pegboard.logs.printable import printable_lines
 
 VERBS = {
     "demo": "serve a gateway with three sample servers",
-    "run": "serve the board in a Python file, over HTTP or stdio",
+    "run": "serve a board, over HTTP or stdio",
     "up": "serve many servers as one, from a configuration file",
     "login": "log in to a server of a configuration",
     "lock": "pin tool definitions; review and accept changes",

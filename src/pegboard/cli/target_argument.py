@@ -96,7 +96,7 @@ def read_target(
         parser.add_argument(
             "target",
             metavar="TARGET",
-            help="a Python file with a board, a gateway configuration, or the URL of a server: http(s), ws(s)",
+            help="a board (a Python file, a module or a folder), a gateway configuration, or the URL of a server: http(s), ws(s)",
         )
     for name, about in arguments.items():
         parser.add_argument(name, **about)

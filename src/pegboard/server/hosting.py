@@ -7,7 +7,8 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Unpack
+from contextvars import ContextVar
+from typing import Final, Unpack
 
 from pegboard.call import Handler, Json
 from pegboard.errors import SetupError
@@ -25,6 +26,11 @@ from pegboard.server.serving_options import (
     resolve_options,
 )
 from pegboard.stores.cluster import SharedStore
+
+loading: Final[ContextVar[bool]] = ContextVar("loading", default=False)
+"""Set while a target is imported: whoever imports it serves it, so a `run()` in the file does nothing."""
+
+_log = logging.getLogger("pegboard")
 
 
 class Hosted(ABC):
@@ -53,6 +59,12 @@ class Hosted(ABC):
         `ServingOptions` lists the options, which are those of `pegboard run`. An option that is not given is read from
         its environment variable, such as `PEGBOARD_PORT`.
         """
+        if loading.get():
+            _log.warning(
+                '%s: run() is ignored while the file is imported; put it under `if __name__ == "__main__":`',
+                self.info["name"],
+            )
+            return
         try:
             if transport is not None:
                 options["transport"] = transport

@@ -40,16 +40,20 @@ _CLEANUP_SECONDS = 1.0
 _GRACE_SECONDS = 2.0
 
 
-def run(served: ServedApp, options: ServingOptions, announce: Callable[[str], None] | None = None) -> None:
-    """Serve until a signal or the end of stdin; `announce` is called with the URL once HTTP is served."""
-    transport = options["transport"]
-    if transport == "auto":
-        transport = "stdio" if started_by_client() else "http"
-        if transport == "stdio":
-            _print_line("stdin is a pipe: serving stdio (use --http to serve HTTP)")
+def run(
+    served: ServedApp,
+    options: ServingOptions,
+    announce: Callable[[str], None] | None = None,
+    pipes: tuple[int, int] | None = None,
+) -> None:
+    """Serve until a signal or the end of stdin.
+
+    `announce` is called with the URL once HTTP is served; `pipes` are stdin and stdout, if they are claimed already.
+    """
+    choose_transport(options)
     _check_workers(served, options)
-    if transport == "stdio":
-        source, target = claim_pipes()
+    if options["transport"] == "stdio":
+        source, target = pipes or claim_pipes()
         _run_with_watchdog(served, lambda timer: _serve_stdio(served, options["store"], source, target, timer))
     else:
         _check(options)
@@ -82,6 +86,16 @@ def _print_line(line: str) -> None:
     """Print a line for the person who started the server; stdout may belong to the protocol."""
     if sys.stderr is not None:
         print(line, file=sys.stderr, flush=True)  # noqa: T201 — this is said whatever the log is set to
+
+
+def choose_transport(options: ServingOptions) -> None:
+    """Replace `auto`: stdio if a client started the process, else HTTP."""
+    if options["transport"] != "auto":
+        return
+    client = started_by_client()
+    options["transport"] = "stdio" if client else "http"
+    if client:
+        _print_line("stdin is a pipe: serving stdio (use --http to serve HTTP)")
 
 
 def started_by_client() -> bool:

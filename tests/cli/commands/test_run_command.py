@@ -6,6 +6,7 @@ import argparse
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from pegboard import Board
 from pegboard.cli.commands.run_command import announce
 from pegboard.cli.serving_flags import add_flags, read_options, set_up_logging
 from pegboard.server.serving_options import ServingOptions, resolve_options
+from tests.server_processes import PEGBOARD, StdioChild
 
 pytestmark = pytest.mark.process
 
@@ -141,3 +143,27 @@ def test_json_lines_carry_the_traceback(log: logging.Logger, capsys: pytest.Capt
     assert (line["level"], line["logger"], line["message"]) == ("error", "pegboard.tools", "it failed")
     assert "ValueError: odd" in line["exception"]
     assert line["time"].endswith("Z")
+
+
+# -- targets -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["src/shop/server.py", "shop.server:board", "."])
+def test_a_package_is_served_and_its_prints_do_not_reach_the_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    package = tmp_path / "src" / "shop"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("print('loading the package')\n")
+    (package / "stock.py").write_text("NAME = 'shop'\n")
+    (package / "server.py").write_text(
+        "from pegboard import Board\nfrom .stock import NAME\n\nboard = Board(NAME)\n\nboard.run()\n"
+    )
+    (tmp_path / "pyproject.toml").write_text('[tool.pegboard]\nboard = "shop.server:board"\n')
+    monkeypatch.setattr("tests.server_processes.ROOT", tmp_path)
+    with StdioChild(*PEGBOARD, "run", target, "--stdio") as child:
+        assert child.initialize()["result"]["serverInfo"]["name"] == "shop"
+        child.hang_up()
+        assert child.wait() == 0
+        assert "loading the package" in child.said()
+        assert "run() is ignored while the file is imported" in child.said()

@@ -1,4 +1,4 @@
-"""`pegboard run FILE[:board]`: serve the board in a file."""
+"""`pegboard run TARGET[:board]`: serve a board."""
 
 from __future__ import annotations
 
@@ -13,26 +13,33 @@ from pegboard.board import Board
 from pegboard.cli.output import note
 from pegboard.cli.serving_flags import add_flags, read_options, set_up_logging
 from pegboard.loading import load_board
-from pegboard.server.serve import run
+from pegboard.server.serve import choose_transport, run
+from pegboard.server.stdio.stdio_server import claim_pipes
 from pegboard.tools.naming import counted
 
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="pegboard run",
-        description="Serve the board in a Python file: over stdio if a client started the process, else over HTTP.",
+        description="Serve a board: over stdio if a client started the process, else over HTTP.",
         epilog="Every flag has an environment variable: PEGBOARD_PORT=8000 is --port 8000.",
     )
     parser.add_argument(
-        "target", metavar="FILE[:BOARD]", help="a Python file, and the name of the board if it has several"
+        "target",
+        metavar="TARGET[:BOARD]",
+        help="a Python file, a module (package.module) or a folder whose pyproject.toml names a board in [tool.pegboard]; "
+        "and the name of the board if it has several",
     )
     add_flags(parser)
     chosen = parser.parse_args(argv)
     options = read_options(chosen)
     set_up_logging(options["log_level"], options["log_format"])
     began = time.monotonic()
+    choose_transport(options)
+    # What the file prints while it is imported must not reach the client.
+    pipes = claim_pipes() if options["transport"] == "stdio" else None
     board = load_board(chosen.target)
-    run(board, options, lambda url: announce(board, url, began))
+    run(board, options, lambda url: announce(board, url, began), pipes)
     return 0
 
 
