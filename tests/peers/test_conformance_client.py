@@ -16,26 +16,7 @@ from tests.peers.judges import HERE, NODE, ROOT, NoVerdict
 pytestmark = pytest.mark.peer
 
 SUITE = HERE / "node" / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
-DEADLINE = 90.0
-
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
-SCENARIOS = [
-    ("initialize", LEGACY),
-    ("tools_call", LEGACY),
-    ("tools_call", MODERN),
-    ("elicitation-sep1034-client-defaults", LEGACY),
-    ("sse-retry", LEGACY),
-    ("request-metadata", MODERN),
-    ("sep-2322-client-request-state", MODERN),
-    ("http-standard-headers", MODERN),
-    ("http-custom-headers", MODERN),
-    ("http-invalid-tool-headers", MODERN),
-    ("json-schema-ref-no-deref", MODERN),
-    ("json-schema-2020-12-preservation", LEGACY),
-    ("json-schema-2020-12-preservation", MODERN),
-]
-
-
 # All that a revision requires of a client, and the extensions of it that we have: not the tokens bound to a key (DPoP).
 REQUIRED = {LEGACY: 18, MODERN: 32}
 LEFT_OUT = {"auth/dpop", "auth/dpop-nonce"}
@@ -43,7 +24,7 @@ LEFT_OUT = {"auth/dpop", "auth/dpop-nonce"}
 PATIENCE = 240.0
 
 
-def run_suite(folder: Path, *arguments: str, deadline: float = DEADLINE) -> subprocess.CompletedProcess[str]:
+def run_suite(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     if not SUITE.exists() or not NODE.exists():
         raise NoVerdict("the conformance suite is not installed: run `make setup`")
     # The suite splits the command at every space.
@@ -60,7 +41,7 @@ def run_suite(folder: Path, *arguments: str, deadline: float = DEADLINE) -> subp
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=deadline,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -80,24 +61,16 @@ def complaints(checks: list[dict[str, str]]) -> list[tuple[str, str | None]]:
     return [(one["id"], one.get("errorMessage")) for one in checks if one["status"] in ("FAILURE", "WARNING")]
 
 
-@pytest.mark.parametrize(("scenario", "revision"), SCENARIOS)
-def test_the_official_suite_finds_nothing_to_complain_about(scenario: str, revision: str, tmp_path: Path) -> None:
-    done = run_suite(tmp_path, "--scenario", scenario, "--spec-version", revision, "--timeout", "60000")
-    (checks,) = results(tmp_path).values()
-    assert not complaints(checks)
-    assert [one for one in checks if one["status"] == "SUCCESS"], done.stdout + done.stderr
-    # It also fails a client that hangs or ends with an error.
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
 def test_all_that_a_revision_requires_of_a_client_is_there_logins_included(revision: str, tmp_path: Path) -> None:
-    done = run_suite(tmp_path, "--requirements", revision, "--timeout", "180000", deadline=PATIENCE)
+    done = run_suite(tmp_path, "--requirements", revision, "--timeout", "180000")
     found = results(tmp_path)
     unscored = set(re.findall(r"^  \S (\S+) \((?:extension|added-after-release)\)$", done.stdout, re.MULTILINE))
     assert {
         name: complaints(checks) for name, checks in found.items() if name not in LEFT_OUT and complaints(checks)
     } == {}
+    # A scenario in which nothing was checked proves nothing.
+    assert [name for name, checks in found.items() if not any(one["status"] == "SUCCESS" for one in checks)] == []
     assert len(found.keys() - unscored) == REQUIRED[revision], done.stdout + done.stderr
     assert {"auth/client-credentials-jwt", "auth/client-credentials-basic"} <= unscored
     assert done.returncode == 0, done.stdout + done.stderr
