@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 
 from pegboard.asking.used_tickets import UsedTickets
 from pegboard.call import Around, Call, Change, EncodedResult, Handler, Json
+from pegboard.call_target import CalledItem
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.caching import Scope as CacheScope
 from pegboard.catalog.folder import Folder
@@ -29,7 +30,7 @@ from pegboard.execution.call_resources import CallResources
 from pegboard.execution.catalog_methods import CatalogMethods
 from pegboard.execution.dispatch import Dispatcher
 from pegboard.execution.preconditions import add_preconditions
-from pegboard.execution.run import Runner, catch_errors
+from pegboard.execution.run import Runner, answer_unknown, catch_errors
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
 from pegboard.hooks.lifecycle import MiddlewareLifecycle
@@ -391,10 +392,11 @@ class Board(ToolRegistry, Hosted):
         """Declare these capabilities to clients, in addition to those that follow from the content of the board."""
         self._dispatcher.declared = capabilities
 
-    def _surround(self, tool: Tool | None, inner: Handler) -> Handler:
-        attached = self._attached if tool is None or tool.surrounded else ()
-        chain = catch_errors(compose(attached, tool, inner))
-        return chain if tool is None else self._preconditions(tool, self._tasks.handler(tool, chain))
+    def _surround(self, tool: Tool | CalledItem, inner: Handler) -> Handler:
+        if isinstance(tool, CalledItem):
+            return catch_errors(answer_unknown(compose(self._attached, tool, inner), inner))
+        chain = catch_errors(compose(self._attached if tool.surrounded else (), tool, inner))
+        return self._preconditions(tool, self._tasks.handler(tool, chain))
 
     # -- serving -----------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, field, structs
 
 from pegboard.argument_problems import ParseError, ParseWarning
+from pegboard.call_target import UNKNOWN_ITEM, CalledTool
 from pegboard.deadline import Deadline, paused
 from pegboard.read_only import read_only
 
@@ -152,64 +153,17 @@ async def ask_in_result(questions: Mapping[str, Question]) -> NoReturn:
     raise NeedInput(questions)
 
 
-class CalledTool(Protocol):
-    """The tool of a call, as middleware sees it: the attributes of `pegboard.Tool` that describe it."""
-
-    @property
-    def name(self) -> str:
-        """The name that clients call it by."""
-
-    @property
-    def title(self) -> str:
-        """The name for people."""
-
-    @property
-    def description(self) -> str:
-        """The description for the model."""
-
-    @property
-    def input_schema(self) -> Mapping[str, Json]:
-        """The JSON Schema of its arguments."""
-
-    @property
-    def output_schema(self) -> Mapping[str, Json] | None:
-        """The JSON Schema of its structured result, if it has one."""
-
-    @property
-    def annotations(self) -> Mapping[str, Json] | None:
-        """Its annotations, such as readOnlyHint; `promises` has those that can be trusted."""
-
-    @property
-    def promises(self) -> Mapping[str, Json]:
-        """The annotations that this server can rely on: none of a server that the operator does not trust."""
-
-    @property
-    def meta(self) -> Mapping[str, Json] | None:
-        """Its `_meta`."""
-
-    @property
-    def category(self) -> str:
-        """Its category, or an empty text."""
-
-    @property
-    def tags(self) -> Iterable[str]:
-        """Its tags."""
-
-    @property
-    def toolbox(self) -> str:
-        """The toolbox of a gateway that it belongs to, or an empty text."""
-
-    @property
-    def timeout(self) -> float | None:
-        """The number of seconds after which a call of it fails."""
-
-
 class ReadArguments(Protocol):
     """The arguments of a call after validation and repair."""
 
     @property
     def arguments(self) -> Mapping[str, Any]:
         """The arguments by name."""
+
+    @property
+    def known(self) -> bool:
+        """Whether the request names something that exists here."""
+        return self.tool is not UNKNOWN_ITEM
 
     @property
     def warnings(self) -> Sequence[ParseWarning]:
@@ -236,7 +190,7 @@ class Call(Struct, kw_only=True):
     headers: the headers of the HTTP request.
     stream: the stream that started the call.
     environment: what an embedding program passes to its declared tools.
-    tool: the tool, or None for other methods and for an unknown name.
+    tool: the tool; for an unknown name (`known`), an object with the same attributes and without content.
     parsed: the arguments after validation and repair, once the tool was reached.
     failed: whether the result is an error for the model.
     trace: the trace context (`traceparent` and `tracestate`) for a server that the call is forwarded to.
@@ -255,7 +209,7 @@ class Call(Struct, kw_only=True):
     headers: Mapping[bytes, bytes] | None = None
     stream: CallStream | None = None
     environment: Mapping[str, Any] | None = None
-    tool: CalledTool | None = None
+    tool: CalledTool = UNKNOWN_ITEM
     parsed: ReadArguments | None = None
     failed: bool = False
     trace: Mapping[str, Json] | None = None
@@ -282,6 +236,11 @@ class Call(Struct, kw_only=True):
         if self._sent is UNSET:
             self._sent = read_only(msgspec.json.decode(self.raw))
         return self._sent
+
+    @property
+    def known(self) -> bool:
+        """Whether the request names something that exists here."""
+        return self.tool is not UNKNOWN_ITEM
 
     @property
     def warnings(self) -> Sequence[ParseWarning]:

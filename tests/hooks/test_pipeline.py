@@ -24,6 +24,7 @@ from pegboard import (
     ValueKind,
 )
 from pegboard.call import Call, Done, Handler, Reply
+from pegboard.call_target import UNKNOWN_ITEM
 from pegboard.client.client import CallResult
 from pegboard.errors import InvalidArguments, InvalidParams
 from pegboard.hooks import hook_chain
@@ -681,7 +682,7 @@ async def test_hooks_that_are_not_overridden_leave_the_handler_as_it_is() -> Non
         enabled = False
 
     attached = [Attachment(one, "board", "", None, index) for index, one in enumerate((Middleware(), Off()))]
-    assert compose(attached, None, inner) is inner
+    assert compose(attached, UNKNOWN_ITEM, inner) is inner
 
 
 # -- every authoring style ------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from pegboard.call import Call, Done, EncodedResult, Handler, Json, Reply
+from pegboard.call_target import UNKNOWN_ITEM, CalledItem
 from pegboard.catalog.tool_catalog import ToolCatalog
 from pegboard.errors import InvalidParams, MethodNotFound
 from pegboard.execution.catalog_methods import CatalogMethods, read_cursor
@@ -24,7 +25,7 @@ class Dispatcher:
         self,
         catalog: ToolCatalog,
         run: Callable[[Tool], Handler],
-        surround: Callable[[Tool | None, Handler], Handler],
+        surround: Callable[[Tool | CalledItem, Handler], Handler],
         instructions: str | None = None,
         reading: CatalogMethods | None = None,
         listen: Handler | None = None,
@@ -96,7 +97,7 @@ class Dispatcher:
             tool = self._catalog.get(call.name)
             if tool is None:
                 if self._chain_of_unknown is None:
-                    self._chain_of_unknown = self._surround(None, self._unknown)
+                    self._chain_of_unknown = self._surround(UNKNOWN_ITEM, self._unknown)
                 return self._chain_of_unknown(call)
             found = self._chains[call.name] = tool, self._surround(tool, self._run(tool))
         call.tool, chain = found

@@ -21,6 +21,7 @@ from msgspec import Raw, Struct
 
 from pegboard.argument_problems import ParseError, ParseWarning
 from pegboard.call import EMPTY_OBJECT, NULL_CHANNEL, Call, Caller, EncodedResult, Handler, Json, Reply
+from pegboard.call_target import CalledItem
 from pegboard.catalog.tool_catalog import ToolCatalog
 from pegboard.errors import Refusal, UnknownTool
 from pegboard.execution.context import CancellationToken
@@ -197,7 +198,7 @@ def summarise(records: Iterable[ToolExecutionRecord]) -> dict[str, Any]:
 
 
 def _handler_of(catalog: ToolCatalog, limits: Limits) -> Handler:
-    def surround(tool: Tool | None, inner: Handler) -> Handler:
+    def surround(tool: Tool | CalledItem, inner: Handler) -> Handler:
         return catch_errors(compose((), tool, inner))
 
     runner = Runner(Services(), Threads(limits.threads, limits.thread_queue), limits=limits)

@@ -278,6 +278,21 @@ def catch_errors(inner: Handler) -> Handler:
     return settled
 
 
+def answer_unknown(inner: Handler, reject: Handler) -> Handler:
+    """Reject a request with an unknown name as such even if a hook fails; a hook can reject it with an error of its own."""
+
+    async def settled(call: Call) -> Reply:
+        try:
+            return await inner(call)
+        except (Refusal, ToolError):
+            raise
+        except Exception as error:  # noqa: BLE001 — hooks are written for what exists
+            log_failure(_log, "a hook failed for a request with an unknown name", error=error)
+            return await reject(call)
+
+    return settled
+
+
 def _failure_result(call: Call, exception: BaseException, task: asyncio.Task[Any] | None) -> Reply:
     match exception:
         case Refusal():

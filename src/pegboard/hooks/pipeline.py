@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from pegboard.call import Around, Call, Done, EncodedResult, Handler, InputRequired, Reply, Subscribed, TaskStarted
+from pegboard.call_target import UNKNOWN_ITEM, CalledItem
 from pegboard.hooks.hook_chain import Hook, read_hook, wrap_hooks
 from pegboard.hooks.middleware import Middleware, is_dynamic, name_of
 from pegboard.tools.tool import Tool
@@ -29,11 +30,11 @@ class Attachment(Struct, frozen=True):
     order: float | None
     index: int
 
-    def covers(self, tool: Tool | None) -> bool:
-        """Whether it applies to calls of this tool; None is an unknown tool."""
+    def covers(self, tool: Tool | CalledItem) -> bool:
+        """Whether it applies to calls of this tool."""
         if self.scope == "board":
             return True
-        if tool is None:
+        if tool is UNKNOWN_ITEM:
             return False
         match self.scope:
             case "toolbox":
@@ -63,7 +64,7 @@ def in_order(attachments: Iterable[Attachment], tools: Iterable[Tool]) -> list[M
     return [one.middleware for one in sorted(chosen, key=_order) if isinstance(one.middleware, Middleware)]
 
 
-def compose(attachments: Iterable[Attachment], tool: Tool | None, inner: Handler) -> Handler:
+def compose(attachments: Iterable[Attachment], tool: Tool | CalledItem, inner: Handler) -> Handler:
     """The Handler of a tool with all its middleware around it, lowest order outermost."""
     handler = inner
     stage: list[Hook] = []
@@ -88,13 +89,12 @@ def compose(attachments: Iterable[Attachment], tool: Tool | None, inner: Handler
     return wrap_hooks(stage, handler)
 
 
-def _select(attachments: Iterable[Attachment], tool: Tool | None) -> list[Middleware | Around]:
+def _select(attachments: Iterable[Attachment], tool: Tool | CalledItem) -> list[Middleware | Around]:
     """The middleware of a tool, outermost first; one that is attached in several ways counts once."""
     chosen = [one for one in attachments if one.covers(tool)]
-    if tool is not None:
-        # After everything that the board attached to the same tool: an index that no board reaches.
-        own = enumerate(tool.hooks, 1 << 30)
-        chosen += [Attachment(middleware, "tool", tool.name, None, index) for index, middleware in own]
+    # After everything that the board attached to the same tool: an index that no board reaches.
+    own = enumerate(tool.hooks, 1 << 30)
+    chosen += [Attachment(middleware, "tool", tool.name, None, index) for index, middleware in own]
     chosen.sort(key=lambda one: (_order(one), _SCOPES.index(one.scope), one.index))
     return list({id(one.middleware): one.middleware for one in chosen}.values())
 

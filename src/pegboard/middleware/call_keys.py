@@ -13,17 +13,16 @@ Key: TypeAlias = Part | Iterable[Part] | Callable[[Call], str]
 
 T = TypeVar("T")
 
-UNKNOWN = "(unknown)"
 OTHERS = "(others)"
 
 
 def tool_of(call: Call) -> str:
     """The tool's name; all unknown names share one, so that a caller cannot create accounts."""
-    return UNKNOWN if call.tool is None else call.name
+    return call.tool.name
 
 
 def category_of(call: Call) -> str:
-    return "" if call.tool is None else call.tool.category or ""
+    return call.tool.category or ""
 
 
 def client_of(call: Call) -> str:
@@ -66,7 +65,7 @@ def describe_key(by: Key) -> str:
 def resolve(call: Call, tools: Mapping[str, T], categories: Mapping[str, T], default: T) -> T:
     """The setting for a call: its tool's, else its category's, else the default."""
     tool = call.tool
-    if tool is None:
+    if not call.known:
         return default
     if tool.name in tools:
         return tools[tool.name]

@@ -19,10 +19,10 @@ def promised_tools(tools: Collection[str] | None, *hints: str) -> Callable[[Call
         raise DeclarationError(f"tools={tools!r}: pass a list of names")
     if tools is not None:
         names = frozenset(tools)
-        return lambda call: call.tool is not None and call.name in names
+        return lambda call: call.known and call.name in names
 
     def by_annotation(call: Call) -> bool:
-        promises = {} if call.tool is None else call.tool.promises
+        promises = call.tool.promises
         return any(promises.get(hint) is True for hint in hints)
 
     return by_annotation

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from pegboard.call import NULL_CHANNEL, Around, Call, Caller, Done, EncodedResult, Json
+from pegboard.call_target import UNKNOWN_ITEM
 from pegboard.hooks.middleware import Middleware, check_middleware
 from pegboard.hooks.pipeline import Attachment, compose
 from pegboard.protocol.revisions import MODERN
@@ -107,7 +108,7 @@ async def run_alone(
         check_middleware(one)
     attached = [Attachment(one, "board", "", None, index) for index, one in enumerate(middleware)]
     try:
-        tool = call.tool if isinstance(call.tool, Tool) else None
+        tool = call.tool if isinstance(call.tool, Tool) else UNKNOWN_ITEM
         reply = await compose(attached, tool, stub)(call)
     except BaseException as exception:  # noqa: BLE001 — whatever it is, the test wants to see it
         return Run(call, None, exception, ran)

@@ -10,6 +10,7 @@ import logging
 import pytest
 
 from pegboard import Board, Client, ToolError
+from pegboard.call_target import UNKNOWN_ITEM
 from pegboard.errors import DeclarationError
 from pegboard.middleware import Logging, RateLimit
 from pegboard.testing import make_call, run_alone
@@ -132,7 +133,7 @@ async def test_nobody_can_forge_a_line(style: str) -> None:
     logger = make_logger(stream, logging.DEBUG)
     evil = "a\r\nb\x85c\u2028d\x1b[31m\x00%s%d"
     call = make_call(arguments={evil: evil}, principal=evil, client=evil, session=evil)
-    call.name, call.tool = evil, None
+    call.name, call.tool = evil, UNKNOWN_ITEM
     await run_alone(Logging(logger, style=style), call=call, answer=ToolError(evil))  # type: ignore[arg-type]
     assert len(stream.getvalue().splitlines()) == 2
     assert "\x1b" not in stream.getvalue()

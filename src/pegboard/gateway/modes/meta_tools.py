@@ -18,6 +18,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, structs
 
 from pegboard.call import EMPTY_OBJECT, Call, Done, Json, Notification, Reply
+from pegboard.call_target import UNKNOWN_ITEM
 from pegboard.errors import ToolError, UnknownTool
 from pegboard.gateway.modes.instructions import write_instructions
 from pegboard.gateway.modes.meta_tool_definitions import CLOSE, DETAILS, LIST, OPEN, SEARCH, SPELLINGS, USE, MetaTool
@@ -301,10 +302,11 @@ def _call_of(call: Call, name: str, arguments: Raw) -> Call:
         name=name,
         raw=arguments,
         headers=None,
-        tool=None,
+        tool=UNKNOWN_ITEM,
         parsed=None,
         failed=False,
         _sent=UNSET,
+        _raw_as_sent=None,
         _state=None,
         _origin=None,
         _task=None,

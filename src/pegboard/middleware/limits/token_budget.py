@@ -109,7 +109,7 @@ class TokenBudget(Middleware):
             elif text is not None:
                 content.append(_with_text(block, text))
         shortened = {**result, "content": content}
-        if call.tool is not None and call.tool.output_schema is None:
+        if call.tool.output_schema is None:
             # Structured content is required only with an output schema; otherwise it would undo the cut.
             shortened.pop("structuredContent", None)
         note: dict[str, Json] = {"tokens": total, "limit": limit}

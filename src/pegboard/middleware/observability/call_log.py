@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from pegboard.call import Call, Json
+from pegboard.call_target import UNKNOWN_ITEM
 from pegboard.errors import DeclarationError, LimitReached, Refusal
 from pegboard.hooks.middleware import Middleware
 from pegboard.logs.printable import printable
@@ -116,7 +117,7 @@ class Logging(Middleware):
 
 def _fields(call: Call, outcome: str, elapsed_ms: float | None = None) -> dict[str, Json]:
     # The name of a known tool has been checked; any other comes from the caller.
-    name = call.name if call.tool is not None else printable(call.name[:128])
+    name = printable(call.name[:128]) if call.tool is UNKNOWN_ITEM else call.name
     fields: dict[str, Json] = {"tool": name, "outcome": outcome}
     if elapsed_ms is not None:
         fields["elapsed_ms"] = int(elapsed_ms * 1000) / 1000

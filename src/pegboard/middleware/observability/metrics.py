@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from pegboard.call import Call, Json
+from pegboard.call_target import UNKNOWN_ITEM
 from pegboard.errors import Refusal
 from pegboard.hooks.middleware import Middleware
 from pegboard.logs.watchdog import TALLY
@@ -82,7 +83,7 @@ class Metrics(Middleware):
 
     def _end(self, call: Call, error: str, elapsed_ms: float) -> None:
         self._in_progress.count -= 1
-        durations = None if call.tool is None else self._durations.get((call.method, call.name, error))
+        durations = None if call.tool is UNKNOWN_ITEM else self._durations.get((call.method, call.name, error))
         if durations is None:
             # The first call of a series, or one whose tool is counted under another name.
             durations = self._durations.setdefault((call.method, self._tool(call), error), _Durations())

@@ -68,7 +68,7 @@ class Tracing(Middleware):
         ambient = trace.get_current_span().get_span_context()
         links = [trace.Link(ambient)] if parent is not None and ambient.is_valid else None
         # Unknown names are not added to span names.
-        name = call.method if call.tool is None else f"{call.method} {call.name}"
+        name = f"{call.method} {call.name}" if call.known else call.method
         span = self._tracer.start_span(
             name, context=parent, kind=trace.SpanKind.SERVER, attributes=self._attributes(call), links=links
         )
