@@ -44,6 +44,8 @@ def _details(option: ServingOption, default: object) -> dict[str, Any]:
             return {**details, "choices": option.choices}
         case "number":
             return {**details, "type": int}
+        case "seconds":
+            return {**details, "type": float}
         case "list":
             return {**details, "action": "append"}
     return details

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import os
 import signal
 import socket
@@ -38,6 +39,8 @@ _log = logging.getLogger("pegboard")
 
 _CLEANUP_SECONDS = 1.0
 _GRACE_SECONDS = 2.0
+STDIO_DRAIN_SECONDS = 2.0
+"""A client that has closed the pipe, or stops the process, does not wait for long."""
 
 
 def run(
@@ -54,7 +57,11 @@ def run(
     _check_workers(served, options)
     if options["transport"] == "stdio":
         source, target = pipes or claim_pipes()
-        _run_with_watchdog(served, lambda timer: _serve_stdio(served, options["store"], source, target, timer))
+        _run_with_watchdog(
+            served,
+            lambda timer: _serve_stdio(served, options["store"], source, target, timer),
+            _drain_seconds(served, options, STDIO_DRAIN_SECONDS),
+        )
     else:
         _check(options)
         _run_http(served, options, announce)
@@ -74,8 +81,16 @@ def _check_workers(served: ServedApp, options: ServingOptions) -> None:
         raise SetupError("--workers is for HTTP: one process serves the one client of --stdio")
 
 
-def _run_with_watchdog(served: ServedApp, main: Callable[[ExitTimer], Coroutine[Any, Any, None]]) -> None:
-    timer = ExitTimer(served.limits.drain_seconds + _GRACE_SECONDS)
+def _drain_seconds(served: ServedApp, options: ServingOptions, most: float = math.inf) -> float:
+    """How long running calls may take to finish: `--drain`, or the limit of the server."""
+    chosen = options["drain"]
+    return min(served.limits.drain_seconds, most) if chosen is None else chosen
+
+
+def _run_with_watchdog(
+    served: ServedApp, main: Callable[[ExitTimer], Coroutine[Any, Any, None]], drain_seconds: float
+) -> None:
+    timer = ExitTimer(drain_seconds)
     try:
         _run(main(timer), served.limits.stall_seconds)
     finally:
@@ -159,16 +174,22 @@ def _run_http(served: ServedApp, options: ServingOptions, announce: Callable[[st
         if options["uds"] is None and not is_loopback(options["host"]) and not options["allow_host"]:
             _print_line("Clients must use an IP address in the URL; to allow a host name, add --allow-host NAME")
 
+    drain_seconds = _drain_seconds(served, options)
+
     def work(place: int, control: WorkerControl) -> None:
         sockets = places.take(place)
-        _run_with_watchdog(served, lambda timer: _serve_http(served, options, timer, sockets, control.ready, control))
+        _run_with_watchdog(
+            served, lambda timer: _serve_http(served, options, timer, sockets, control.ready, control), drain_seconds
+        )
 
     try:
         if workers == 1:
             sockets = places.take(0)
-            _run_with_watchdog(served, lambda timer: _serve_http(served, options, timer, sockets, on_ready))
+            _run_with_watchdog(
+                served, lambda timer: _serve_http(served, options, timer, sockets, on_ready), drain_seconds
+            )
         else:
-            end_seconds = served.limits.drain_seconds + _GRACE_SECONDS + _CLEANUP_SECONDS
+            end_seconds = drain_seconds + _GRACE_SECONDS + _CLEANUP_SECONDS
             Overseer(workers, work, places, end_seconds=end_seconds, on_ready=on_ready).run()
     finally:
         places.close()
@@ -221,8 +242,8 @@ async def _serve_http(
             # The listener stays open until then: cancellations come on new connections, and new calls are rejected with
             # a reason.
             loop = asyncio.get_running_loop()
-            until = loop.time() + served.limits.drain_seconds
-            await endpoint.drain(served.limits.drain_seconds, stop.hurried)
+            until = loop.time() + timer.drain_seconds
+            await endpoint.drain(timer.drain_seconds, stop.hurried)
             if control is not None:
                 await control.wait_for_others(max(0.0, until - loop.time()))
             await server.drain(_CLEANUP_SECONDS)
@@ -258,7 +279,7 @@ async def _serve_pipes(served: ServedApp, source: int, target: int, timer: ExitT
         door = await open_stdio(served.handler, served.info, served.limits, source, target)
         door.closed.add_done_callback(lambda _: stop.ask())
         await stop.asked.wait()
-        await door.drain(served.limits.drain_seconds, stop.hurried)
+        await door.drain(timer.drain_seconds, stop.hurried)
         await door.line.close()
         await clean_up(served)
 
@@ -267,14 +288,14 @@ async def _serve_pipes(served: ServedApp, source: int, target: int, timer: ExitT
 
 
 class ExitTimer:
-    """Ends the process if it has not ended some time after it was stopped.
+    """Ends the process if it has not ended some time after it was stopped; calls may take `drain_seconds` of that time.
 
     A function that blocks the loop, or an author's thread that never returns, must not keep a stopped server alive.
     After `run` has returned, the rest is the author's own program, which may take its time.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    def __init__(self, drain_seconds: float) -> None:
+        self.drain_seconds = drain_seconds
         self._armed = False
         self.returned = False
 
@@ -285,7 +306,7 @@ class ExitTimer:
             threading.Thread(target=self._watch, name="pegboard-exit-timer", daemon=True).start()
 
     def _watch(self) -> None:
-        time.sleep(self._seconds)
+        time.sleep(self.drain_seconds + _GRACE_SECONDS)
         if self.returned:
             threading.main_thread().join()
         os._exit(0)

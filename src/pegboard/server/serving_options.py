@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from types import UnionType
 from typing import (
@@ -46,6 +47,7 @@ class Help(Struct, frozen=True):
 _ENDPOINTS = f"deprecated endpoints to serve: {','.join(DEPRECATED_ENDPOINTS)}, all or none"
 _STORE = "where to store sessions, events and tasks: memory, sqlite:PATH or redis://HOST:6379/0"
 _SESSIONS = "off: serve clients before 2026-07-28 statelessly (no elicitation or sampling, no resumable streams)"
+_DRAIN = "time that running calls get to finish at shutdown (10, on stdio 2)"
 _WORKERS = "number of worker processes; clients before 2026-07-28 then need a shared --store"
 
 
@@ -73,13 +75,14 @@ class ServingOptions(MountOptions, total=False):
     trusted_proxy: Annotated[Names, Help("trust the X-Forwarded-… headers of this proxy", (), "ADDRESS")]
     websocket: Annotated[bool, Help("serve WebSockets at /ws", True)]
     workers: Annotated[int, Help(_WORKERS, 1, "N", SCALING)]
+    drain: Annotated[float | None, Help(_DRAIN, None, "SECONDS", SCALING)]
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Help("least severe level to log", "info", group=LOGGING)
     ]
     log_format: Annotated[Literal["text", "json"], Help("format of log lines on stderr", "text", group=LOGGING)]
 
 
-Kind: TypeAlias = Literal["text", "list", "number", "switch", "choice"]
+Kind: TypeAlias = Literal["text", "list", "number", "seconds", "switch", "choice"]
 
 
 class ServingOption(Struct, frozen=True):
@@ -104,6 +107,8 @@ class ServingOption(Struct, frozen=True):
         match self.kind:
             case "number":
                 return self.check(int(text) if text.isdecimal() else text, self.variable)
+            case "seconds":
+                return self.check(float(text) if _SECONDS.fullmatch(text) else text, self.variable)
             case "switch":
                 if text.lower() not in _SWITCH:
                     raise SetupError(f"{self.variable}={text!r} is not one of {', '.join(_SWITCH)}")
@@ -116,13 +121,16 @@ class ServingOption(Struct, frozen=True):
             raise SetupError(f"{source}={value!r} is not one of {', '.join(self.choices)}")
         if self.kind == "number" and not isinstance(value, int):
             raise SetupError(f"{source}={value!r} is not a whole number")
+        if self.kind == "seconds" and value is not None and not (isinstance(value, int | float) and value >= 0):
+            raise SetupError(f"{source}={value!r} is not a number of seconds, 0 or more")
         if self.kind == "list":
             texts = (value,) if isinstance(value, str) else cast(Sequence[str], value)
             return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())
         return value
 
 
-_KINDS: Final[Mapping[object, Kind]] = {int: "number", bool: "switch"}
+_KINDS: Final[Mapping[object, Kind]] = {int: "number", bool: "switch", float | None: "seconds"}
+_SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _SWITCH: Final = {"yes": True, "no": False, "1": True, "0": False, "true": True, "false": False}
 
 

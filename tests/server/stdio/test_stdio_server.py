@@ -167,8 +167,31 @@ def test_a_call_that_outlives_the_drain_is_answered_with_an_error() -> None:
         assert child.wait() == 0
 
 
+@pytest.mark.parametrize("end", ["end of input", "SIGTERM"])
+def test_a_call_in_flight_does_not_keep_the_process_for_long(end: str) -> None:
+    with StdioChild(ROUGH_DRAIN="600") as child:
+        held = child.start_call("hold", key="never")
+        child.call("begun", key="never")
+        if end == "SIGTERM":
+            child.signal(signal.SIGTERM)
+        else:
+            child.hang_up()
+        answers = {message["id"]: message for message in child.rest()}
+        assert "shutting down" in answers[held]["error"]["message"]
+        assert child.wait() == 0
+
+
+def test_the_time_to_finish_calls_is_an_option() -> None:
+    with StdioChild(PEGBOARD_DRAIN="600") as child:
+        held = child.start_call("pause", key="late", seconds=4)
+        child.call("begun", key="late")
+        child.hang_up()
+        assert {message["id"]: message for message in child.rest()}[held]["result"]["content"][0]["text"] == "paused"
+        assert child.wait() == 0
+
+
 def test_sigterm_drains_and_refuses_what_comes_after() -> None:
-    with StdioChild() as child:
+    with StdioChild(PEGBOARD_DRAIN="600") as child:
         waiting = child.start_call("hold", key="drain")
         child.call("begun", key="drain")
         child.signal(signal.SIGTERM)
