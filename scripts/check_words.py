@@ -54,7 +54,6 @@ SKIPPED = (
     "src/pegboard/server/exchange/",
     "src/pegboard/server/http/",
     "src/pegboard/server/websocket/",
-    "src/pegboard/stores/",
 )
 
 

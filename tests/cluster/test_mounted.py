@@ -296,7 +296,7 @@ async def test_without_sessions_older_clients_are_served_all_the_same() -> None:
 
 
 def test_a_wrong_address_is_refused_where_it_is_written() -> None:
-    with pytest.raises(SetupError, match="no store we know"):
+    with pytest.raises(SetupError, match="not a supported store"):
         make_board().asgi(store="mongodb://nowhere")
 
 

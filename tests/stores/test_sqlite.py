@@ -137,14 +137,14 @@ async def test_a_file_of_another_schema_is_refused_and_left_as_it_is(path: Path)
     file = sqlite3.connect(path)
     file.execute("PRAGMA user_version = 7")
     file.close()
-    with pytest.raises(SetupError, match=r"store\.db: its schema is 7, this version of Pegboard knows 2"):
+    with pytest.raises(SetupError, match=r"store\.db: its schema is 7, but this version of Pegboard supports 2"):
         await SqliteStore(path).start()
 
 
 @pytest.mark.parametrize("content", ["database", "text", "folder"])
 async def test_what_is_no_store_is_refused_with_the_way_out(path: Path, content: str) -> None:
     lay(path, content)
-    with pytest.raises(SetupError, match=r"store sqlite:.*store\.db: .*(name|choose) a"):
+    with pytest.raises(SetupError, match=r"store sqlite:.*store\.db: .*(use|choose) a"):
         await SqliteStore(path).start()
     assert is_laid(path, content)
 

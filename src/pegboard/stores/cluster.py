@@ -31,11 +31,11 @@ _REPLY_SECONDS: Final = 0.25
 _CACHED_SECONDS: Final = 0.5
 
 Hear: TypeAlias = Callable[[bytes], Awaitable[bytes] | None]
-"""Takes what was said; what it comes to is the answer to whoever waits for one."""
+"""Handles the payload of a message; the bytes it returns are the reply, if the sender waits for one."""
 
 
 class _ClusterMessage(Struct, array_like=True):
-    """`number` is 0 where nobody waits for an answer."""
+    """`number` is 0 if the sender does not wait for a reply."""
 
     kind: str
     sender: str
@@ -65,19 +65,19 @@ class Cluster:
         self._prefix = ""
 
     def within(self, prefix: str) -> Cluster:
-        """The same crew for a part of this process: what it says is heard by that part of the others only."""
+        """A view of this cluster for one part of the process: its messages reach only the same part of the others."""
         part = copy(self)
         part._prefix = self._prefix + prefix
         return part
 
     async def start(self) -> None:
-        """Be one of them."""
+        """Join the cluster and begin to send heartbeats."""
         await self._workers.beat()
         self._workers.receive(self._take, self._report_lapse)
         self._beating = asyncio.get_running_loop().create_task(self._send_heartbeats(self._clock()))
 
     async def close(self) -> None:
-        """Be none of them any more, and let the others know."""
+        """Leave the cluster, and let the other processes know."""
         tasks = [*self._at_work, *(() if self._beating is None else (self._beating,))]
         for task in tasks:
             task.cancel()
@@ -87,11 +87,11 @@ class Cluster:
         try:
             await self._workers.leave()
         except StoreDown:
-            # They will notice.
-            _log.warning("the other processes could not be told that this one ends")
+            # They notice when the lease expires.
+            _log.warning("the other processes could not be notified that this one ends")
 
     def on_message(self, kind: str, handler: Hear) -> None:
-        """Have what is said of that kind brought there."""
+        """Register the handler for messages of that kind."""
         self._handlers[self._prefix + kind] = handler
 
     def on_lapse(self, callback: Callable[[], object]) -> None:
@@ -99,7 +99,7 @@ class Cluster:
         self._lapsed.append(callback)
 
     async def is_alive(self, worker: str) -> bool:
-        """Whether that process lives, as of a moment ago."""
+        """Whether that process is alive; the answer may be up to half a second old."""
         if worker == self.me:
             return True
         seen, living = self._living
@@ -114,20 +114,20 @@ class Cluster:
         return await self._workers.send(worker, _encode(_ClusterMessage(self._prefix + kind, self.me, 0, said)))
 
     async def broadcast(self, kind: str, said: bytes) -> None:
-        """Say something to all others."""
+        """Send a message to all other processes."""
         message = _encode(_ClusterMessage(self._prefix + kind, self.me, 0, said))
         await asyncio.gather(*(self._workers.send(worker, message) for worker in await self._others()))
 
     async def ask(self, worker: str, kind: str, said: bytes, seconds: float = _REPLY_SECONDS) -> bytes | None:
-        """What one of them answers; None where it is gone or silent."""
+        """The reply of one process; None if it is not alive or does not reply in time."""
         return (await self._ask([worker], kind, said, seconds)).get(worker)
 
     async def ask_others(self, kind: str, said: bytes, seconds: float = _REPLY_SECONDS) -> Mapping[str, bytes]:
-        """What each of the others answers, of those who do in time."""
+        """The replies of the other processes, by name; those that do not reply in time are missing."""
         return await self._ask(await self._others(), kind, said, seconds)
 
     async def _others(self) -> list[str]:
-        # Asked anew each time: one that has just come may already have read what is about to change.
+        # Read again each time: a process that has just started may already have read what is about to change.
         return [worker for worker in await self._workers.living() if worker != self.me]
 
     async def _ask(self, workers: list[str], kind: str, said: bytes, seconds: float) -> Mapping[str, bytes]:
@@ -148,7 +148,7 @@ class Cluster:
                 self._asked.pop((number, worker), None)
         answered = {worker: future.result() for worker, future in waiting.items() if future.done()}
         if len(answered) < len(there):
-            _log.warning("%d of %d other processes did not answer in time", len(there) - len(answered), len(there))
+            _log.warning("%d of %d other processes did not reply in time", len(there) - len(answered), len(there))
         return answered
 
     def _take(self, message: bytes) -> None:
@@ -172,9 +172,9 @@ class Cluster:
             if word.number:
                 await self._workers.send(word.sender, _encode(_ClusterMessage(_ANSWER, self.me, word.number, said)))
         except StoreDown as problem:
-            _log.warning("another process could not be answered: %s", problem)
-        except Exception:  # noqa: BLE001 — one that cannot be taken must not end the others
-            _log.exception("what another process said could not be taken")
+            _log.warning("a reply to another process could not be sent: %s", problem)
+        except Exception:  # noqa: BLE001 — a message that cannot be handled must not affect the others
+            _log.exception("a message of another process could not be handled")
 
     async def _send_heartbeats(self, last: float) -> None:
         while True:
@@ -183,7 +183,7 @@ class Cluster:
             try:
                 await self._workers.beat()
             except StoreDown as problem:
-                _log.warning("this process could not say that it lives: %s", problem)
+                _log.warning("the heartbeat of this process could not be sent: %s", problem)
                 continue
             self._check(last)
             last = self._clock()
@@ -191,7 +191,7 @@ class Cluster:
     def _check(self, last: float) -> None:
         late = self._clock() - last - self.lease
         if late > 0:
-            _log.warning("this process was taken for dead for %.1f seconds", late)
+            _log.warning("this process was considered dead for %.1f seconds: its heartbeat was late", late)
             self._report_lapse()
 
     def _report_lapse(self) -> None:
@@ -200,7 +200,7 @@ class Cluster:
 
 
 class SharedStore(Struct, frozen=True):
-    """A store that other processes use too, or will, and this one among them."""
+    """A store that several processes can use, and this process as a member of the cluster."""
 
     store: Store
     cluster: Cluster

@@ -11,10 +11,10 @@ from hashlib import blake2b
 
 
 def digest(secret: str) -> str:
-    """What stands for a session id, or a key that holds one, wherever it is kept or sent."""
+    """The digest that replaces a session id, or a key that contains one, in a store or a message."""
     return blake2b(secret.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def new_worker() -> str:
-    """A name for a process that no other has or had."""
+    """A unique random name for this process."""
     return secrets.token_hex(6)

@@ -24,7 +24,7 @@ TopicT = TypeVar("TopicT", bound=Hashable)
 
 
 class Watchers(Generic[TopicT]):
-    """The watchers of this process."""
+    """The watchers of this process, by topic."""
 
     def __init__(self) -> None:
         self._watchers: dict[TopicT, tuple[Watcher, ...]] = {}
@@ -59,7 +59,7 @@ class Watchers(Generic[TopicT]):
 
 
 class _Log(Struct, eq=False):
-    """Its entries by number, in order; `kept` are those that are not to be trimmed."""
+    """The entries by number, in order; `kept` holds the numbers that must not be trimmed."""
 
     name: LogName
     about: bytes
@@ -70,7 +70,7 @@ class _Log(Struct, eq=False):
     ended: float | None = None
 
     def oldest(self) -> int | None:
-        """The entry to go next."""
+        """The entry to trim next."""
         end = self.last if self.ended is not None else 0
         return next((seq for seq in self.entries if seq != end and seq not in self.kept), None)
 
@@ -82,21 +82,21 @@ class _Group(Struct, eq=False):
     size: int = 0
 
     def ended(self) -> list[_Log]:
-        """Those that are over, the longest first."""
+        """The logs that have ended, the earliest first."""
         found = [log for log in self.logs.values() if log.ended is not None]
         return sorted(found, key=lambda log: log.ended or 0.0)
 
 
 class MemoryLogs:
-    """Logs in dictionaries, bounded per log, per session and altogether."""
+    """Logs in dictionaries, with limits per log, per session and in total."""
 
     def __init__(self, limits: Limits, clock: Clock = time.monotonic) -> None:
         self._limits = limits
         self._clock = clock
         self._groups: dict[str, _Group] = {}
-        # Those that ended longest ago come first.
+        # The logs that ended earliest come first.
         self._ended: OrderedDict[LogName, _Log] = OrderedDict()
-        # Those that may have entries to spare: one that was found to have none is not looked at until it grows.
+        # The logs that may have entries to trim. A log without any is removed until it grows.
         self._spare: dict[LogName, _Log] = {}
         self._size = 0
         self._timer: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
@@ -148,7 +148,7 @@ class MemoryLogs:
         found = self._find(log)
         if found is None:
             return None
-        # Most readers are near the end: what they look for is among the newest.
+        # Most readers are near the end, so search from there.
         newer = list(takewhile(lambda seq: seq > after, reversed(found.entries)))[::-1]
         entries = tuple(LogEntry(seq, found.entries[seq]) for seq in newer[:limit])
         return LogPage(entries, found.last, len(newer) > limit, found.ended is not None, found.about)
@@ -160,7 +160,7 @@ class MemoryLogs:
                 self._remove(log)
 
     async def touch(self, session: str) -> None:
-        """Here sessions and their logs die together."""
+        """Nothing to do: sessions and their logs end together in this store."""
 
     def watch(self, log: LogName, watcher: Watcher) -> Callable[[], None]:
         return self._watchers.watch(log, watcher)
@@ -174,7 +174,7 @@ class MemoryLogs:
         self._groups[log.name[0]].size += more
         self._size += more
 
-    # -- bounds ------------------------------------------------------------------------------------------------------
+    # -- limits ------------------------------------------------------------------------------------------------------
 
     def _trim(self, log: _Log) -> None:
         limits = self._limits
@@ -195,7 +195,7 @@ class MemoryLogs:
         for log in group.logs.values():
             while group.size > limit and self._cut(log):
                 pass
-        # The newest is not among them: it is the one that its client is about to come for.
+        # Keep the newest ended log: its client is about to read it.
         for log in group.ended()[:-1]:
             if group.size > limit:
                 self._remove(log)
@@ -225,7 +225,7 @@ class MemoryLogs:
             self._remove(log)
 
     def _expire_later(self) -> None:
-        """Forget them in time also where nobody comes by any more; one loop may follow another, as in tests."""
+        """Also expire logs if the store is not used any more; the event loop may be a new one, as in tests."""
         loop = asyncio.get_running_loop()
         if self._timer is None or self._timer[0] is not loop:
             self._timer = loop, loop.call_later(self._limits.ended_seconds, self._on_timer)
@@ -255,7 +255,7 @@ class _MemoryRecord(Struct, eq=False):
 
 
 class MemoryRecords:
-    """Records in a dictionary; those whose time is over leave when others are written."""
+    """Records in a dictionary; expired ones are deleted when others are written."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
@@ -310,7 +310,7 @@ class MemoryRecords:
             record.until = now + ttl
             heappush(self._due, (record.until, key))
             if len(self._due) > 2 * len(self._kept) + 64:
-                # Most of them are of values that were written anew or deleted.
+                # Most entries belong to values that were overwritten or deleted.
                 self._due = [(one.until, name) for name, one in self._kept.items() if one.until is not None]
                 heapify(self._due)
 
@@ -386,7 +386,7 @@ class MemoryStore:
         self.feeds = MemoryFeeds(self.leases)
 
     async def start(self) -> None:
-        """There is nothing to open."""
+        """Nothing to open."""
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Nothing to close."""

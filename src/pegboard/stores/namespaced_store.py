@@ -27,7 +27,7 @@ class _NamespacedRecords:
 
 
 class _NamespacedStore:
-    """Logs are named by sessions, which are random: they need no other names."""
+    """Only records get the prefix: logs have random names already."""
 
     def __init__(self, store: Store, prefix: str) -> None:
         self._store = store
@@ -46,13 +46,13 @@ class _NamespacedStore:
         return self._store.leases
 
     async def start(self) -> None:
-        """It is started as a whole."""
+        """Nothing to do: the owner of the whole store starts it."""
 
     async def close(self) -> None:
-        """It is closed as a whole."""
+        """Nothing to do: the owner of the whole store closes it."""
 
 
 def namespaced(shared: SharedStore, place: str) -> SharedStore:
-    """The same store and crew for one place; what it keeps and says reaches the same place in other processes only."""
+    """The same store and cluster for one endpoint; its records and messages are shared only with the same endpoint."""
     prefix = f"{place}:"
     return SharedStore(_NamespacedStore(shared.store, prefix), shared.cluster.within(prefix))

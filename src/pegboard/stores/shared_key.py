@@ -10,7 +10,7 @@ _KEY_BYTES = 32
 
 
 async def shared_key(records: Records, board: str) -> bytes:
-    """The key of the board of that name, made by whoever asks first; it has no end, as what it sealed may come back."""
+    """The key of the board with that name, created on first use; it never expires, so that old seals can be opened."""
     place = f"seal:{board}"
     while (found := await records.get(place)) is None:
         await records.put(place, secrets.token_bytes(_KEY_BYTES), if_version=0)

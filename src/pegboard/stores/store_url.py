@@ -16,9 +16,9 @@ _EXAMPLES: Final = "memory, sqlite:PATH, redis://HOST:6379/0, rediss://… or va
 
 
 def open_store(url: str, limits: Limits | None = None) -> Store:
-    """The store at an address, to be started by whoever uses it; SetupError where it names none.
+    """The store at a URL, to be started by the caller; SetupError if the URL is invalid.
 
-    `memory`; `sqlite:PATH`, with `?sync=full` to survive a loss of power at the price of a disk's wait for each entry;
+    `memory`; `sqlite:PATH`, with `?sync=full` to survive a power failure at the cost of one disk sync for each commit;
     `redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://`, with `?prefix=NAME` for the names of its keys.
     """
     scheme, colon, rest = url.strip().partition(":")
@@ -29,12 +29,12 @@ def open_store(url: str, limits: Limits | None = None) -> Store:
         return _sqlite(rest, limits)
     if scheme in _SERVERS and rest.startswith("//"):
         return _redis(f"{scheme}:{rest}", limits)
-    # What is wrong may hold a password: only what comes before it is shown.
-    raise SetupError(f"store: {scheme[:20]!r} is no store we know; use one of {_EXAMPLES}")
+    # A malformed URL may contain a password: only show its scheme.
+    raise SetupError(f"store: {scheme[:20]!r} is not a supported store; use one of {_EXAMPLES}")
 
 
 def _sqlite(rest: str, limits: Limits | None) -> Store:
-    from pegboard.stores.sqlite.sqlite_store import SqliteStore  # noqa: PLC0415 — most start without, and sooner
+    from pegboard.stores.sqlite.sqlite_store import SqliteStore  # noqa: PLC0415 — start faster without it
 
     path, _, query = rest.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
@@ -43,7 +43,7 @@ def _sqlite(rest: str, limits: Limits | None) -> Store:
         raise SetupError(f"store sqlite:{path}: the only option is ?sync=normal or ?sync=full, not ?{query}")
     path = path.removeprefix("//")
     if not path or path.startswith(":memory:"):
-        raise SetupError("store sqlite: names no file; use sqlite:PATH, or memory to keep nothing")
+        raise SetupError("store sqlite: the file is missing; use sqlite:PATH, or memory to store nothing on disk")
     return SqliteStore(Path(path).expanduser(), limits, sync="full" if sync == "full" else "normal")
 
 

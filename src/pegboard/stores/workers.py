@@ -63,7 +63,7 @@ class Workers:
         self._task = asyncio.get_running_loop().create_task(self._receive(receiver, on_lost))
 
     async def stop(self) -> None:
-        """Receive no more; further messages wait in the inbox."""
+        """Stop receiving; further messages wait in the inbox."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -85,7 +85,7 @@ class Workers:
             end_watch()
 
     async def _receive_page(self, receiver: Receiver, on_lost: Callable[[], object]) -> bool:
-        """Deliver a page of messages; whether there are more. The page before is deleted in the same round trip."""
+        """Deliver a page of messages and delete the previous page; returns whether there are more."""
         after = self._received
         reading = self._feeds.read(self._inbox, after, _PAGE)
         if after > self._trimmed:

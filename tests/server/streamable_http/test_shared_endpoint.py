@@ -33,7 +33,7 @@ def call(name: str = "echo") -> bytes:
 
 def break_down(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
     async def fail(*_: Any, **__: Any) -> Any:
-        raise StoreDown("The store does not answer; try again later", retry_after=5)
+        raise StoreDown("The store does not respond; try again later", retry_after=5)
 
     for part, names in ((store.records, ("get", "put", "delete")), (store.logs, ("open", "append", "read"))):
         for name in names:

@@ -1,8 +1,8 @@
 """Sends the commands of one process over one connection, batched.
 
-Theory of operation. A round trip costs much more than a command. So one is under way at a time, and commands that
-arrive meanwhile go together in the next. If the connection breaks, it is unknown which commands the server has
-executed: they are sent again, marked as repeated, and each must be safe to repeat.
+Theory of operation. A round trip costs much more than a command. So there is one round trip at a time, and commands
+that arrive meanwhile are sent together in the next. If the connection breaks, it is unknown which commands the server
+has executed: they are sent again, marked as repeated, and each must be safe to repeat.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _log = logging.getLogger("pegboard.stores")
 _MAX_BATCH: Final = 128
 _COMMAND_SECONDS: Final = 5.0
 AGAIN: Final = b"again"
-"""What stands in for an argument that is empty the first time a command is sent."""
+"""The last argument of a script that is sent again; it is empty the first time."""
 
 
 class Script:
-    """A program that the server runs as one step."""
+    """A Lua script that the server runs as one atomic step."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -46,12 +46,12 @@ class _QueuedCommand(Struct, eq=False):
     sent: bool = False
 
     def words(self) -> Command:
-        """The command as it is to be sent now: its last argument says whether it may have been carried out before."""
+        """The command to send now; the last argument of a script says whether it may have run before."""
         return (*self.command, AGAIN if self.sent else b"") if self.script is not None else self.command
 
 
 class CommandPipeline:
-    """Sends what is asked for, in the order it was."""
+    """Sends commands in the order in which they were submitted."""
 
     def __init__(self, server: RedisServer, limit: int) -> None:
         self._server = server
@@ -68,7 +68,7 @@ class CommandPipeline:
         self._task = asyncio.get_running_loop().create_task(self._work())
 
     async def close(self) -> None:
-        """Wait for what is under way, and hang up."""
+        """Wait for pending commands, and disconnect."""
         task, self._task = self._task, None
         if task is not None:
             under_way = [one.future for one in self._waiting if not one.future.done()]
@@ -79,7 +79,7 @@ class CommandPipeline:
         await self._line.disconnect()
 
     async def run(self, command: Command, script: Script | None = None, weight: int = 0) -> Reply:
-        """The answer to a command. One of a script is told by its last argument whether it was sent before."""
+        """Send a command and return the reply. The last argument of a script says whether it was sent before."""
         while self._weight and self._weight + weight > self._limit:
             self._room.clear()
             await self._room.wait()
@@ -102,25 +102,25 @@ class CommandPipeline:
             except self._server.failures as problem:
                 failed += 1
                 if failed == 1:
-                    _log.warning("store %s does not answer: %s", self._server.shown, problem)
+                    _log.warning("store %s does not respond: %s", self._server.shown, problem)
                 await self._line.disconnect()
                 self._drop_expired(trip)
                 await asyncio.sleep(jitter(backoff(failed, 0.04, 1.0)))
                 continue
             if failed:
-                _log.warning("store %s answers again", self._server.shown)
+                _log.warning("store %s responds again", self._server.shown)
                 failed = 0
             await self._resolve(trip, answers)
 
     def _drop_expired(self, trip: list[_QueuedCommand]) -> None:
-        """Let go of those that have waited long enough; the others are sent again."""
+        """Fail the commands whose time is over; the others are sent again."""
         now = asyncio.get_running_loop().time()
         for one in trip:
             one.sent = True
         given_up = [one for one in self._waiting if one.until <= now or one.future.done()]
         self._go_on([one for one in self._waiting if one.until > now and not one.future.done()])
         for one in given_up:
-            self._end(one, StoreDown("The store does not answer; try again later", retry_after=5))
+            self._end(one, StoreDown("The store does not respond; try again later", retry_after=5))
 
     async def _resolve(self, trip: list[_QueuedCommand], answers: list[Reply]) -> None:
         missing = [
@@ -132,7 +132,7 @@ class CommandPipeline:
             try:
                 await self._line.exchange([("SCRIPT", "LOAD", text) for text in dict.fromkeys(missing)])
             except self._server.failures:
-                # The next trip will find out.
+                # The next round trip fails in the same way and is retried.
                 pass
         again = [one for one, answer in zip(trip, answers, strict=True) if _is_unknown(answer)]
         self._go_on(again + self._waiting[len(trip) :])
@@ -140,7 +140,7 @@ class CommandPipeline:
             if not isinstance(answer, Exception):
                 self._end(one, answer)
             elif not _is_unknown(answer):
-                _log.error("store %s refused a command: %s", self._server.shown, answer)
+                _log.error("store %s rejected a command: %s", self._server.shown, answer)
                 self._end(one, StoreDown("The store cannot be written; try again later", retry_after=5))
 
     def _go_on(self, waiting: list[_QueuedCommand]) -> None:

@@ -1,8 +1,8 @@
 """Hints between processes, by publish and subscribe.
 
-Theory of operation. A process notifies its own watchers directly; others learn of a change through the server, by a
-message that names only its sender. Subscriptions follow the watches a moment later. When a subscription becomes active,
-and after every reconnection, the watchers are called once, since something may have happened before.
+Theory of operation. A process notifies its own watchers directly; others are notified through the server, by a message
+that only names its sender. Subscriptions follow the watches a moment later. When a subscription becomes active, and
+after every reconnection, the watchers are called once, since something may have changed before.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ class HintSubscriber:
             except* (*self._server.failures, self._server.refusal) as problems:
                 failed += 1
                 if failed == 1:
-                    _log.warning("hints of other processes are not heard: %s", problems.exceptions[0])
+                    _log.warning("hints of other processes cannot be received: %s", problems.exceptions[0])
             finally:
                 await line.disconnect()
             await asyncio.sleep(jitter(backoff(failed, 0.04, 1.0)))
 
     async def _subscribe(self, line: RedisConnection) -> None:
-        """Keep the subscriptions as the watches are."""
+        """Keep the subscriptions in line with the watches."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -103,13 +103,13 @@ class HintSubscriber:
             message = await line.read(_PING_SECONDS)
             if message is None:
                 if silent:
-                    raise ConnectionResetError("the server has fallen silent")
+                    raise ConnectionResetError("the server stopped responding")
                 silent = True
                 await line.send([("PING",)])
                 continue
             silent = False
             if not isinstance(message, list):
-                # It is subscribed to nothing for the moment, and this is the answer to a ping.
+                # The reply to a ping while there are no subscriptions.
                 continue
             kind, channel, *rest = message
             if kind == b"subscribe" or (kind == b"message" and rest[0] != self._me):

@@ -1,4 +1,4 @@
-"""The names of keys, and the clock in tests."""
+"""The names of keys and channels, and the clock that tests pass in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pegboard.stores.store import LogEntry
 
 
 class KeyNames:
-    """What all parts of one store have in common."""
+    """What all parts of one Redis store share."""
 
     def __init__(self, me: str, prefix: str, clock: Callable[[], float] | None) -> None:
         self.me = me
@@ -24,10 +24,10 @@ class KeyNames:
         return f"{self.prefix}:{kind}:{name}"
 
     def now(self) -> str:
-        """The time in milliseconds where it was passed in; else nothing: the server knows it."""
+        """The time in milliseconds if a clock was passed in; otherwise empty: the server uses its own clock."""
         return "" if self._clock is None else str(round(self._clock() * 1000))
 
 
 def read_entries(rows: Sequence[Any]) -> tuple[LogEntry, ...]:
-    """The entries of a stream, as the server tells them: [id, [field, value, …]]."""
+    """The entries of a stream, from the server's reply: [id, [field, value, …]]."""
     return tuple(LogEntry(int(number.rpartition(b"-")[2]), fields[1]) for number, fields in rows)

@@ -17,7 +17,7 @@ _SCHEMES: Final = {"valkey": "redis", "valkeys": "rediss"}
 
 
 class _LibraryConnection(Protocol):
-    """What we use of `redis.asyncio.Connection`."""
+    """The part of `redis.asyncio.Connection` that we use."""
 
     async def connect(self) -> None: ...
     async def disconnect(self, nowait: bool = False) -> None: ...
@@ -27,14 +27,14 @@ class _LibraryConnection(Protocol):
 
 
 class RedisConnection:
-    """One connection; made by the first thing that is sent, and anew by the first after it broke."""
+    """One connection; the first command opens it, and the first one after a failure opens it again."""
 
     def __init__(self, connection: _LibraryConnection, refused: type[Exception]) -> None:
         self._connection = connection
         self._refused = refused
 
     async def exchange(self, commands: Sequence[Command], within: float | None = None) -> list[Reply]:
-        """The answers to some commands, in one round trip; what a command was refused with is its answer."""
+        """The replies to some commands, in one round trip; the reply to a rejected command is the exception."""
         await self.send(commands)
         answers: list[Reply] = []
         for _ in commands:
@@ -45,14 +45,14 @@ class RedisConnection:
         return answers
 
     async def connect(self) -> None:
-        """Make the connection now, for one who reads before anything is sent."""
+        """Connect now, for a caller that reads before it sends."""
         await self._connection.connect()
 
     async def send(self, commands: Sequence[Command]) -> None:
         await self._connection.send_packed_command(self._connection.pack_commands(commands))
 
     async def read(self, within: float | None = None) -> Reply:
-        """The next answer; None where none came in that time."""
+        """The next reply; None if there is none within that time."""
         return await self._connection.read_response(timeout=within)
 
     async def disconnect(self) -> None:
@@ -60,7 +60,7 @@ class RedisConnection:
 
 
 class RedisServer:
-    """The server at an address, which may hold a password and is therefore never shown."""
+    """The server at a URL, which may contain a password and is therefore never shown."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -71,7 +71,7 @@ class RedisServer:
         self.refusal = self._library.refusal
 
     def line(self, *, patient: bool = False) -> RedisConnection:
-        """A new connection; a patient one waits for answers for as long as it is told to."""
+        """A new connection; with `patient`, reads wait as long as the caller of `read` allows."""
         try:
             pool: Any = self._library.pool.from_url(
                 self._url,
@@ -79,7 +79,7 @@ class RedisServer:
                 socket_timeout=None if patient else _TIMEOUT_SECONDS,
                 socket_connect_timeout=_TIMEOUT_SECONDS,
                 **({} if self._url.startswith("unix:") else {"socket_keepalive": True}),
-                # Whether a command may be sent again is known to whoever sent it.
+                # The sender of a command decides whether it can be sent again.
                 retry=self._library.retry(self._library.no_backoff(), 0),
             )
             return RedisConnection(cast(_LibraryConnection, pool.make_connection()), self.refusal)
@@ -87,36 +87,36 @@ class RedisServer:
             raise SetupError(f"store {self.shown}: {problem}; use redis://host:6379/0") from None
 
     async def check(self, line: RedisConnection) -> None:
-        """SetupError where there is no server, or none that can be used."""
+        """Raise SetupError if there is no server, or if it cannot be used."""
         try:
             answers = await line.exchange([("INFO", "server"), ("INFO", "cluster")])
         except self.failures as problem:
-            # Where it is not let in, the library says so in the cause.
+            # If authentication fails, the library reports that in the cause.
             if not any(isinstance(one, self._library.unauthorized) for one in (problem, problem.__cause__)):
                 told = str(problem) or type(problem).__name__
                 raise SetupError(f"store {self.shown}: {told}; start the server, or name another store") from None
             answers = [problem]
         for answer in answers:
             if isinstance(answer, Exception):
-                raise SetupError(f"store {self.shown}: the server refuses us: {answer}; mend its user or password")
+                raise SetupError(f"store {self.shown}: the server rejected the login: {answer}; check the password")
         about = dict(line.split(":", 1) for line in b"\n".join(answers).decode().splitlines() if ":" in line)
         version = about.get("redis_version", "0")
         if not version.split(".")[0].isdigit() or int(version.split(".")[0]) < _OLDEST:
             raise SetupError(f"store {self.shown}: Redis {version} is too old; use Redis 7, Valkey 8 or newer")
         if about.get("cluster_enabled") == "1":
-            raise SetupError(f"store {self.shown}: this is one node of a cluster; name a server that stands alone")
+            raise SetupError(f"store {self.shown}: this is one node of a cluster; use a standalone server")
 
 
 class _Library:
     def __init__(self) -> None:
-        from redis.asyncio import BlockingConnectionPool  # noqa: PLC0415 — an extra: for those who keep things there
+        from redis.asyncio import BlockingConnectionPool  # noqa: PLC0415 — redis is an optional extra
         from redis.asyncio.retry import Retry  # noqa: PLC0415
         from redis.backoff import NoBackoff  # noqa: PLC0415
         from redis.exceptions import (  # noqa: PLC0415
             AuthenticationError,
-            ConnectionError,  # noqa: A004 — its own name
+            ConnectionError,  # noqa: A004 — the library's name
             ResponseError,
-            TimeoutError,  # noqa: A004 — its own name
+            TimeoutError,  # noqa: A004 — the library's name
         )
 
         self.pool = BlockingConnectionPool

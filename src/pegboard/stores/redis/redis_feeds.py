@@ -13,7 +13,7 @@ from pegboard.stores.store import FEED_SECONDS, FeedPage, Watcher
 
 
 class RedisFeeds:
-    """A stream for each feed, and its last number, which outlives the entries."""
+    """A stream for each feed, and a key with its last number, which is kept when entries are trimmed."""
 
     def __init__(self, key_names: KeyNames, pipeline: CommandPipeline, subscriber: HintSubscriber) -> None:
         self._key_names = key_names

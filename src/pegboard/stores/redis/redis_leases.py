@@ -10,7 +10,7 @@ from pegboard.stores.redis.scripts import HOLDERS, RENEW
 
 
 class RedisLeases:
-    """Names, and until when each is held."""
+    """Names, and the time until which each is held."""
 
     def __init__(self, key_names: KeyNames, pipeline: CommandPipeline) -> None:
         self._key_names = key_names

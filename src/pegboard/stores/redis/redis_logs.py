@@ -17,7 +17,7 @@ _LAST_SEQ: Final = 2**53
 
 
 class RedisLogs:
-    """Every change of a log is one script, so that its number, its bounds and its sizes agree."""
+    """Every change of a log is one script, so that its numbers, limits and sizes stay consistent."""
 
     def __init__(
         self, limits: Limits, key_names: KeyNames, pipeline: CommandPipeline, subscriber: HintSubscriber

@@ -13,7 +13,7 @@ from pegboard.stores.store import StoredRecord
 
 
 class RedisRecords:
-    """Values under digests of their keys; the server forgets those whose time is over."""
+    """Values under digests of their keys; the server deletes expired ones."""
 
     def __init__(self, key_names: KeyNames, pipeline: CommandPipeline) -> None:
         self._key_names = key_names

@@ -1,9 +1,9 @@
-"""Lua scripts: what the server does as one atomic step.
+"""Lua scripts that the server runs as one atomic step.
 
 A session is one hash: the size of all its logs, and for each log its state (`l` and its name) and the data it was
 opened with (`a` and its name). The entries of a log are a stream, numbered `0-<seq>`. All keys of a session have its
 digest as their hash tag. The time is the server's own, so that machines need not agree on it, unless one is passed in.
-The last argument of each script says whether it may have been run before.
+The last argument of each script says whether it may have run before.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ if size > most_in_all then
     cut(one.name, one.log, 0, over)
   end
   local over = ended(logs)
-  -- The newest is not among them: it is the one that its client is about to come for.
+  -- Keep the newest ended log: its client is about to read it.
   for i = 1, #over - 1 do
     if total() > most_in_all then remove(over[i].name, over[i].log) end
   end
@@ -211,7 +211,7 @@ return removed
 """
 )
 
-# A record is a hash: its value, its version, and the time it ends at. ARGV: 1 time, 2 …
+# A record is a hash of its value, its version, and the time at which it expires. ARGV: 1 time, 2 …
 _RECORD: Final = (
     _TIME
     + """
@@ -237,7 +237,7 @@ return found[1] and {found[1], version}
 """
 )
 
-# `by` is a name of this very write: one that is sent again must not count twice.
+# `by` identifies this write: one that is sent again must not count twice.
 PUT: Final = Script(
     _RECORD
     + """
@@ -274,8 +274,8 @@ return found[1] and 1 or 0
 """
 )
 
-# KEYS: 1 the entries of a feed, 2 its last number, 3 the leases. ARGV: 1 time, 2 … `by` names this very entry: one that is
-# sent again must not be added twice.
+# KEYS: 1 the entries of a feed, 2 its last number, 3 the leases. ARGV: 1 time, 2 … `by` identifies this entry: one that
+# is sent again must not be added twice.
 PUBLISH: Final = Script(
     _TIME
     + """
@@ -316,7 +316,7 @@ return {last, lost and 1 or 0, entries}
 """
 )
 
-# KEYS: 1 the leases: each name with the time it is held until. ARGV: 1 time, 2 …
+# KEYS: 1 the leases, each with the time until which it is held. ARGV: 1 time, 2 …
 RENEW: Final = Script(
     _TIME
     + """

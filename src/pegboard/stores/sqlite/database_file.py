@@ -11,17 +11,17 @@ from pegboard.errors import SetupError
 from pegboard.security.ownership import create_own_database
 
 Sync: TypeAlias = Literal["normal", "full"]
-"""What a written entry survives: the death of every process, or the machine's loss of power too."""
+"""What a written entry survives: `normal` a crash of every process, `full` also a power failure."""
 
 _APPLICATION: Final = 0x50454742
 _SCHEMA: Final = 2
 LOCK_WAIT_SECONDS: Final = 10.0
-# Pages that are written again and again are copied into the file once for so many writes.
+# How many pages the write-ahead log may have before they are copied into the file; frequently written ones count once.
 _CHECKPOINT_PAGES: Final = 4000
 
-# Entries lie in the order they came, whichever log they are of: what is committed together is written to few pages. `keep`
-# is 0 for what may be trimmed, 1 for what may not until it is released, 2 for the end. The triggers keep every sum true,
-# whoever adds or deletes.
+# Entries are stored in the order of arrival, not by log, so that a commit writes few pages. `keep` is 0 for an entry
+# that may be trimmed, 1 for one that must be kept until it is released, 2 for the last one of a log. The triggers keep
+# all sums correct on every insert and delete.
 _TABLES: Final = """
 CREATE TABLE total (size INTEGER NOT NULL);
 INSERT INTO total VALUES (0);
@@ -60,7 +60,7 @@ CREATE TABLE hints (id INTEGER PRIMARY KEY AUTOINCREMENT, topic INTEGER NOT NULL
 
 
 def prepare(path: Path) -> None:
-    """Make the file if there is none, for nobody's eyes but the user's; SetupError where it is not ours to use."""
+    """Create the file if it is missing, readable only by its owner; SetupError if it cannot be used."""
     try:
         _make_private(path)
         connection = connect(path)
@@ -71,13 +71,13 @@ def prepare(path: Path) -> None:
     except SetupError as problem:
         raise SetupError(f"store sqlite:{path}: {problem}") from None
     except OSError as problem:
-        raise SetupError(f"store sqlite:{path}: {problem.strerror or problem}; name a file you may write") from None
+        raise SetupError(f"store sqlite:{path}: {problem.strerror or problem}; use a file that you may write") from None
     except sqlite3.Error as problem:
-        raise SetupError(f"store sqlite:{path}: {problem}; name another file, or mend or delete this one") from None
+        raise SetupError(f"store sqlite:{path}: {problem}; use another file, or repair or delete this one") from None
 
 
 def connect(path: Path, sync: Sync = "normal") -> sqlite3.Connection:
-    """A connection for one thread, whichever; each statement is by itself unless a transaction was begun."""
+    """A connection for any one thread; each statement commits by itself unless a transaction was begun."""
     connection = sqlite3.connect(path, timeout=LOCK_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         connection.execute(f"PRAGMA synchronous = {sync}")
@@ -90,13 +90,13 @@ def connect(path: Path, sync: Sync = "normal") -> sqlite3.Connection:
 
 
 def remove_unused(path: Path) -> bool:
-    """Remove the file, if it is one of ours that nobody has open; it must not be in use in this process."""
+    """Remove the file if it is a store that no process has open; it must not be in use in this process."""
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=0, isolation_level=None)
         try:
             if _pragma(connection, "application_id") != _APPLICATION:
                 return False
-            # Only who is alone may leave WAL, and then the files beside it are gone, too.
+            # Only the last connection can leave WAL mode; SQLite then removes the files beside it, too.
             if connection.execute("PRAGMA journal_mode = delete").fetchone()[0] != "delete":
                 return False
             connection.execute("BEGIN EXCLUSIVE")
@@ -113,7 +113,7 @@ def _make_private(path: Path) -> None:
     for folder in reversed(missing):
         folder.mkdir(0o700, exist_ok=True)
     create_own_database(path)
-    # The files that SQLite puts beside it get the same mode.
+    # SQLite gives the files beside it the same mode.
     if path.stat().st_mode & 0o077:
         path.chmod(0o600)
 
@@ -127,11 +127,11 @@ def _check(connection: sqlite3.Connection) -> None:
         if not application and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             _create(connection)
         elif application != _APPLICATION:
-            raise SetupError("this is some other program's database; name another file")
+            raise SetupError("this is the database of another program; use another file")
         elif schema != _SCHEMA:
             raise SetupError(
-                f"its schema is {schema}, this version of Pegboard knows {_SCHEMA}; "
-                "use the version that wrote it, or name another file"
+                f"its schema is {schema}, but this version of Pegboard supports {_SCHEMA}; "
+                "use the version that wrote it, or another file"
             )
         connection.execute("COMMIT")
     finally:
@@ -146,12 +146,12 @@ def _use_wal(connection: sqlite3.Connection) -> None:
         try:
             mode = connection.execute("PRAGMA journal_mode = wal").fetchone()[0]
         except sqlite3.OperationalError as problem:
-            # Another process is doing the same, which SQLite does not wait for by itself.
+            # Another process is switching at the same time, and SQLite does not wait for that by itself.
             if "locked" not in str(problem) or time.monotonic() > deadline:
                 raise
             time.sleep(0.005)
     if mode != "wal":
-        raise SetupError("its file system cannot share memory; name a file on a local disk")
+        raise SetupError("its file system does not support shared memory; use a file on a local disk")
 
 
 def _create(connection: sqlite3.Connection) -> None:

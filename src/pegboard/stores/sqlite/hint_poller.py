@@ -1,8 +1,8 @@
 """Hints between the processes that share a SQLite file.
 
-Theory of operation. Every write records the topics it touches in a table, in the same transaction. A process that waits
-for another asks SQLite every 25 ms whether there was a commit, which reads one number in shared memory; only then does
-it read the topics. A process that waits for nothing does not ask.
+Theory of operation. Every write records the topics it touches in a table, in the same transaction. While a process
+waits for others, it checks every 25 ms whether SQLite counted a commit, which reads one number in shared memory; only
+then does it read the topics. A process that waits for nothing does not poll.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _POLL_SECONDS: Final = 0.025
 
 
 def topic_number(kind: str, name: str) -> Topic:
-    """What stands for a topic in the file."""
+    """The number that stands for a topic in the file."""
     text = f"{kind}:{name}".encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "big", signed=True)
 
@@ -83,8 +83,8 @@ class HintPoller:
         self._polling = asyncio.get_running_loop().create_task(self._poll_forever())
 
     def _committed(self) -> int:
-        """A number that is another one once any other connection has committed."""
-        assert self._connection is not None  # noqa: S101 — nobody looks before the store is open
+        """A number that changes when any other connection commits."""
+        assert self._connection is not None  # noqa: S101 — polling starts after the store is open
         version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
         return version
 
@@ -99,7 +99,7 @@ class HintPoller:
             except (sqlite3.Error, StoreDown) as problem:
                 _log.warning("hints of other processes could not be read: %s", problem)
                 continue
-            # Before the hints were read: what was committed since is looked at the next time.
+            # The version from before the hints were read, so that later commits are seen the next time.
             self._version = version
             for topic in topics:
                 self._anywhere.notify(topic)
@@ -108,7 +108,7 @@ class HintPoller:
         first, last = connection.execute("SELECT coalesce(min(id), 1), coalesce(max(id), 0) FROM hints").fetchone()
         after, self._seen = self._seen, last
         if after < first - 1:
-            # Some were trimmed before they were read: they may have been of anything.
+            # Some hints were trimmed before they were read; they may have been about any topic.
             return list(self._anywhere.topics)
         rows = connection.execute("SELECT DISTINCT topic FROM hints WHERE id > ? AND sender <> ?", (after, self._me))
         return [topic for (topic,) in rows]

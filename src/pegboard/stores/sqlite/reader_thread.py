@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class ReaderThread:
-    """Does each reading on one and the same state of the file."""
+    """Runs each read in a transaction, so that it sees one state of the file."""
 
     def __init__(self) -> None:
         self._connection: sqlite3.Connection | None = None
@@ -42,7 +42,7 @@ class ReaderThread:
 
     def _read(self, reading: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._connection
-        assert connection is not None  # noqa: S101 — start() sets it before there is a thread
+        assert connection is not None  # noqa: S101 — start() sets it before it creates the thread
         try:
             connection.execute("BEGIN")
             try:

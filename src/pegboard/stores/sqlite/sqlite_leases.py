@@ -10,7 +10,7 @@ from pegboard.stores.sqlite.writer_thread import Transaction, WriterThread
 
 
 class SqliteLeases:
-    """Names, and until when each is held."""
+    """Names, and the time until which each is held."""
 
     def __init__(self, writer: WriterThread, reader: ReaderThread, clock: Callable[[], float]) -> None:
         self._writer = writer

@@ -22,13 +22,13 @@ _OURS_KNOWN: Final = 4096
 
 @lru_cache(4096)
 def _place(log: LogName) -> tuple[str, Topic]:
-    """What stands for a log's session in the file, and the topic of the log."""
+    """The digest of the log's session, and the topic of the log."""
     session = digest(log[0])
     return session, topic_number("log", f"{session}:{log[1]}")
 
 
 class SqliteLogs:
-    """Logs as rows; the writer decides which number is the next, for all processes."""
+    """Logs as rows; the writer checks that each number is the next one, for all processes."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class SqliteLogs:
         self._clock = clock
         self._trimming = Trimming(limits)
         self._swept = 0.0
-        # Those that this process opened, and will end: nobody else has to be waited for.
+        # The logs that this process opened, and will end: no other process appends to them.
         self._ours: set[LogName] = set()
 
     async def open(self, log: LogName, about: bytes = b"") -> bool:
@@ -53,7 +53,7 @@ class SqliteLogs:
         opened = await self._writer.run(lambda transaction: self._open(transaction, session, log[1], about))
         if opened:
             if len(self._ours) >= _OURS_KNOWN:
-                # To have forgotten one costs a look at other processes, no more.
+                # A forgotten log only costs polling for other processes.
                 self._ours.clear()
             self._ours.add(log)
         return opened

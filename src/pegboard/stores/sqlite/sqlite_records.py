@@ -16,7 +16,7 @@ _FIND: Final = "SELECT value, version FROM records WHERE key = ? AND (until IS N
 
 
 class SqliteRecords:
-    """Values under digests of their keys; those whose time is over leave when others are written."""
+    """Values under digests of their keys; expired ones are deleted when others are written."""
 
     def __init__(self, writer: WriterThread, reader: ReaderThread, clock: Callable[[], float]) -> None:
         self._writer = writer
@@ -83,7 +83,7 @@ def _write(transaction: Transaction, name: str, value: bytes, version: int, unti
 
 
 def _forget(transaction: Transaction, now: float) -> None:
-    """Delete some of those whose time is over: more than a write adds, and never so many that it takes long."""
+    """Delete some expired records: more than a write adds, but few enough to be quick."""
     transaction.execute(
         "DELETE FROM records WHERE key IN (SELECT key FROM records WHERE until <= ? LIMIT ?)", (now, _OVER_AT_ONCE)
     )

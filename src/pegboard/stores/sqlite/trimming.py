@@ -8,7 +8,7 @@ from pegboard.limits import Limits
 from pegboard.stores.sqlite.hint_poller import topic_number
 from pegboard.stores.sqlite.writer_thread import Transaction
 
-# What `entries.keep` can be.
+# The values of `entries.keep`.
 TRIMMABLE: Final = 0
 REQUIRED: Final = 1
 END_ENTRY: Final = 2
@@ -18,14 +18,14 @@ _Sizes = tuple[int, int, int, int]
 
 
 class Trimming:
-    """The rules of `Logs`, as statements."""
+    """The trimming rules of `Logs`, as SQL statements."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._life = 2 * limits.session_seconds + limits.ended_seconds
 
     def trim(self, transaction: Transaction, log: int, session: int, sizes: _Sizes, ended: bool) -> None:
-        """Keep the bounds after an entry: of its log (entries, bytes), its session, and all of them."""
+        """Enforce the limits after an entry: of its log (entries, bytes), of its session, and of the whole store."""
         limits = self._limits
         entries, size, session_size, total = sizes
         if entries > limits.stream_events or size > limits.stream_bytes:
@@ -38,7 +38,7 @@ class Trimming:
             self._trim_all(transaction)
 
     def expire(self, transaction: Transaction, now: float) -> None:
-        """Remove the logs that ended long ago, and the sessions that nobody has touched for longer."""
+        """Remove logs that ended long ago, and sessions that have not been touched for longer."""
         over = transaction.execute(
             "SELECT id FROM logs WHERE ended < ?", (now - self._limits.ended_seconds,)
         ).fetchall()
@@ -49,7 +49,7 @@ class Trimming:
             self.drop(transaction, session)
 
     def drop(self, transaction: Transaction, session: str) -> None:
-        """Remove all of a session."""
+        """Remove a session and its logs."""
         logs = transaction.execute(
             "SELECT logs.id FROM sessions JOIN logs ON logs.session = sessions.id WHERE digest = ?", (session,)
         ).fetchall()
@@ -58,7 +58,7 @@ class Trimming:
         transaction.execute("DELETE FROM sessions WHERE digest = ?", (session,))
 
     def remove_ended(self, transaction: Transaction, session: int) -> bool:
-        """Remove the log of a session that ended longest ago; whether there was one."""
+        """Remove the log of a session that ended first; returns whether there was one."""
         ended = _ended(transaction, session)
         if ended:
             _remove(transaction, ended[0])
@@ -77,7 +77,7 @@ class Trimming:
             if over <= 0:
                 return
             self._cut(transaction, log, 0, over)
-        # The newest is not among them: it is the one that its client is about to come for.
+        # Keep the newest ended log: its client is about to read it.
         for log in _ended(transaction, session)[:-1]:
             if _size(transaction, session) > limit:
                 _remove(transaction, log)
@@ -92,7 +92,7 @@ class Trimming:
                 break
             _remove(transaction, ended[0][0])
             over = _total(transaction) - self._limits.stored_bytes
-        # Entries lie in the order they came, of whichever log.
+        # The ids of entries follow their arrival, across all logs.
         found = transaction.execute("SELECT id, length(data) FROM entries WHERE keep = 0 ORDER BY id")
         last = 0
         for entry, weight in found:
@@ -103,7 +103,7 @@ class Trimming:
         transaction.execute("DELETE FROM entries WHERE id <= ? AND keep = 0", (last,))
 
     def _cut(self, transaction: Transaction, log: int, entries: int, size: int) -> None:
-        """Delete the oldest of a log that may go, until so many entries and bytes have gone."""
+        """Delete the oldest entries of a log that may be trimmed: that many entries and that many bytes."""
         found = transaction.execute(
             "SELECT seq, length(data) FROM entries WHERE log = ? AND keep = 0 ORDER BY seq", (log,)
         )
@@ -138,6 +138,6 @@ def _remove(transaction: Transaction, log: int) -> None:
         "SELECT name, digest FROM logs JOIN sessions ON sessions.id = logs.session WHERE logs.id = ?", (log,)
     ).fetchone()
     transaction.notify(topic_number("log", f"{session}:{name}"))
-    # First its entries: its session and the total lose their weight with them.
+    # First delete the entries: the triggers then subtract their size from the session and the total.
     transaction.execute("DELETE FROM entries WHERE log = ?", (log,))
     transaction.execute("DELETE FROM logs WHERE id = ?", (log,))

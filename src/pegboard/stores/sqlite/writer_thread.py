@@ -1,8 +1,9 @@
 """The one thread that writes to the file, many jobs in one transaction.
 
 Theory of operation. A transaction costs more than its contents, and there can be only one at a time. So all jobs that
-wait when the thread is free are written in one transaction, and answered once it is committed: a single append takes
-one commit, a hundred share one. A failing job would undo the others; then each is repeated in a transaction of its own.
+wait when the thread is free are written in one transaction, and their results are returned once it is committed: a
+single append takes one commit, a hundred share one. If a job fails, the transaction is rolled back and each job is
+repeated in a transaction of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _LOCKED_SECONDS: Final = (0.0001, 0.0005)
 
 
 class Transaction:
-    """Executes the statements of jobs, and collects the topics to hint at once they are committed."""
+    """Executes the statements of jobs, and collects the topics to notify after the commit."""
 
     __slots__ = ("connection", "execute", "topics")
 
@@ -45,7 +46,7 @@ class Transaction:
         self.topics: set[Topic] = set()
 
     def notify(self, topic: Topic) -> None:
-        """Hint at a topic in every process."""
+        """Notify the watchers of a topic in every process."""
         self.topics.add(topic)
 
 
@@ -61,7 +62,7 @@ class _QueuedJob(Struct, eq=False):
 
 
 class WriterThread:
-    """Runs jobs in the order they came, and calls `notify` in the event loop with the topics they hinted at.
+    """Runs jobs in the order they came, and calls `notify` in the event loop with the topics they touched.
 
     The thread does not refer to this object: it ends when the object is closed or collected.
     """
@@ -83,7 +84,7 @@ class WriterThread:
         def deliver(done: list[_QueuedJob], topics: set[Topic]) -> None:
             callback = resolve()
             if callback is not None:
-                # A closed loop has no one who waits.
+                # If the loop is closed, no caller waits.
                 with contextlib.suppress(RuntimeError):
                     loop.call_soon_threadsafe(callback, done, topics)
 
@@ -92,14 +93,14 @@ class WriterThread:
         self._thread.start()
 
     async def close(self) -> None:
-        """Run the jobs that are queued, and end."""
+        """Run the queued jobs, and stop."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._jobs.put(None)
             await asyncio.to_thread(thread.join)
 
     async def run(self, job: Job[T], weight: int = 0) -> T:
-        """Run a job; its result once it is committed. Waits first while too many bytes wait to be written."""
+        """Run a job and return its result after the commit. Waits first while too many bytes are queued."""
         while self._weight and self._weight + weight > self._limit:
             self._room.clear()
             await self._room.wait()
@@ -153,7 +154,7 @@ class _BatchWriter:
             jobs = [one for one in batch if one is not None]
             if jobs:
                 self._commit(jobs)
-            # While the queue is empty, nothing here may keep the store alive.
+            # While the queue is empty, no reference here may keep the store alive.
             batch.clear()
             jobs.clear()
         self._connection.close()
@@ -167,7 +168,7 @@ class _BatchWriter:
                 one.result = one.job(transaction)
             self._write_hints(transaction)
             connection.execute("COMMIT")
-        except Exception as problem:  # noqa: BLE001 — the caller of the job gets what it raised
+        except Exception as problem:  # noqa: BLE001 — the caller of the job gets its exception
             _undo(connection)
             transaction.topics.clear()
             if len(jobs) > 1:
@@ -188,7 +189,7 @@ class _BatchWriter:
 
 
 def _begin(connection: sqlite3.Connection) -> None:
-    """Wait until no other process writes; SQLite would do so itself, but looks again ever more seldom."""
+    """Wait until no other process writes; SQLite would wait too, but retries at ever longer intervals."""
     deadline = time.monotonic() + LOCK_WAIT_SECONDS
     while True:
         try:
@@ -205,7 +206,7 @@ def _undo(connection: sqlite3.Connection) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
     except sqlite3.Error:
-        _log.exception("a transaction could not be undone")
+        _log.exception("a transaction could not be rolled back")
 
 
 def _explain(problem: Exception) -> Exception:
