@@ -54,7 +54,7 @@ async def test_the_answers_of_a_batch_have_a_limit_together() -> None:
     answers = (await Rpc(limits=Limits(result_bytes=1000)).send(body).response()).json
     assert ["result" in one for one in answers] == [True, True, False, False, False]
     assert {one["error"]["message"] for one in answers[2:]} == {
-        "The answers of this batch are too large together: send this request by itself"
+        "The responses of this batch are too large together: send this request by itself"
     }
 
 

@@ -75,7 +75,7 @@ async def test_one_call_more_than_there_is_room_for_is_refused_and_its_walk_not_
         walked.append("x")
 
     first = await begin(calls, Exchange(), go)
-    with pytest.raises(Busy, match="1 calls are already under way"):
+    with pytest.raises(Busy, match="1 calls are already running"):
         calls.run(Exchange(), walk(), 0)
     with pytest.raises(Busy):
         calls.admit(Exchange())

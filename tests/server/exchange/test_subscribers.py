@@ -353,7 +353,7 @@ async def test_one_that_fails_is_cut_off_with_a_word_and_the_others_follow_on(ca
     with caplog.at_level(logging.ERROR):
         log.publish(Change("tools"))
         await until(lambda: bool(sound.told))
-    assert "could not be told" in caplog.text
+    assert "could not be sent to a subscriber" in caplog.text
     last = broken.sent[-1][1]
     assert last["method"] == "notifications/cancelled"
     assert last["params"]["requestId"] == 7
@@ -366,7 +366,7 @@ async def test_there_is_room_for_so_many_and_no_more() -> None:
     log, followers = ChangeLog(), Subscribers(2)
     first, _ = follow(followers, log)
     follow(followers, log)
-    with pytest.raises(Busy, match="2 clients already follow"):
+    with pytest.raises(Busy, match="2 clients are already subscribed"):
         follow(followers, log)
     first.leave()
     follow(followers, log)

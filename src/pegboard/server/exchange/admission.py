@@ -28,17 +28,17 @@ _SUBJECTS: Final = {**NAMED, "resources/subscribe": "uri", "resources/unsubscrib
 def is_modern(params: Params) -> bool:
     """Whether a request carries the modern envelope."""
     meta = bytes(params.meta)
-    # Some write the slash of the name as an escape.
-    # `find`, since `in` first takes what is sought for a number and pays for the failure.
+    # Some clients write the slash of the name as an escape.
+    # `find` and not `in`: `in` first tries to read its operand as a number, and pays for the failure.
     return meta.find(_MODERN_MARK) >= 0 or (meta.find(b"\\") >= 0 and read_meta(meta).version is not UNSET)
 
 
 class CallerCache:
-    """Who sends modern requests; a client says the same of itself each time, so that is read once."""
+    """The callers of modern requests; a client sends the same `_meta` each time, so it is read once."""
 
     def __init__(self, transport: str) -> None:
         self._transport = transport
-        # With each, how many quotation marks it takes as a member of the params.
+        # With each caller, the number of quotation marks that its `_meta` adds to the params.
         self.known: BoundedDict[bytes, tuple[Caller, int]] = BoundedDict(_REMEMBERED)
 
     def read(self, params: Params, header: str | None) -> tuple[Caller, ProgressToken | None]:
@@ -58,7 +58,7 @@ class CallerCache:
             capabilities=envelope.capabilities,
             log_level=envelope.log_level,
         )
-        # A token is a request's own: such a `_meta` does not come again.
+        # A token belongs to one request: such a `_meta` does not repeat.
         if envelope.token is None and len(meta) <= _REMEMBERED_BYTES:
             self.known[meta] = caller, 2 + meta.count(QUOTE)
         return caller, envelope.token
@@ -79,24 +79,24 @@ def check_method(method: str, version: str) -> None:
 
 
 def check_batches(revision: Revision) -> None:
-    """Reject an array of messages in a revision that has none."""
+    """Reject an array of messages in a revision without batches."""
     if not revision.allows_batches:
         raise InvalidRequest(f"Revision {revision.name} has no batches: send one message per request")
 
 
 def named_subject(method: str, params: Params) -> str:
-    """What a request is about: the name or uri that its method asks for."""
+    """The subject of a request: the name or uri that its method requires."""
     member = _SUBJECTS.get(method)
     if member is None:
         return ""
     value = params.name if member == "name" else params.uri if member == "uri" else params.task
     if value is UNSET:
-        raise InvalidParams(f"params.{member} is missing: {method} needs to know which one")
+        raise InvalidParams(f"params.{member} is missing: {method} requires it")
     return value
 
 
 class AdmittedRequest(Struct, frozen=True):
-    """A request whose method, subject and caller are known, and which only lacks the channel for its answer."""
+    """A request whose method, subject and caller are known, and which only lacks the channel for its response."""
 
     id: RequestId
     method: str
@@ -129,7 +129,7 @@ class AdmittedRequest(Struct, frozen=True):
 def admit(
     message: Message, params: Params, method: str, request_id: RequestId, caller: Caller, token: ProgressToken | None
 ) -> AdmittedRequest:
-    """The request that a message is; rejects a method that its revision does not have, and a missing subject."""
+    """Make the request of a message; rejects a method that its revision does not have, and a missing subject."""
     check_method(method, caller.version)
     return AdmittedRequest(request_id, method, named_subject(method, params), message, params, caller, token)
 
@@ -137,19 +137,19 @@ def admit(
 def admit_legacy(
     message: Message, params: Params, method: str, request_id: RequestId, caller: Caller
 ) -> AdmittedRequest:
-    """The same in a revision with sessions, where the caller is known beforehand."""
+    """The same for a revision with sessions, where the caller is known beforehand."""
     return admit(message, params, method, request_id, caller, read_token(params))
 
 
 def duplicate_id(request_id: RequestId) -> DuplicateRequestId:
-    """The rejection of an id whose call in the same session has not ended."""
+    """The rejection of an id that belongs to a running call of the same session."""
     return DuplicateRequestId(f"The id {request_id!r} is already in flight in this session: use another one")
 
 
 def read_caller(
     message: Message, transport: str, session: str = "", log_level: str | None = DEFAULT_LOG_LEVEL
 ) -> Caller:
-    """The sender of `initialize`, in the revision that both sides speak."""
+    """The sender of `initialize`, in the negotiated revision."""
     handshake = read_handshake(bytes(message.params))
     return Caller(
         version=handshake.version,
@@ -162,21 +162,21 @@ def read_caller(
 
 
 def initialize_call(request_id: RequestId, caller: Caller, channel: Channel) -> Call:
-    """The call that answers `initialize`: its result is written from that of `server/discover`."""
+    """The call for `initialize`: its result is derived from that of `server/discover`."""
     return Call(method="server/discover", caller=caller, channel=channel, id=request_id)
 
 
 def stream_call(
     request_id: RequestId, name: str, arguments: Raw, caller: Caller, channel: Channel, stream: CallStream
 ) -> Call:
-    """The call of a tool that a stream begins."""
+    """The tool call that a stream begins."""
     return Call(
         method="tools/call", caller=caller, channel=channel, id=request_id, name=name, raw=arguments, stream=stream
     )
 
 
 def cancelled_id(message: Message) -> RequestId | None:
-    """Which request a `notifications/cancelled` is about; None where it cannot be told."""
+    """The id of the request that a `notifications/cancelled` names; None if it is invalid."""
     # "Invalid cancellation notifications SHOULD be ignored" (Cancellation, Error Handling)
     try:
         found = jsonrpc.decode_json(bytes(message.params)).get("requestId")

@@ -21,7 +21,7 @@ _CLEANUP_SECONDS: Final = 1.0
 
 
 class OpenStream(Protocol):
-    """An open stream that no call stands behind: it is kept alive, and ended when we end."""
+    """An open stream without a call: it is kept alive, and ended at shutdown."""
 
     since: float
 
@@ -31,9 +31,9 @@ class OpenStream(Protocol):
 
 
 class CallsInFlight:
-    """Lets calls in while there is room, keeps them and all other streams alive, and sees them out when we end.
+    """Admits calls while there is room, keeps them and all other streams alive, and ends them at shutdown.
 
-    `reap` is done with each sweep; `later` says whether there will be something to reap although nothing is under way.
+    `reap` is called in each sweep; `later` returns whether there will be something to reap although no call is running.
     """
 
     def __init__(
@@ -48,25 +48,25 @@ class CallsInFlight:
         self._later = later
         self._given_loop = self._loop = loop
         self._sweeping = False
-        # None: let in, but not begun.
+        # None: admitted, but not started.
         self.running: dict[LongRunning, asyncio.Task[Any] | None] = {}
         self.followers: set[OpenStream] = set()
-        # The bytes that further large requests may have.
+        # The bytes left for further large requests.
         self._room = limits.call_bytes
         self.draining = False
 
     def check_room(self, size: int = 0) -> None:
-        """Refuse one call more than there is room for; `size` is that of its request."""
+        """Reject a call if there is no room for it; `size` is the size of its request."""
         if self.draining:
             raise shutting_down()
         if len(self.running) >= self._limits.calls:
-            raise Busy(f"{self._limits.calls} calls are already under way; try again later", retry_after=1)
+            raise Busy(f"{self._limits.calls} calls are already running; try again later", retry_after=1)
         if size > LIGHT and size > self._room:
-            raise Busy("The requests of the calls under way are too large together; try again later", retry_after=1)
+            raise Busy("The requests of the running calls are too large together; try again later", retry_after=1)
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:
-        """Count a request of that size until the block ends; whether there is room for it was checked before."""
+        """Count a request of that size until the block ends; the caller has checked that there is room for it."""
         counted = size if size > LIGHT else 0
         self._room -= counted
         try:
@@ -75,7 +75,7 @@ class CallsInFlight:
             self._room += counted
 
     def run(self, exchange: LongRunning, walk: Coroutine[Any, Any, T], size: int) -> T | asyncio.Task[T]:
-        """Run a call, if there is room for it: its end, or the task that it goes on in. `size` is that of its request."""
+        """Run a call if there is room; returns its result, or its task if it is not done. `size` is its request's."""
         if self.draining or len(self.running) >= self._limits.calls or size > self._room:
             try:
                 self.check_room(size)
@@ -89,7 +89,7 @@ class CallsInFlight:
         loop = self._given_loop or loop
         exchange.since = loop.time()
         self.running[exchange] = task
-        # The task that it is called with is the default of `pop`: no function of ours runs.
+        # The task is passed as the default of `pop`, so the callback runs no function of ours.
         task.add_done_callback(partial(self.running.pop, exchange))
         if size > LIGHT:
             self._room -= size
@@ -102,7 +102,7 @@ class CallsInFlight:
         self._room += size
 
     def admit(self, exchange: LongRunning) -> None:
-        """Let a call in, if there is room for one more; who is let in must be run, for that is what lets it out."""
+        """Admit a call if there is room for one more; the caller must run it, since only its end frees the room."""
         if self.draining or len(self.running) >= self._limits.calls:
             self.check_room()
         loop = self._given_loop or asyncio.get_running_loop()
@@ -112,7 +112,7 @@ class CallsInFlight:
             self._start(loop)
 
     def follow(self, subscriber: OpenStream) -> None:
-        """Keep a stream alive until it is forgotten."""
+        """Keep a stream alive until `forget` is called."""
         if self.draining:
             raise shutting_down()
         loop = self._given_loop or asyncio.get_running_loop()
@@ -121,16 +121,16 @@ class CallsInFlight:
         self._start(loop)
 
     def schedule_sweep(self) -> None:
-        """There will be something to reap."""
+        """Make sure that a sweep runs: there will be something to reap."""
         if not self._sweeping:
             self._start(self._given_loop or asyncio.get_running_loop())
 
     def forget(self, subscriber: OpenStream) -> None:
-        """The stream has ended."""
+        """Remove a stream that has ended."""
         self.followers.discard(subscriber)
 
     async def drain(self, seconds: float, hurried: asyncio.Event) -> None:
-        """Take no new calls; let those under way come to their answers, and cancel the rest when time is up."""
+        """Reject new calls, let the running ones finish, and cancel the rest when time is up."""
         self.draining = True
         for subscriber in tuple(self.followers):
             subscriber.end()
@@ -150,14 +150,14 @@ class CallsInFlight:
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         if loop is not self._loop:
-            # One loop may follow another, as in tests; the sweep of the last one ended with it.
+            # The event loop may be a new one, as in tests; the sweep of the previous loop ended with it.
             self._loop, self._sweeping = loop, False
         if not self._sweeping:
             self._sweeping = True
             loop.call_later(1.0, self._sweep, loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """One timer for all: open the streams of calls that have been silent, keep the open ones alive."""
+        """One timer for all: open the streams of calls that have been silent, and keep the open ones alive."""
         now = loop.time()
         self._reap()
         for exchange in tuple(self.running):

@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 class LineService:
-    """What all lines of one server have in common; `transport` is what its callers are said to come by."""
+    """What all lines of one server share; `transport` is the transport that its callers have."""
 
     def __init__(
         self, handler: Handler, info: Mapping[str, Json], limits: Limits, followers: Subscribers, transport: str
@@ -69,8 +69,8 @@ class LineService:
 class Conversation:
     """Serves one peer.
 
-    Messages that came are served while there is room for more calls and the peer takes our answers; until there is room
-    again they wait, and nothing more is read.
+    Messages are served while there is room for more calls and the peer reads our responses. Otherwise they wait, and no
+    further messages are read until there is room again.
     """
 
     def __init__(self, service: LineService, line: SharedLine, loop: asyncio.AbstractEventLoop) -> None:
@@ -82,23 +82,23 @@ class Conversation:
         self._legacy: Session | None = None
         self._waiting: deque[bytes | memoryview] = deque()
         self._serving = False
-        # The messages served since the loop last had a turn; once they are enough, the next waits for it.
+        # The messages served since the loop last had a turn; above a limit, the next one waits for it.
         self._served = 0
         self._paused = False
         self._draining = False
         self.calls: dict[RequestId, tuple[asyncio.Task[None], LineExchange]] = {}
         self.following = LineSubscriptions(service.handler, line, service.followers)
 
-    # -- for each kind of line to say --------------------------------------------------------------------------------
+    # -- overridden by each kind of line -----------------------------------------------------------------------------
 
     def _hold(self, paused: bool) -> None:
-        """Read no further, or read on."""
+        """Stop reading, or continue."""
 
     def _became_idle(self) -> None:
-        """All that came has been served."""
+        """Called when all received messages have been served."""
 
     def _run(self, exchange: LineExchange, walk: Coroutine[Any, Any, None], size: int) -> asyncio.Task[None] | None:
-        """Run a call whose request has that size; its task, or None where it has come to its end."""
+        """Run a call whose request has that size; returns its task, or None if it is done."""
         task = eager_task.start(walk, loop=self._loop)
         return None if task.done() else task
 
@@ -108,12 +108,12 @@ class Conversation:
     def _full(self) -> bool:
         if self._peer.full or len(self.calls) < self._limits.calls_per_caller:
             return self._peer.full
-        # Calls that wait for the peer's answers would wait for ever if nothing more were read from it.
+        # Calls that wait for the peer's answers would wait forever if nothing more were read from it.
         asking = 0 if self._legacy is None else self._legacy.asking
         return len(self.calls) - asking >= self._limits.calls_per_caller or len(self.calls) >= self._limits.calls
 
     def resume_if_room(self) -> None:
-        """Something ended or was taken: serve what waits, then read on."""
+        """Something ended, or the peer has read: serve the waiting messages, then continue reading."""
         if not self._serving:
             self._serve()
 
@@ -137,14 +137,14 @@ class Conversation:
             self._became_idle()
 
     def _next_turn(self) -> None:
-        """The loop has served others: go on."""
+        """The loop has served others: continue."""
         self._served = 0
         self.resume_if_room()
 
     # -- serving -----------------------------------------------------------------------------------------------------
 
     def take(self, message: bytes | memoryview) -> None:
-        """Serve one message; whatever is wrong with it is answered, and the next is read."""
+        """Serve one message; an invalid one gets an error response, and the next is read."""
         line = bytes(message).strip()
         if line:
             self._try(self._take, line)
@@ -154,7 +154,7 @@ class Conversation:
             take(message)
         except Refusal as refusal:
             self._refuse(refusal.request_id, refusal)
-        except Exception as error:  # noqa: BLE001 — a message that we fail at must not end the others
+        except Exception as error:  # noqa: BLE001 — a message that fails must not stop the others
             error_id = log_failure(_log, "a message could not be served", error=error)
             self._refuse(None, InternalFailure(f"Internal error, error id {error_id}"))
 
@@ -168,7 +168,7 @@ class Conversation:
             self._receive_message(line)
 
     def _start_plain(self, plain: PlainCall) -> bool:
-        """Start a plain call; False where it has to be looked at with care."""
+        """Start a plain call; False if it needs the full path."""
         request_id, caller, session = plain.id, plain.caller, self._legacy
         if self._draining or request_id in self.calls or request_id in self.following:
             return False
@@ -188,7 +188,7 @@ class Conversation:
         # A nested batch would be read once more at each level, and would multiply the limit.
         for _ in filter(jsonrpc.is_batch, messages):
             self._refuse(None, InvalidRequest("A batch cannot contain another batch"))
-        # Each answer is a message of its own on a shared line, so the messages are served like any others, next.
+        # Each response is a separate message on a shared line, so these messages are served next, like any others.
         self._waiting.extendleft(one for one in reversed(messages) if not jsonrpc.is_batch(one))
 
     def _receive_message(self, line: bytes) -> None:
@@ -273,7 +273,7 @@ class Conversation:
             task.add_done_callback(lambda _: self._ended(request_id, task))
 
     def _ended(self, request_id: RequestId, task: asyncio.Task[None]) -> None:
-        # The peer may have used the id again as soon as it had the answer.
+        # The peer may have used the id again as soon as it had the response.
         running = self.calls.get(request_id)
         if running is not None and running[0] is task:
             del self.calls[request_id]

@@ -67,7 +67,7 @@ class HttpExchange(Struct, eq=False):
     A client that does not accept a stream gets only the response; one that accepts nothing else gets it as an event.
     """
 
-    # None: the client is gone, or has its response.
+    # None: the client has disconnected, or has its response.
     sink: Sink | None
     _codec: RevisionCodec
     _id: RequestId
@@ -93,7 +93,7 @@ class HttpExchange(Struct, eq=False):
         try:
             await sink.drain()
         except ConnectionError:
-            # That ends the stream, not the call: whether it goes on without a listener is for its revision to say.
+            # That ends the stream, not the call: the revision decides whether the call continues without a client.
             self.sink = None
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
@@ -103,7 +103,7 @@ class HttpExchange(Struct, eq=False):
         """Do nothing: this stream cannot be resumed."""
 
     def keep_alive(self) -> None:
-        """Show a waiting client, and the proxies between, that the call is running."""
+        """Send a keep-alive to the client and the proxies in between; opens the stream if necessary."""
         if self.sink is None or not self._accepts.stream:
             return
         if not self.streaming:
@@ -111,7 +111,7 @@ class HttpExchange(Struct, eq=False):
         self.sink.write(sse.KEEP_ALIVE)
 
     def leave(self) -> None:
-        """The client is gone: nothing more is sent."""
+        """The client has disconnected: send nothing more."""
         self.sink = None
 
     def hand_over(self) -> None:
@@ -290,7 +290,7 @@ class CollectedAnswers:
     def fit(self, request_id: RequestId, message: bytes) -> bytes:
         """The message, or an error in its place once the messages before it have used up the limit."""
         if self._left <= 0:
-            text = "The answers of this batch are too large together: send this request by itself"
+            text = "The responses of this batch are too large together: send this request by itself"
             return jsonrpc.refusal(request_id, InternalFailure(text))
         self._left -= len(message)
         return message
@@ -308,7 +308,7 @@ class CollectedAnswers:
 
 
 class CollectedExchange(LineExchange, eq=False, kw_only=True):
-    """One of several requests that are answered together, by JSON: notifications are dropped."""
+    """One of several requests that are answered together, as JSON: notifications are dropped."""
 
     answers: CollectedAnswers
 
@@ -325,12 +325,12 @@ class CollectedExchange(LineExchange, eq=False, kw_only=True):
 
 async def reject_question(questions: Mapping[str, Question]) -> NoReturn:
     """The `Ask` of a legacy client without a session, which has no way to send its answers."""
-    raise QuestionFailed("The client cannot be asked: the endpoint it uses carries no questions, /mcp does")
+    raise QuestionFailed("The client cannot be asked: its endpoint does not support questions, but /mcp does")
 
 
 async def reject_question_in_batch(questions: Mapping[str, Question]) -> NoReturn:
     """The `Ask` of a request in a batch."""
-    raise InvalidRequest("This call asks its caller something, which a batch has no room for: send it by itself")
+    raise InvalidRequest("This call asks its caller something, which a batch does not support: send it by itself")
 
 
 def shutting_down() -> Busy:
@@ -339,13 +339,13 @@ def shutting_down() -> Busy:
 
 
 async def run_call(handler: Handler, call: Call, exchange: Exchange[T_co]) -> T_co | None:
-    """Run a call to its one response, whatever it raises."""
+    """Run a call and send its response, whatever it raises."""
     try:
         return exchange.finish(call.method, await handler(call))
     except Refusal as refusal:
         return exchange.refuse(refusal)
     except asyncio.CancelledError:
         return exchange.end_cancelled()
-    except Exception as error:  # noqa: BLE001 — the last place that can still answer
+    except Exception as error:  # noqa: BLE001 — the last place that can still respond
         error_id = log_failure(_log, "%s failed", call.method, error=error)
         return exchange.refuse(InternalFailure(f"Internal error, error id {error_id}"))

@@ -26,12 +26,12 @@ from pegboard.server.exchange.admission import CallerCache
 CALL: Final = "tools/call"
 _decode_members: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 
-# Those of the members jsonrpc, method, params and name, and of their three strings and the id's own name.
+# The marks of the members jsonrpc, method, params and name, of their three strings, and of the name `id`.
 _ALWAYS: Final = 4 + 4 + 2 + 4 + 2
 
 
 class PlainCall(Struct, gc=False):
-    """A call of a tool with nothing unusual about it; its caller is None where it has to have a session."""
+    """A tool call without special members; its caller is None if it needs a session."""
 
     id: RequestId
     name: str
@@ -53,7 +53,7 @@ class PlainCall(Struct, gc=False):
 
 
 class FastPath:
-    """Reads plain calls, of clients that `callers` knows."""
+    """Reads plain calls of clients in the cache `callers`."""
 
     __slots__ = ("_depth", "_digits", "_known", "_limits", "_most")
 
@@ -65,7 +65,7 @@ class FastPath:
         self._known = callers.known
 
     def read(self, body: bytes) -> PlainCall | None:
-        """The plain call that a body is; None where it is anything else."""
+        """The plain call in a body; None if it is anything else."""
         if len(body) > self._digits or not body.isascii():
             check_text(body, self._limits)
         try:

@@ -58,7 +58,7 @@ def event_id(number: int) -> str:
 
 
 def read_event_id(text: str) -> int:
-    """The number in such an id; -1, which is before every change, if there is none."""
+    """The number in such an id; -1, which is before every change, if it is invalid."""
     number = text.removeprefix("g-")
     return int(number) if number.isascii() and number.isdecimal() and len(number) < 19 else -1
 
@@ -92,10 +92,10 @@ def subscribe_session(
     followers: Subscribers,
     left: Callable[[Subscriber], object],
 ) -> None:
-    """Open the stream of a GET: the session hears there of every list, and of the resources it has subscribed to.
+    """Open the stream of a GET: the session receives the changes of every list, and of the resources it subscribed to.
 
-    It begins after the event that the client saw last, or else where the session's streams have come to. `left` is told
-    when it has ended.
+    It begins after the last event that the client saw, or else at the position of the session's streams. `left` is
+    called when it has ended.
     """
     if last:
         after: int | None = read_event_id(last)
@@ -105,10 +105,10 @@ def subscribe_session(
     subscriber = Subscriber(follow, codec, outlet, followers, uris=session.uris, after=after, left=left)
     followers.admit(subscriber)
     if len(session.listeners) >= _STREAMS_A_SESSION:
-        # Only the newest carries; the others wait for its end, and need not be many.
+        # Only the newest stream carries events; the others wait for its end, and a few are enough.
         session.listeners[0].end()
     sink.start(200, STREAM + headers)
-    # Something comes at once in every revision: a client, or a proxy between, may wait for the first byte.
+    # Send something at once in every revision: a client, or a proxy in between, may wait for the first byte.
     sink.write(
         sse.KEEP_ALIVE + (sse.prime(event_id(subscriber.after), RETRY_MS) if codec.revision.polls_streams else b"")
     )
@@ -125,7 +125,7 @@ class SharedLine(MessageLine, Protocol):
 
 
 class LineOutput:
-    """A line that all followers of a connection share, with all other messages."""
+    """A line that all subscribers of a connection share, with all other messages."""
 
     __slots__ = ("_line",)
 
@@ -140,10 +140,10 @@ class LineOutput:
         await self._line.drain()
 
     def keep_alive(self) -> None:
-        """Nothing is sent: no proxy stands between."""
+        """Send nothing: there is no proxy in between."""
 
     def close(self) -> None:
-        """The line stays: it is the others' too."""
+        """Do nothing: the line is shared."""
 
 
 class LineSubscriptions:
@@ -193,7 +193,7 @@ class LineSubscriptions:
         self._followers.begin(subscriber)
 
     def cancel(self, request_id: RequestId | None) -> None:
-        """The client wants to hear no more: nothing more is said of it."""
+        """The client has cancelled its subscription: send nothing more for it."""
         subscriber = self._by_id.get(request_id)
         if subscriber is not None:
             subscriber.leave()
@@ -201,7 +201,7 @@ class LineSubscriptions:
     def begin_legacy(self, caller: Caller, codec: RevisionCodec) -> None:
         """Start `join`, in place of an earlier one."""
         self.cancel(None)
-        # At once: what comes right behind may be the list that changes next, or what changes it.
+        # At once: the next message may already change a list.
         self._joining = start(self.join(caller, codec), loop=asyncio.get_running_loop())
 
     async def join(self, caller: Caller, codec: RevisionCodec) -> None:
@@ -215,20 +215,20 @@ class LineSubscriptions:
             _log.warning("a client will not receive changes: %s", busy.message)
 
     def end(self) -> None:
-        """End all in good order."""
+        """End all subscriptions gracefully."""
         self._ended = True
         for subscriber in tuple(self._by_id.values()):
             subscriber.end()
 
     def leave(self) -> None:
-        """The client is gone: nothing is said."""
+        """The client has disconnected: send nothing more."""
         self._ended = True
         for subscriber in tuple(self._by_id.values()):
             subscriber.leave()
 
 
 async def subscribe_lists(handler: Handler, caller: Caller) -> Subscribed | None:
-    """What a client of the older revisions follows without being asked: every list there is; None if there is none."""
+    """The changes that a legacy client receives without a request: those of all lists; None if the board has none."""
     call = Call(method=LISTEN, caller=caller, channel=NULL_CHANNEL, params=_EVERY_LIST)
     try:
         reply = await handler(call)

@@ -19,11 +19,11 @@ class NotAcceptable(InvalidRequest):
 
 
 class PostHead(Struct, frozen=True):
-    """A head that may bring a message: what every answer to it carries, and what it says of the message.
+    """The head of a POST: the headers of every response to it, and what it states about the message.
 
-    `stateless` is a version header that is no legacy revision, `plain` whether the message may be a plain call.
-    `method` and `about` mirror the body; None where they are missing or not written plainly, and have to be compared
-    with care. `within` is what the answers in the session carry.
+    `stateless` means that the version header does not name a legacy revision, `plain` that the message may be a plain
+    call. `method` and `about` mirror the body; None if they are missing or encoded, and must be compared on the full
+    path. `within` are the headers of responses in the session.
     """
 
     extra: Headers
@@ -38,7 +38,7 @@ class PostHead(Struct, frozen=True):
 
 
 def read_post_head(headers: Mapping[bytes, bytes], extra: Headers) -> PostHead:
-    """Judge a head; refuses one whose body is no JSON, or whose sender takes no form of answer that we have."""
+    """Check a head; rejects a body that is not JSON, and a client that accepts neither JSON nor a stream."""
     content_type = headers.get(b"content-type")
     if content_type != b"application/json":
         check_content_type(content_type)

@@ -45,7 +45,7 @@ class SessionExchange(HttpExchange, eq=False, kw_only=True):
     _asked: dict[str, int] | None = None
     _opening: asyncio.Task[None] | None = None
 
-    # -- what the call says ------------------------------------------------------------------------------------------
+    # -- what the call sends -----------------------------------------------------------------------------------------
 
     async def emit(self, notice: Notification) -> None:
         """Send a notification on the call's stream, which the first one opens."""
@@ -67,7 +67,7 @@ class SessionExchange(HttpExchange, eq=False, kw_only=True):
     async def send_question(self, request_id: str, question: Question) -> None:
         seq = await self._append_and_send(write_question(request_id, question, self._codec.version), keep=True)
         if not seq:
-            raise QuestionFailed("The client cannot be asked: it has left, or has too many streams open")
+            raise QuestionFailed("The client cannot be asked: it has disconnected, or has too many streams open")
         if self._asked is None:
             self._asked = {}
         self._asked[request_id] = seq
@@ -83,7 +83,7 @@ class SessionExchange(HttpExchange, eq=False, kw_only=True):
         await self._append_and_send(self._codec.notice(Notification("notifications/cancelled", params)))
 
     async def close_stream(self, retry_ms: int) -> None:
-        """End the connection, not the call: a client that knows how comes back for the rest after that time."""
+        """End the connection, not the call: a client that supports it reconnects for the rest after that time."""
         if self._done or not self._codec.revision.polls_streams:
             return
         async with self._take_turn():
@@ -92,7 +92,7 @@ class SessionExchange(HttpExchange, eq=False, kw_only=True):
                 await self.session.streams.hand_off(opened.id, retry_ms)
 
     def keep_alive(self) -> None:
-        """Show a waiting client, and the proxies between, that the call is running; from now on it can be resumed."""
+        """Send a keep-alive to the client and the proxies in between; from now on the stream can be resumed."""
         if self._done or not self._reachable or self.sink is None:
             return
         if self._stream is not None:
@@ -103,7 +103,7 @@ class SessionExchange(HttpExchange, eq=False, kw_only=True):
     # -- its connection ----------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """The client is gone: nothing more is sent."""
+        """The client has disconnected: send nothing more."""
         self.sink = None
         if self._detached is not None and not self._detached.done():
             self._detached.set_result(None)
@@ -111,7 +111,7 @@ class SessionExchange(HttpExchange, eq=False, kw_only=True):
             self.session.streams.release(self._stream.id, self)
 
     def detach_connection(self, retry_ms: int | None) -> None:
-        """The stream goes on elsewhere, or later."""
+        """End this connection: the stream continues on another one, or later."""
         sink = self.sink
         self.leave()
         if sink is not None:
@@ -130,7 +130,7 @@ class SessionExchange(HttpExchange, eq=False, kw_only=True):
         return self._turn
 
     async def _append_and_send(self, data: bytes, *, keep: bool = False) -> int:
-        """Put a message into the log and on the connection, its number; 0 where it can go nowhere."""
+        """Append a message to the log and send it; returns its number, or 0 if there is no stream for it."""
         if self._done:
             return 0
         async with self._take_turn():
@@ -139,14 +139,14 @@ class SessionExchange(HttpExchange, eq=False, kw_only=True):
                 return 0
             seq = await opened.append(data, keep=keep)
             if not seq:
-                # Somebody has ended the stream, so nobody will ever see what this call does.
+                # The stream has been ended, so the client cannot see the result of this call.
                 self.session.cancel(self._id)
             elif self.sink is not None:
                 await self._send(opened, seq, data)
             return seq
 
     async def _send(self, opened: SessionStream, seq: int, data: bytes) -> None:
-        """Write an event that is in the log, and what an interruption has kept from being written before it."""
+        """Write an event that is in the log, and those before it that could not be written."""
         missed = () if seq == self._sent + 1 else await opened.read(self._sent)
         sink, self._sent = self.sink, seq
         if sink is None:
@@ -195,7 +195,7 @@ class SessionExchange(HttpExchange, eq=False, kw_only=True):
     # -- its response ------------------------------------------------------------------------------------------------
 
     async def finish_stream(self) -> Answer | None:
-        """What is left to do where the answer could not leave at once: to put it into the stream of the call."""
+        """Put the response into the stream of the call, if it could not be sent at once."""
         if self._turn is None:
             return None
         async with self._turn:
@@ -215,8 +215,8 @@ class SessionExchange(HttpExchange, eq=False, kw_only=True):
             if seq:
                 await self._send(stream, seq, body)
         except StoreDown:
-            # Better an answer that cannot be come back for than none.
-            _log.warning("the answer of a call could not be stored")
+            # A response that cannot be resumed is better than none.
+            _log.warning("the response of a call could not be stored")
             if body and self.sink is not None:
                 self.sink.write(sse.event(body))
 

@@ -1,4 +1,4 @@
-"""What a legacy client sets for its session: log level and resource subscriptions."""
+"""Settings that a legacy client changes for its session: log level and resource subscriptions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pegboard.sessions.session import Session
 
 SUBSCRIBE: Final = "resources/subscribe"
 IMMEDIATE_SETTINGS: Final = frozenset({"ping", "logging/setLevel", "resources/unsubscribe"})
-"""What is answered with an empty result, and concerns nobody but the session."""
+"""Methods with an empty result that only affect the session."""
 
 
 SessionSetting: TypeAlias = Callable[[Session], None]
-"""Does to a session what its client asks for; to do it twice is to do it once."""
+"""Applies a setting to a session; to apply it twice has no further effect."""
 
 
 def read_setting(method: str, message: Message, params: Params) -> SessionSetting | None:
-    """What one of these asks for; None where that changes nothing."""
+    """The setting that such a request changes; None if it changes nothing."""
     if method == "logging/setLevel":
         level = _read_level(message)
         return lambda session: session.set_level(level)
@@ -35,7 +35,7 @@ def read_setting(method: str, message: Message, params: Params) -> SessionSettin
 
 
 def apply_setting(session: Session, method: str, message: Message, params: Params) -> None:
-    """Do what one of these asks for."""
+    """Apply the setting of such a request."""
     wish = read_setting(method, message, params)
     if wish is not None:
         wish(session)
@@ -47,9 +47,9 @@ def subscription_handler(
     limits: Limits,
     change: Callable[[Session, SessionSetting], Awaitable[None]] | None = None,
 ) -> Handler:
-    """A Handler that notes the subscription once the board has said that there is such a resource.
+    """A Handler that stores the subscription after the board has confirmed that the resource exists.
 
-    `change` is how the session is changed where it is not this process's alone.
+    `change` applies the setting if other processes share the session.
     """
 
     async def subscribe(call: Call) -> Reply:

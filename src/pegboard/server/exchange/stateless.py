@@ -1,4 +1,4 @@
-"""Requests of any revision that belong to no session."""
+"""Requests of any revision that do not belong to a session."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from pegboard.server.exchange.listen_exchange import LISTEN
 
 _SESSION_METHODS: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 _NO_SESSIONS: Final = (
-    "This server runs as several processes that share no store, so that it cannot keep sessions, which revisions before "
-    "2026-07-28 need. Start it with --store sqlite:PATH or --store redis://HOST, with --workers 1, or with --sessions off"
+    "This server runs as several processes without a shared store, so it cannot keep sessions, which revisions before "
+    "2026-07-28 need. Start it with --store sqlite:PATH or redis://HOST, with --workers 1, or with --sessions off"
 )
 
 
 class ReadRequest(Struct, frozen=True):
-    """A request that has been read, with the codec and the handler that answer it."""
+    """A request that has been read, with its codec and handler."""
 
     admitted: AdmittedRequest
     codec: RevisionCodec
@@ -50,12 +50,12 @@ class ReadRequest(Struct, frozen=True):
 
     @property
     def ask(self) -> Ask:
-        """A legacy client cannot be asked without a session."""
+        """How the call asks its caller; a legacy client cannot be asked without a session."""
         return reject_question if self.codec.revision.asks_midway else ask_in_result
 
 
 class AnswerCollector(Protocol):
-    """Takes the responses to one HTTP request."""
+    """Collects the responses to one HTTP request."""
 
     def exchange(self, codec: RevisionCodec, request_id: RequestId, ask: Ask) -> LineExchange: ...
 
@@ -64,7 +64,7 @@ class AnswerCollector(Protocol):
 
 
 class Stateless:
-    """Serves one Handler to whoever sends single requests or batches of them."""
+    """Serves one Handler to clients that send single requests or batches."""
 
     def __init__(
         self, handler: Handler, info: Mapping[str, Json], limits: Limits, calls: CallsInFlight, callers: CallerCache
@@ -95,7 +95,7 @@ class Stateless:
                 return
             if wanted.id in taken:
                 raise with_request_id(
-                    DuplicateRequestId(f"The id {wanted.id!r} comes twice in this batch: use another one"), wanted.id
+                    DuplicateRequestId(f"The id {wanted.id!r} occurs twice in this batch: use another one"), wanted.id
                 )
             taken.add(wanted.id)
             exchange = answers.exchange(wanted.codec, wanted.id, wanted.ask)
@@ -113,12 +113,12 @@ class Stateless:
             del self._calls.running[exchange]
 
     def _read(self, body: bytes, stated: Revision | None) -> ReadRequest | None:
-        """The request that a message is; None where it is a notification, which concerns nobody here."""
+        """The request of a message; None if it is a notification, which has no effect here."""
         message = jsonrpc.read(body, self._limits)
         method, request_id = message.method, message.id
         if method is UNSET:
             raise with_request_id(
-                InvalidRequest("Nothing is asked at this door, so there is nothing to answer"), request_id
+                InvalidRequest("This endpoint sends no questions, so it does not accept answers"), request_id
             )
         if request_id is UNSET:
             return None
@@ -134,16 +134,16 @@ class Stateless:
             return self.want_legacy(message, params, method, request_id, version)
         caller, token = self._callers.read(params, None if stated is None else stated.name)
         if method == LISTEN:
-            raise InvalidRequest(f"{method} is answered by a stream that stays open: use /mcp")
+            raise InvalidRequest(f"{method} needs a stream that stays open: use /mcp")
         admitted = admit(message, params, method, request_id, caller, token)
         return ReadRequest(admitted, self._modern, self._handler)
 
     def want_legacy(
         self, message: Message, params: Params, method: str, request_id: RequestId, version: str
     ) -> ReadRequest:
-        """A request of one of the older revisions."""
+        """A request of a legacy revision."""
         if method in _SESSION_METHODS:
-            raise SessionRequired(f"{method} is for the rest of a session, and there is none at this door: use /mcp")
+            raise SessionRequired(f"{method} changes a session, and this endpoint does not have sessions: use /mcp")
         caller, handler = self._anonymous[version], self._handler
         if method == "initialize":
             caller, handler = read_caller(message, "http", log_level=None), self._answer_initialize
@@ -153,11 +153,11 @@ class Stateless:
         return ReadRequest(admitted, self._codecs[caller.version], _answer_ping if method == "ping" else handler)
 
     def anonymous_caller(self, version: str) -> tuple[Caller, RevisionCodec, Handler]:
-        """Who sends requests of that revision, how it is answered, and by whom."""
+        """The caller, the codec and the handler for requests of that revision."""
         return self._anonymous[version], self._codecs[version], self._handler
 
     async def _answer_initialize(self, call: Call) -> Reply:
-        """The answer to `initialize`, without the capabilities that only a session could make use of."""
+        """The result of `initialize`, without the capabilities that need a session."""
         reply = await self._handler(call)
         found = reply.result.value if isinstance(reply.result, EncodedResult) else reply.result
         capabilities = {
@@ -169,17 +169,17 @@ class Stateless:
 
 
 def read_bodies(body: bytes, limits: Limits) -> Sequence[bytes]:
-    """The messages of a body: itself, or those of the array that it is."""
+    """The messages of a body: the items of an array, or the body itself."""
     return jsonrpc.read_batch(body, limits) if jsonrpc.is_batch(body) else (body,)
 
 
 def sessions_unsupported(requested: str | None) -> SessionsUnsupported:
-    """The refusal of a revision that needs sessions, where there is no place to keep them."""
+    """The rejection of a revision that needs sessions, if the server cannot keep any."""
     return SessionsUnsupported(_NO_SESSIONS, ASSUMED if requested is None else requested, [MODERN])
 
 
 def with_request_id(refusal: Refusal, request_id: object) -> Refusal:
-    """The refusal of the request of that id."""
+    """The refusal, with the id of its request."""
     if isinstance(request_id, str | int):
         refusal.request_id = request_id
     return refusal

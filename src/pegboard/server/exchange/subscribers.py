@@ -30,17 +30,20 @@ _log = logging.getLogger("pegboard.server")
 MIN_INTERVAL_SECONDS: Final = 0.1
 _MAX_BATCH: Final = 200
 _URI_COST: Final = 100
-"""What a URI takes beyond its letters."""
+"""The memory of a URI in addition to its characters."""
 
 
 class SubscriberOutput(Protocol):
-    """Where a follower writes to."""
+    """Writes the messages of a subscriber."""
 
     def send(self, message: bytes, number: int | None) -> bool:
-        """Write a message, the last about changes up to that number if there is one; False where the reader lags behind: then `drain` first."""
+        """Write a message; `number` is set if it is the last one about the changes up to that number.
+
+        False if the reader lags behind: then call `drain` before the next message.
+        """
 
     async def drain(self) -> None:
-        """Wait until the reader has caught up; raises ConnectionError once it is gone."""
+        """Wait until the reader has caught up; raises ConnectionError if it has disconnected."""
 
     def keep_alive(self) -> None: ...
 
@@ -48,10 +51,10 @@ class SubscriberOutput(Protocol):
 
 
 class Subscriber:
-    """One stream: its place in the log, what it wants to hear of, and how that is told.
+    """One stream: its position in the log, its filter, and its output.
 
-    `subscription` is the id of the request that opened it, which revision 2026-07-28 has in every message. `uris` are
-    looked at anew each time, so that a session may change them. An `idle` follower hears nothing.
+    `subscription` is the id of the request that opened it; revision 2026-07-28 has it in every message. `uris` are read
+    again for each change, so that a session may change them. An `idle` subscriber receives nothing.
     """
 
     __slots__ = (
@@ -91,27 +94,27 @@ class Subscriber:
         self.since = 0.0
         self._filter = follow.filter
         self._uris: Collection[str] = follow.filter.uris if uris is None else uris
-        # Those of a session are the session's.
+        # The URIs of a session count for the session.
         self.weight = 0 if uris is not None else sum(len(uri) + _URI_COST for uri in self._uris)
         self._codec = codec
         self._outlet = outlet
         self._followers = followers
         self._subscription = subscription
         self._left = left
-        # The place that the log was last asked to come up to.
+        # The last position that `drain` waited for the log to reach.
         self._reached = -1
-        # When each URI was told of within the last moment, the longest ago first.
+        # When an update of each URI was last sent, the oldest first; only the last moment is kept.
         self._last_sent: dict[str, float] | None = None
 
     def acknowledge(self) -> None:
-        """Say which part of the wish is granted: the first message of a subscription."""
+        """Send the granted filter: the first message of a subscription."""
         if self._subscription is not None:
             self._send_notification(
                 "notifications/subscriptions/acknowledged", {"notifications": encode_filter(self._filter)}
             )
 
     def catch_up(self, now: float) -> float | None:
-        """Tell what has changed, as far as the reader and the pace allow; if the pace did not, when it will."""
+        """Send the changes, unless the reader is slow or an update is too early; in that case, when it is due."""
         self.lags = False
         if self.idle or self.after == self.changes.last:
             return None
@@ -124,8 +127,8 @@ class Subscriber:
                 due = self._due_uris(uri, now) if change.uri else None
                 if due is not None:
                     return due
-                # "the ID MUST be globally unique" (Resumability): the last message of a number has it, and who has
-                # that id has them all.
+                # "the ID MUST be globally unique" (Resumability): only the last message about a number has an id, so a
+                # client that has the id has all of these messages.
                 closing = number != self.after and uri == wanted[-1]
                 room = self._send_notification(
                     CHANGE_METHODS[change.kind], {"uri": uri} if uri else {}, number if closing else None
@@ -138,7 +141,7 @@ class Subscriber:
         return None
 
     async def drain(self) -> None:
-        """Wait until the reader has caught up, and the log if it is behind."""
+        """Wait until the reader has caught up, and also the log if it is behind."""
         after = self.after
         if after > self.changes.last:
             await self.changes.catch_up_to(after)
@@ -146,11 +149,11 @@ class Subscriber:
         await self._outlet.drain()
 
     def keep_alive(self) -> None:
-        """Show a waiting client, and the proxies between, that the stream lives."""
+        """Send a keep-alive to the client and the proxies in between."""
         self._outlet.keep_alive()
 
     def end(self) -> None:
-        """Tell the client that we end the stream in good order."""
+        """End the stream gracefully, with the result of its request."""
         if self._followers.leave(self):
             if self._subscription is not None:
                 meta = {PREFIX + "subscriptionId": self._subscription}
@@ -159,28 +162,28 @@ class Subscriber:
             self._outlet.close()
 
     def cut(self, reason: str) -> None:
-        """End the stream because we cannot go on with it, and say so: the client will have missed something."""
+        """End the stream because of a failure, and notify the client, which will have missed something."""
         if self._followers.leave(self):
             if self._subscription is not None:
                 self._send_notification("notifications/cancelled", {"requestId": self._subscription, "reason": reason})
             self._outlet.close()
 
     def leave(self) -> None:
-        """The client is gone, or wants no more: nothing is said."""
+        """The client has disconnected or cancelled: end without a message."""
         self._followers.leave(self)
 
     @property
     def uris(self) -> Collection[str]:
-        """The resources that are followed."""
+        """The URIs of the subscribed resources."""
         return self._uris
 
     def notify_left(self) -> None:
-        """Tell whoever asked that this has ended."""
+        """Call back that this stream has ended."""
         if self._left is not None:
             self._left(self)
 
     def _wanted(self, change: Change) -> Iterable[str]:
-        """The URIs to tell of a change; one that is empty for a list, none if it is not wanted."""
+        """The URIs to notify about a change: an empty one for a list, none if the filter does not match."""
         if change.kind != "updated":
             return ("",) if getattr(self._filter, change.kind) else ()
         if not change.uri:
@@ -206,7 +209,7 @@ class Subscriber:
 
 
 def encode_filter(granted: ChangeFilter) -> dict[str, Json]:
-    """A filter as the protocol writes it, with what is granted alone."""
+    """The granted part of a filter, as the protocol writes it."""
     told: dict[str, Json] = {
         "toolsListChanged": granted.tools,
         "promptsListChanged": granted.prompts,
@@ -217,7 +220,7 @@ def encode_filter(granted: ChangeFilter) -> dict[str, Json]:
 
 
 class OpenStreams(Protocol):
-    """Who keeps open streams alive, and ends them when we end."""
+    """Keeps open streams alive, and ends them at shutdown."""
 
     def follow(self, subscriber: Subscriber) -> None: ...
 
@@ -225,7 +228,7 @@ class OpenStreams(Protocol):
 
 
 class Subscribers:
-    """Those who follow at one door."""
+    """The subscribers of one endpoint."""
 
     def __init__(self, limit: int, open_streams: OpenStreams | None = None, uri_bytes: int = 32 * 1024 * 1024) -> None:
         self._limit = limit
@@ -245,16 +248,16 @@ class Subscribers:
         return len(self._live)
 
     def admit(self, subscriber: Subscriber) -> None:
-        """Let one more in, if there is room; who is let in must begin, or leave."""
+        """Admit a subscriber if there is room; it must then begin or leave."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._move_to_loop(loop)
         if self._ended:
             raise shutting_down()
         if len(self._live) >= self._limit:
-            raise Busy(f"{self._limit} clients already follow the changes; try again later", retry_after=30)
+            raise Busy(f"{self._limit} clients are already subscribed to changes; try again later", retry_after=30)
         if subscriber.weight and self._weight + subscriber.weight > self._uri_bytes:
-            raise Busy("Too many URIs are followed already; try again later, or follow fewer", retry_after=30)
+            raise Busy("Too many URIs are subscribed already; try again later, or subscribe to fewer", retry_after=30)
         if self._open_streams is not None:
             self._open_streams.follow(subscriber)
         self._live[subscriber] = None
@@ -269,12 +272,12 @@ class Subscribers:
         return (uri for subscriber in self._live if subscriber.changes is changes for uri in subscriber.uris)
 
     def begin(self, subscriber: Subscriber) -> None:
-        """Have a follower hear of what changes after its place in the log; the stream it writes to is open."""
+        """Send a subscriber the changes after its position in the log; its stream must be open."""
         subscriber.acknowledge()
         self._catch_up(subscriber, asyncio.get_running_loop().time())
 
     def leave(self, subscriber: Subscriber) -> bool:
-        """A follower hears no more; whether it did until now."""
+        """Remove a subscriber; returns whether it was subscribed."""
         if subscriber not in self._live:
             return False
         del self._live[subscriber]
@@ -286,18 +289,18 @@ class Subscribers:
         if not self._live:
             self._rest()
         elif subscriber.after != subscriber.changes.last:
-            # Another stream of its session may go on where it was.
+            # Another stream of its session may continue from its position.
             self.wake()
         return True
 
     def end(self) -> None:
-        """End all in good order, and take no more."""
+        """End all subscribers gracefully, and admit no more."""
         self._ended = True
         for subscriber in tuple(self._live):
             subscriber.end()
 
     def wake(self) -> None:
-        """Something changed, or its time has come: bring all up to date, some at a time."""
+        """Something changed, or an update is due: let all subscribers catch up, in batches."""
         if self._round is not None:
             self._again = True
             return
@@ -326,9 +329,9 @@ class Subscribers:
             return
         try:
             due = subscriber.catch_up(now)
-        except Exception:  # noqa: BLE001 — whatever it is, the others follow on
-            _log.exception("a follower could not be told of a change")
-            subscriber.cut("The server could not tell of a change; listen again")
+        except Exception:  # noqa: BLE001 — one failure must not affect the other subscribers
+            _log.exception("a change could not be sent to a subscriber")
+            subscriber.cut("The server could not send a change; listen again")
             return
         if subscriber.lags:
             self._lagging[subscriber] = asyncio.ensure_future(self._wait(subscriber))
@@ -336,7 +339,7 @@ class Subscribers:
             self._wake_at(due)
 
     async def _wait(self, subscriber: Subscriber) -> None:
-        """The one time that a follower has a task: while its reader, or the log, lags behind."""
+        """Wait while the reader of a subscriber, or the log, lags behind; only then does it have a task."""
         try:
             await subscriber.drain()
         except ConnectionError:
@@ -359,7 +362,7 @@ class Subscribers:
         self.wake()
 
     def _move_to_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """One loop may follow another, as in tests; who followed on the last one is gone with it."""
+        """The event loop may be a new one, as in tests; the subscribers of the previous loop ended with it."""
         self._rest()
         self._live.clear()
         self._weight = 0
