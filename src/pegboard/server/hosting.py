@@ -28,7 +28,7 @@ from pegboard.server.serving_options import (
 from pegboard.stores.cluster import SharedStore
 
 loading: Final[ContextVar[bool]] = ContextVar("loading", default=False)
-"""Set while a target is imported: whoever imports it serves it, so a `run()` in the file does nothing."""
+"""Set while a target is imported: the program that imports it serves it, so a `run()` in the file does nothing."""
 
 _log = logging.getLogger("pegboard")
 
