@@ -161,11 +161,6 @@ class ReadArguments(Protocol):
         """The arguments by name."""
 
     @property
-    def known(self) -> bool:
-        """Whether the request names something that exists here."""
-        return self.tool is not UNKNOWN_ITEM
-
-    @property
     def warnings(self) -> Sequence[ParseWarning]:
         """The repairs that were made."""
 
