@@ -38,7 +38,7 @@ class RecordedSink:
 
     def start(self, status: int, headers: Headers) -> None:
         if self.started.is_set() or self.ended:
-            raise RuntimeError("the response has already begun")
+            raise RuntimeError("the response has already started")
         self.status, self.headers = status, headers
         self.started.set()
 
@@ -51,7 +51,7 @@ class RecordedSink:
     async def drain(self) -> None:
         await self._room.wait()
         if self.gone:
-            raise ConnectionError("the client is gone, or has read too slowly for too long")
+            raise ConnectionError("the client has disconnected, or has read too slowly for too long")
 
     def end(self) -> None:
         self._check_open()

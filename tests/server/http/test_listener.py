@@ -141,11 +141,11 @@ def test_a_socket_file_left_behind_is_replaced_but_nothing_else_is(tmp_path: Pat
     left.close()
     (ours,) = bind_unix(str(path))
     ours.listen()
-    with pytest.raises(SetupError, match="Another server listens"):
+    with pytest.raises(SetupError, match="Another server is listening"):
         bind_unix(str(path))
     ours.close()
     (tmp_path / "file").write_text("precious")
-    with pytest.raises(SetupError, match="is no socket"):
+    with pytest.raises(SetupError, match="is not a socket"):
         bind_unix(str(tmp_path / "file"))
     with pytest.raises(SetupError, match="Cannot listen"):
         bind_unix(str(tmp_path / "missing" / "s"))

@@ -1,10 +1,10 @@
 """State that the connections share: buffered bytes, and the periodic sweep.
 
-Each connection may hold back a lot, in either direction, before its own limits end it: half of a request, or an answer that
-its peer does not read. Where all together hold too much, the one that has done so for longest makes room: who gets on with
-it is gone from the table soon.
+Each connection may buffer a lot in either direction before its own limits end it: half of a request, or a response that
+its peer does not read. If all connections together hold too much, the one that has held something for longest is
+dropped first: a connection that makes progress soon leaves the table.
 
-What is counted is memory, not bytes on the wire: a header line of six bytes takes 150 as Python objects.
+The count is memory, not bytes on the wire: a header line of six bytes takes 150 as Python objects.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from pegboard.limits import Limits
 
 LIGHT: Final = 4096
-"""So many bytes are not counted: nearly every request is smaller, and ten thousand of them are no burden."""
+"""Fewer bytes are not counted: nearly every request is smaller, and ten thousand of them do no harm."""
 
 
 SMALL_WRITE: Final = 512
@@ -37,14 +37,14 @@ class OpenConnection(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a request has come that is not yet answered."""
+        """Whether it has received a request and not yet sent the response."""
 
     @property
     def held(self) -> int:
-        """How many bytes of memory the connection holds now."""
+        """The bytes of memory that the connection holds now."""
 
     def check(self, now: float) -> None:
-        """Hold the connection to its limits."""
+        """Enforce the limits of the connection."""
 
     def close(self) -> None:
         """Close when everything written has been sent."""
@@ -53,11 +53,11 @@ class OpenConnection(Protocol):
         """Close now."""
 
     def drop_buffers(self) -> None:
-        """Let go of all that is held back: there is no room for it."""
+        """Drop all buffered data: there is no room for it."""
 
 
 class Connections:
-    """The limits of all connections, the clock they are judged by, the date they state."""
+    """The limits of all connections, their clock, and the current Date header."""
 
     __slots__ = (
         "_clock",
@@ -87,7 +87,7 @@ class Connections:
         self.keep = True
         self.quiet: asyncio.Event | None = None
         self.changed = changed
-        # The one that has held something for longest is the first.
+        # The connection that has held something for longest is the first.
         self._held: dict[OpenConnection, int] = {}
         self._weight = 0
         self._dropping = False
@@ -97,28 +97,28 @@ class Connections:
 
     @property
     def busy(self) -> int:
-        """How many connections owe an answer."""
+        """The number of connections with an unanswered request."""
         return sum(connection.busy for connection in self.live)
 
     @property
     def weight(self) -> int:
-        """How many bytes of memory all connections hold, except those that hold next to nothing."""
+        """The bytes of memory that all connections hold, without those below `LIGHT`."""
         return self._weight
 
     def tick(self) -> None:
-        """Let time pass."""
+        """Read the clock."""
         self.now = self._clock()
         self.date = b"date: " + formatdate(self._wall(), usegmt=True).encode() + b"\r\n"
 
     def sweep(self) -> None:
-        """Let time pass, and hold every connection to its limits."""
+        """Read the clock, and enforce the limits of every connection."""
         self.tick()
         now = self.now
         for connection in tuple(self.live):
             connection.check(now)
 
     def weigh(self, connection: OpenConnection) -> bool:
-        """Update what a connection holds; whether it is enough to be counted, and to be updated again when it changes."""
+        """Update what a connection holds; returns whether it is counted, and must be updated when it changes."""
         return self._count(connection, connection.held)
 
     def forget(self, connection: OpenConnection) -> None:
@@ -134,7 +134,7 @@ class Connections:
         held[connection] = size
         if self._weight > self.limits.buffered_bytes and not self._dropping:
             self._dropping = True
-            # Not before the next turn: much of what was written in this one is about to be taken.
+            # Not before the next turn of the loop: much of what was written in this one is about to be sent.
             asyncio.get_running_loop().call_soon(self._drop_buffers)
         return True
 
@@ -149,6 +149,6 @@ class Connections:
         self._dropping = False
 
     def notify_if_quiet(self) -> None:
-        """Tell whoever waits for quiet, if it is quiet."""
+        """Set the `quiet` event if no connection is busy."""
         if self.quiet is not None and not self.busy:
             self.quiet.set()

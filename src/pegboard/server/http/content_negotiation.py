@@ -14,7 +14,7 @@ class UnsupportedMediaType(InvalidRequest):
 
 
 class Accepts(Struct, frozen=True):
-    """Which forms of an answer a client takes."""
+    """The forms of a response that a client accepts."""
 
     json: bool = True
     stream: bool = True
@@ -22,7 +22,7 @@ class Accepts(Struct, frozen=True):
 
 @lru_cache(maxsize=256)
 def read_accept(accept: bytes | None) -> Accepts:
-    """What an Accept header welcomes; one who states nothing takes both."""
+    """The forms that an Accept header allows; a client without the header accepts both."""
     if accept is None:
         return Accepts()
     kinds = set()
@@ -37,16 +37,16 @@ def read_accept(accept: bytes | None) -> Accepts:
 
 
 def check_content_type(value: bytes | None) -> None:
-    """Refuse a body that does not say it is JSON, or says it is not UTF-8."""
+    """Reject a body whose Content-Type is not JSON, or not UTF-8."""
     kind, *parameters = (piece.strip() for piece in (value or b"").lower().split(b";"))
     charsets = [piece.partition(b"=")[2].strip(b' "') for piece in parameters if piece.startswith(b"charset=")]
     if kind != b"application/json":
         raise UnsupportedMediaType("Content-Type must be application/json")
     if any(charset != b"utf-8" for charset in charsets):
-        raise UnsupportedMediaType("The charset of the Content-Type must be utf-8: JSON-RPC messages are UTF-8 here")
+        raise UnsupportedMediaType("The charset of the Content-Type must be utf-8: JSON-RPC messages must be UTF-8")
 
 
 def _is_zero(parameter: bytes) -> bool:
-    """Whether a quality value says "not acceptable" (RFC 9110, 12.4.2)."""
+    """Whether a quality value means "not acceptable" (RFC 9110, 12.4.2)."""
     name, _, value = parameter.partition(b"=")
     return name.strip() == b"q" and value.strip().rstrip(b"0") in (b"", b"0.", b".") and value.strip() != b""

@@ -8,17 +8,17 @@ from pegboard.server.http_types import Answer, Headers
 
 
 def error_response(refusal: Refusal, extra: Headers) -> Answer:
-    """A request that could not become a call."""
+    """The response to a request that could not become a call."""
     if refusal.retry_after is not None:
         extra = (*extra, (b"retry-after", b"%d" % refusal.retry_after))
     return Answer(refusal.status, jsonrpc.refusal(refusal.request_id, refusal), headers=extra)
 
 
 def text_response(status: int, message: str, extra: Headers = ()) -> Answer:
-    """A rule of HTTP that was broken, in words."""
+    """The response to a request that violates HTTP, with a message."""
     return Answer(status, jsonrpc.refusal(None, InvalidRequest(message)), headers=extra)
 
 
 def method_not_allowed(allow: bytes, extra: Headers = ()) -> Answer:
-    """A verb that this place does not take."""
+    """The response to a method that this path does not support."""
     return text_response(405, f"Method not allowed here; use {allow.decode()}", (*extra, (b"allow", allow)))

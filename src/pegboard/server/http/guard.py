@@ -22,15 +22,15 @@ from pegboard.server.http_types import Answer, Head, Headers
 _REMEMBERED = 256
 _REMEMBERED_BYTES = 512
 _EXPOSED = b"Mcp-Session-Id, WWW-Authenticate"
-# The address of a server whose requests come through a trusted proxy: it is not known, and not a loopback address.
+# The address of a server behind a trusted proxy: it is unknown, and not a loopback address.
 _FORWARDED: Final = "forwarded"
 
 
 class Guard:
-    """The rules of one endpoint; verdicts on what comes again and again are remembered.
+    """The rules of one endpoint; recent verdicts are cached.
 
-    `mounted` accepts any host name on an address other than loopback: the server and the framework around a mounted board
-    decide which names they serve.
+    `mounted` accepts any host name on an address other than loopback: the server and the framework around a mounted
+    board decide which names they serve.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class Guard:
         self._verdicts: BoundedDict[tuple[bytes | None, bytes | None, str], Answer | Headers] = BoundedDict(_REMEMBERED)
 
     def check(self, head: Head) -> Answer | Headers:
-        """The refusal, or the headers that every response to this request carries."""
+        """The rejection, or the headers that every response to this request must have."""
         if head.repeated:
             for name in head.repeated:
                 if is_single(name):
-                    return _refuse(400, f"The header {name.decode('latin-1')} came more than once")
+                    return _refuse(400, f"The header {name.decode('latin-1')} occurs more than once")
         headers = head.headers
         if self._proxies and head.peer in self._proxies:
             _trust(head)
@@ -68,7 +68,7 @@ class Guard:
         return verdict
 
     def preflight(self, head: Head, allowed: Headers) -> Answer:
-        """The answer to a browser that asks before it sends."""
+        """The response to a CORS preflight request."""
         if not allowed:
             return Answer(204, headers=((b"allow", b"GET, POST, DELETE, OPTIONS"),))
         asked = head.headers.get(b"access-control-request-headers", b"")
@@ -100,7 +100,7 @@ class Guard:
         if not self._answers_to(sent_to, server):
             name = _name(sent_to)[:80]
             if not name:
-                return _refuse(421, "The Host header names no host; send the name or address this server is reached by")
+                return _refuse(421, "The Host header is empty or invalid; send the name or address of this server")
             remedy = self._allow_host.format(name)
             return _refuse(421, f"The host name {name!r} is not allowed here; allow it with {remedy}")
         return cors
@@ -111,7 +111,7 @@ class Guard:
             return True
         if self._hosts or _is_loopback(server):
             return False
-        # No browser reaches a socket file.
+        # A browser cannot reach a socket file.
         return not server or self._mounted or _is_address(name)
 
 
@@ -124,7 +124,7 @@ def _refuse(status: int, message: str) -> Answer:
     return Answer(status, jsonrpc.refusal(None, InvalidRequest(message)))
 
 
-# Nothing but a name or an address and a port: what a URL would hide behind "@", "#" or "\\" is no part of it.
+# Only a name or an address, and a port: reject what a URL could hide behind "@", "#" or "\\".
 _AUTHORITY: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._~-]+))(?::([0-9]{1,5}))?", re.ASCII)
 _ORIGIN: Final = re.compile(r"(https?)://(.+)", re.ASCII)
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -137,7 +137,7 @@ def _origin(text: str, option: str) -> str:
         raise SetupError(
             f"{option.format(text)} is not an origin; write it like https://app.example.com or http://localhost:6274"
         )
-    # A browser leaves the port out where it is the scheme's own.
+    # A browser omits the default port of the scheme.
     return given.removesuffix(f":{_DEFAULT_PORTS[found[1]]}")
 
 
@@ -176,7 +176,7 @@ def _is_address(name: str) -> bool:
 
 
 def _trust(head: Head) -> None:
-    """Take the client's address, scheme and host from the proxy in front of us."""
+    """Use the client's address, scheme and host that a trusted proxy states."""
     headers = head.headers
     forwarded = headers.get(b"x-forwarded-for")
     if forwarded:

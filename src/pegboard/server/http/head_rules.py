@@ -40,9 +40,9 @@ find_path = lru_cache(maxsize=256)(split_target)
 def check_start(
     method: bytes, target: tuple[bytes, bytes] | None, version: str, headers: dict[bytes, bytes]
 ) -> tuple[bytes, bytes]:
-    """Refuse a request line we do not serve, or a request of HTTP/1.1 that names no host."""
+    """Reject a request line that is not supported, or a request of HTTP/1.1 without a Host field."""
     if version not in ("1.1", "1.0"):
-        raise BadRequest(plain_error(505, "This server speaks HTTP/1.1."))
+        raise BadRequest(plain_error(505, "This server only supports HTTP/1.1."))
     if method == b"CONNECT":
         # What follows its head is a tunnel, not a body: two parsers could disagree about where the next request starts.
         raise BadRequest(plain_error(400, "This server is not a proxy: CONNECT is not supported."))
@@ -51,12 +51,12 @@ def check_start(
             plain_error(400, "The request target must be a path: no absolute URL, no authority, no fragment.")
         )
     if version == "1.1" and b"host" not in headers:
-        raise BadRequest(plain_error(400, "A request of HTTP/1.1 has a Host field."))
+        raise BadRequest(plain_error(400, "A request of HTTP/1.1 must have a Host field."))
     return target
 
 
 def is_chunked(headers: dict[bytes, bytes], version: str) -> bool:
-    """Whether a body comes in chunks; rejects every other coding."""
+    """Whether a body is chunked; rejects every other coding."""
     transfer = headers.get(b"transfer-encoding")
     if transfer is not None and (version != "1.1" or transfer.lower() != b"chunked"):
         raise BadRequest(plain_error(400, "The only transfer coding accepted is chunked, in HTTP/1.1."))
@@ -69,17 +69,19 @@ def expects_continue(headers: dict[bytes, bytes]) -> bool:
     """Whether the client waits for `100 Continue` before it sends the body; rejects every other expectation."""
     expected = headers.get(b"expect")
     if expected is not None and expected.lower() != b"100-continue":
-        raise BadRequest(plain_error(417, "The only expectation met is 100-continue."))
+        raise BadRequest(plain_error(417, "The only supported expectation is 100-continue."))
     return expected is not None
 
 
 def head_too_long(limits: Limits) -> Answer:
-    """The answer to a head over its limits."""
-    return plain_error(431, f"The head of a request may have {limits.head_bytes} bytes and {limits.head_lines} lines.")
+    """The response to a head that exceeds its limits."""
+    return plain_error(
+        431, f"The head of a request is limited to {limits.head_bytes} bytes, {limits.head_lines} lines."
+    )
 
 
 def adapt_head(known: bytes, length_at: int, data: bytes) -> int:
-    """Where the body starts if this is the known head but for the length of the body, which is all that follows; else 0."""
+    """Where the body starts if only its length differs from the known head and nothing follows it; otherwise 0."""
     if length_at < 0 or data[:length_at] != known[:length_at]:
         return 0
     rest = known[known.index(b"\r\n", length_at) :]

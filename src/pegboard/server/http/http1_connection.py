@@ -1,14 +1,14 @@
 """One HTTP/1.1 connection: requests in order, responses, back-pressure.
 
-Requests are handed to the endpoint strictly in order, each in the callback that completed it if it is the first; a
-response that does not wait is written in the same callback, in one write. `_stream` is the response to the request that
-the endpoint is handling now.
+Requests go to the endpoint strictly in order. If no other request waits, a request is served in the callback that
+completed it; a response that does not wait is written in the same callback, in one write. `_stream` is the response to
+the request that the endpoint is handling now.
 
 A rejection is sent after the responses to the requests before it and ends the connection. Further input is then read
 and dropped for a moment, so that the rejection is not lost.
 
-The end of the client's input counts as a disconnect, as in most servers: a half-closed connection cannot be told from a
-closed one, and a call has to end soon after its caller is gone.
+The end of the client's input counts as a disconnect, as in most servers: a half-closed connection cannot be
+distinguished from a closed one, and a call must end soon after its caller has disconnected.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from pegboard.server.http_types import Answer, Endpoint, Headers, Upgrade
 
 log = logging.getLogger("pegboard.http")
 
-# A slow body is forgiven this long before its rate is looked at.
+# The rate of a body is checked after this time.
 GRACE_SECONDS: Final = 5.0
-# So much of a stream is not held back even for the rest of the turn.
+# Above this size, the output of a stream is sent before the end of the turn.
 FLUSH_BYTES: Final = 16 * 1024
 
 # Stands for a request that was rejected before it was complete.
 UNREAD: Final = ServerRequest(NO_HEAD, b"", keep=False, chunks=True)
-BUSY: Final = plain_error(503, "There is no room for more of this request: send it again later, in one go.")
+BUSY: Final = plain_error(503, "There is no room for the rest of this request: send it again later, in one piece.")
 
 
 class ResponseStream(Struct, eq=False):
-    """The response to one request, which the endpoint may stream through as its Sink.
+    """The response to one request, which the endpoint may use as a Sink to stream.
 
-    What is written in one turn of the loop goes out together, as one chunk.
+    Everything that is written in one turn of the loop is sent together, as one chunk.
     """
 
     connection: Http1Connection
@@ -61,7 +61,7 @@ class ResponseStream(Struct, eq=False):
 
     def start(self, status: int, headers: Headers) -> None:
         if self.started or self.ended:
-            raise RuntimeError("the response has already begun")
+            raise RuntimeError("the response has already started")
         lines = encode_head(status, b"", headers)
         self.started = True
         request = self.request
@@ -85,7 +85,7 @@ class ResponseStream(Struct, eq=False):
         return not self.connection.full
 
     def flush(self) -> None:
-        """Send what has been written since the last time."""
+        """Send what was written since the last flush."""
         self._scheduled = False
         if not self.gone and (self._head or self._written):
             data = self._take()
@@ -95,7 +95,7 @@ class ResponseStream(Struct, eq=False):
 
     def _schedule(self) -> None:
         self._scheduled = True
-        # While its connection serves, that flushes when the call waits or has ended.
+        # While its connection serves, the connection flushes when the call waits or has ended.
         if not self.connection.serving:
             self.connection.loop.call_soon(self.flush)
 
@@ -107,7 +107,7 @@ class ResponseStream(Struct, eq=False):
         return b"%b%x\r\n%b\r\n" % (head, len(body), body) if self.request.chunks else head + body
 
     def rest(self) -> None:
-        """Let go of the request but for what its end needs to know: the stream has outlived its call."""
+        """Drop the request, except for what the end of the response needs: the stream has outlived its call."""
         request = self.request
         head = request.head if request.head.method == b"HEAD" else NO_HEAD
         self.request = ServerRequest(head, b"", request.keep, request.chunks)
@@ -117,7 +117,7 @@ class ResponseStream(Struct, eq=False):
             self.flush()
             await self.connection.drain()
         if self.gone:
-            raise ConnectionError("the client is gone, or has read too slowly for too long")
+            raise ConnectionError("the client has disconnected, or has read too slowly for too long")
 
     def end(self) -> None:
         if not self.started or self.ended:
@@ -138,7 +138,7 @@ class ResponseStream(Struct, eq=False):
             self.callbacks += (callback,)
 
     def leave(self) -> None:
-        """The client is gone: nothing is written any more, and whoever asked is told, once."""
+        """The client has disconnected: write nothing more, and call the callbacks once."""
         self.gone = True
         callbacks, self.callbacks = self.callbacks, ()
         for callback in callbacks:
@@ -165,7 +165,7 @@ def find_address(transport: asyncio.BaseTransport, end: str) -> str:
 
 
 class Http1Connection(LimitedConnection):
-    """One connection: reads requests, hands them to the endpoint one after the other, writes the responses."""
+    """One connection: reads requests, passes them to the endpoint one after the other, writes the responses."""
 
     __slots__ = (
         "_accept", "_feed", "_last_stage", "_paused", "_reader", "_ready", "_resting", "_secure", "_served", "_stream", "loop", "send",
@@ -199,7 +199,7 @@ class Http1Connection(LimitedConnection):
 
     @property
     def held(self) -> int:
-        """The memory of requests that are not served yet and of answers that are not sent yet."""
+        """The memory of requests that are not served yet and of responses that are not sent yet."""
         return self._reader.weight + unsent(self._transport, self._written)
 
     @property
@@ -209,7 +209,7 @@ class Http1Connection(LimitedConnection):
     # The transport's callbacks.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's.
+        # uvloop's transports are not subclasses of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         self.send = self._transport.write
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer)
@@ -254,7 +254,7 @@ class Http1Connection(LimitedConnection):
     # Requests to the endpoint, responses to the transport.
 
     def serve(self) -> None:
-        """Answer what waits, until a request suspends, the client reads too slowly, or it is the others' turn."""
+        """Serve waiting requests until one suspends, the client reads too slowly, or the turn is over."""
         if self.serving or self._resting or self._stream is not None:
             return
         self.serving = True
@@ -276,13 +276,13 @@ class Http1Connection(LimitedConnection):
                         continue
                     task = outcome if isinstance(outcome, asyncio.Task) else start(outcome, loop=self.loop)
                     if not task.done():
-                        # The loop holds tasks weakly; this one lives as long as its connection at least.
+                        # The loop only has weak references to tasks; this one lives at least as long as its connection.
                         stream.task = task
                         task.add_done_callback(stream.task_done)
                         stream.flush()
                         continue
                     outcome = task.result()
-            except BaseException as error:  # noqa: BLE001 - whatever a call raises, SystemExit too, ends that call alone
+            except BaseException as error:  # noqa: BLE001 - an exception of a call, even SystemExit, ends only that call
                 self.fail(stream, error)
             else:
                 self.respond(stream, outcome)
@@ -291,7 +291,7 @@ class Http1Connection(LimitedConnection):
             self._resume_reading()
 
     def _switch(self, stream: ResponseStream, upgrade: Upgrade) -> None:
-        """Hand the connection over to a WebSocket."""
+        """Turn the connection into a WebSocket."""
         reader, connections = self._reader, self._connections
         if reader.stage != IDLE or self._ready:
             # RFC 6455, 4.1: "the client MUST wait for a response from the server before sending any further data".
@@ -315,7 +315,7 @@ class Http1Connection(LimitedConnection):
         begin()
 
     def respond(self, stream: ResponseStream, answer: Answer | None) -> None:
-        """Write a whole response, or see that there is a stream where there is none."""
+        """Write a whole response, or check that the endpoint has started a stream."""
         if answer is None or stream.started or stream.gone:
             self._watch_task(stream, answer)
             return
@@ -349,7 +349,7 @@ class Http1Connection(LimitedConnection):
         self.fail(stream, RuntimeError("a request ended with no response, or with two"))
 
     def fail(self, stream: ResponseStream, error: BaseException) -> None:
-        """The endpoint failed: say so if nothing has been said yet, else cut the stream short of its end."""
+        """The endpoint failed: send an error if the response has not started, otherwise cut the stream."""
         if stream.gone or stream.ended:
             if not isinstance(error, asyncio.CancelledError):
                 log.error("A call failed after its response had ended", exc_info=error)
@@ -362,16 +362,16 @@ class Http1Connection(LimitedConnection):
         stream.ended = True
         stream.request.keep = False
         if not stream.request.chunks:
-            # Its end is the end of the connection: only a reset tells the client that there should have been more.
+            # The response ends with the connection: only a reset shows the client that it is incomplete.
             self._transport.abort()
         self.finish(stream)
 
     def finish(self, stream: ResponseStream) -> None:
-        """The response is complete: on with the next request, or close."""
+        """The response is complete: continue with the next request, or close."""
         connections = self._connections
         self._stream = None
         if stream.callbacks:
-            # What is called back may hold the stream: such a circle would wait for the garbage collector.
+            # A callback may refer to the stream: such a cycle would wait for the garbage collector.
             stream.callbacks = ()
         self._served = True
         self._since = connections.now
@@ -385,7 +385,7 @@ class Http1Connection(LimitedConnection):
         if not self.serving and not self._leaving:
             self.serve()
 
-    # Time and room.
+    # Time and memory.
 
     def _check_input(self, now: float) -> None:
         waited = now - self._since
@@ -394,16 +394,16 @@ class Http1Connection(LimitedConnection):
             return
         if self._reader.stage == HEAD:
             if waited > limits.head_seconds:
-                self._reject_slow(f"The head of a request must come within {limits.head_seconds:g} seconds.")
+                self._reject_slow(f"The head of a request must arrive within {limits.head_seconds:g} seconds.")
         elif self._reader.stage == BODY:
             if waited > limits.body_seconds or self._reader.received < limits.body_rate * (waited - GRACE_SECONDS):
-                text = f"The body of a request must come within {limits.body_seconds:g} seconds, {limits.body_rate} bytes a second."
+                text = f"The body of a request must arrive within {limits.body_seconds:g} s, at {limits.body_rate} bytes a second."
                 self._reject_slow(text)
         elif waited > (limits.idle_seconds if self._served else limits.head_seconds):
             self.close()
 
     def drop_buffers(self) -> None:
-        """Let go of all that is held back: there is no room for it."""
+        """Drop all buffered data: there is no room for it."""
         self._heavy = False
         if self.busy or self._transport.get_write_buffer_size():
             self._transport.abort()
@@ -421,7 +421,7 @@ class Http1Connection(LimitedConnection):
             self.serve()
 
     def _pause_reading(self) -> None:
-        """Read no further while enough requests wait: by number, or by what their bodies weigh."""
+        """Stop reading while enough requests wait, by number or by the size of their bodies."""
         limits = self._limits
         enough = len(self._ready) >= limits.pipelined or sum(len(one.body) for one in self._ready) > limits.body_bytes
         if enough and not self._paused and not self._lost and not self._leaving:
@@ -429,7 +429,7 @@ class Http1Connection(LimitedConnection):
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
-        """Nothing waits any more: read on, let a hesitant body come, or say the last word."""
+        """No request waits any more: continue reading, ask for an announced body, or send the rejection."""
         if self._lost or self._leaving:
             return
         reader = self._reader

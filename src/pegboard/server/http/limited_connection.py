@@ -1,7 +1,7 @@
-"""A connection of our server, held to its limits: write buffer, slow readers, the memory account.
+"""A connection of our server with its limits: write buffer, slow readers, the memory account.
 
-No connection has a timer. The owner of the connections sweeps them about once a second, and the sweep is also the clock:
-between two sweeps the time stands still.
+Connections have no timers. Their owner sweeps them about once a second, and the sweep is also the clock: between two
+sweeps the time does not advance.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import Final
 from pegboard.limits import Limits
 from pegboard.server.http.connections import SMALL_WRITE, Connections
 
-# How long input is read and dropped after the last response: closing at once would reset the connection and could lose it.
+# How long input is read and dropped after the last response: closing at once would reset the connection and lose it.
 LINGER_SECONDS: Final = 2.0
 
 
 class LimitedConnection(asyncio.Protocol):
-    """What HTTP and WebSocket connections have in common.
+    """The common part of HTTP and WebSocket connections.
 
-    `full` while the peer is behind with reading, `_leaving` once nothing more is served, `_lost` once the peer is gone.
+    `full` while the peer lags behind with reading, `_leaving` once nothing more is served, `_lost` once the peer has
+    disconnected.
     """
 
     __slots__ = (
@@ -43,12 +44,12 @@ class LimitedConnection(asyncio.Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a request has come that is not yet answered."""
+        """Whether it has received a request and not yet sent the response."""
         return False
 
     @property
     def held(self) -> int:
-        """How many bytes of memory the connection holds now."""
+        """The bytes of memory that the connection holds now."""
         raise NotImplementedError
 
     def pause_writing(self) -> None:
@@ -67,7 +68,7 @@ class LimitedConnection(asyncio.Protocol):
             self._room.set()
 
     async def drain(self) -> None:
-        """Wait until the peer has read enough of what was written, or is gone."""
+        """Wait until the peer has read enough, or has disconnected."""
         if self.full and not self._lost:
             if self._room is None:
                 self._room = asyncio.Event()
@@ -83,7 +84,7 @@ class LimitedConnection(asyncio.Protocol):
         self._heavy = self._connections.weigh(self)
 
     def check(self, now: float) -> None:
-        """Hold the connection to its limits; called by each sweep."""
+        """Enforce the limits of the connection; called by each sweep."""
         unsent = self._transport.get_write_buffer_size()
         if self._heavy or unsent:
             # Small writes are counted here only.
@@ -116,11 +117,11 @@ class LimitedConnection(asyncio.Protocol):
         self._transport.abort()
 
     def drop_buffers(self) -> None:
-        """Let go of everything that is buffered: there is no room for it."""
+        """Drop all buffered data: there is no room for it."""
         self._transport.abort()
 
     def _forget(self) -> None:
-        """Remove a connection that is lost from the account and from the open ones."""
+        """Remove a lost connection from the account and from the open ones."""
         connections = self._connections
         connections.live.discard(self)
         connections.forget(self)

@@ -32,12 +32,12 @@ UNSENT_BYTES: Final = 128 * 1024
 
 
 def bind_tcp(host: str, port: int, *, reuse_port: bool = False) -> list[socket.socket]:
-    """Bind every address the host name stands for, all to the same port; others may share it where that is said."""
+    """Bind every address of the host name to the same port; with `reuse_port`, other sockets may share it."""
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise SetupError(
-            f"Cannot listen on host {host!r}: {error.strerror}. Name an address of this machine."
+            f"Cannot listen on host {host!r}: {error.strerror}. Use an address of this machine."
         ) from error
     opened: list[socket.socket] = []
     try:
@@ -57,16 +57,16 @@ def bind_tcp(host: str, port: int, *, reuse_port: bool = False) -> list[socket.s
         for one in opened:
             one.close()
         raise SetupError(
-            f"Cannot listen on {host}:{port}: {error.strerror}. Stop what listens there, or choose another port."
+            f"Cannot listen on {host}:{port}: {error.strerror}. Stop the program on this port, or choose another one."
         ) from error
     return opened
 
 
 def _hold_little(one: socket.socket) -> None:
-    """Have the kernel take no more from us than it can soon send, on all connections that come in by this socket.
+    """Limit the unsent data in the kernel, for all connections that this socket accepts.
 
-    By itself it takes megabytes for a peer that reads nothing: memory that nobody counts, filled by a call that does not
-    notice that it should wait.
+    By default the kernel buffers megabytes for a peer that does not read: memory that is not counted, filled by a call
+    that does not notice that it should wait.
     """
     option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
     if option is not None:
@@ -74,18 +74,18 @@ def _hold_little(one: socket.socket) -> None:
 
 
 def bind_unix(path: str) -> list[socket.socket]:
-    """Bind a socket file that only its owner may use; one that a dead server left behind is replaced."""
+    """Bind a socket file that only its owner may use; replaces one that a dead server left behind."""
     one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISSOCK(Path(path).stat().st_mode):
-                raise SetupError(f"{path} exists and is no socket: choose another path for the socket.")
+                raise SetupError(f"{path} exists and is not a socket: choose another path for the socket.")
             try:
                 one.connect(path)
             except ConnectionRefusedError:
                 Path(path).unlink()
             else:
-                raise SetupError(f"Another server listens on {path}: stop it, or choose another path.")
+                raise SetupError(f"Another server is listening on {path}: stop it, or choose another path.")
             finally:
                 one.close()
                 one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -117,10 +117,10 @@ def unlink(one: socket.socket) -> None:
 
 
 class Http1Server:
-    """A listening server: its sockets, its connections, and the sweep that keeps time for them.
+    """A listening server: its sockets, its connections, and the periodic sweep.
 
-    At the limit of connections it stops accepting: the listening sockets stay open, so that newcomers wait in the
-    kernel's queue, and are taken up again when one leaves. Sockets that are `shared` with other processes go on after it.
+    At the limit of connections it stops accepting: the listening sockets stay open, so that new connections wait in the
+    kernel's queue until another one closes. Sockets that are `shared` with other processes stay open after it.
     """
 
     def __init__(
@@ -157,17 +157,17 @@ class Http1Server:
 
     @property
     def busy(self) -> int:
-        """How many connections owe an answer."""
+        """The number of connections with an unanswered request."""
         return self.connections.busy
 
     async def start(self) -> None:
-        """Begin to accept connections and to keep time."""
+        """Start accepting connections and sweeping."""
         self._accepting = True
         await self._open()
         self._sweep()
 
     def stop_accepting(self) -> None:
-        """Close the listening sockets; connections there are stay."""
+        """Close the listening sockets; open connections stay."""
         self._accepting = False
         self._shut()
         for one in self.sockets:
@@ -176,7 +176,7 @@ class Http1Server:
         self.sockets = ()
 
     async def drain(self, seconds: float) -> bool:
-        """Wait until no connection owes an answer, at most this long; from now on every answer closes its connection."""
+        """Wait until no connection is busy, at most this long; from now on every response closes its connection."""
         self.connections.keep = False
         self.connections.quiet = asyncio.Event()
         self.connections.notify_if_quiet()
@@ -189,7 +189,7 @@ class Http1Server:
         return True
 
     async def close(self) -> None:
-        """Stop accepting, and close every connection: the idle ones in peace, the others at once."""
+        """Stop accepting, and close every connection: the idle ones gracefully, the others at once."""
         self.stop_accepting()
         if self._opening is not None:
             self._opening.cancel()
@@ -221,7 +221,7 @@ class Http1Server:
     async def _open(self) -> None:
         handshake = self._limits.head_seconds if self._ssl is not None else None
         for one in self.sockets:
-            # A copy: asyncio closes the socket it is given when it stops, and this one must go on queueing newcomers.
+            # A copy: asyncio closes its socket when it stops, and this one must continue to queue new connections.
             server = await self._loop.create_server(
                 self._connect, sock=one.dup(), ssl=self._ssl, backlog=self._backlog, ssl_handshake_timeout=handshake
             )
@@ -234,7 +234,7 @@ class Http1Server:
             server.close()
 
     def _count(self) -> None:
-        """A connection came or went."""
+        """A connection was opened or closed."""
         count = len(self.connections.live)
         full = count >= self._limits.connections
         if full and self._servers:

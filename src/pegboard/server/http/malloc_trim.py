@@ -1,8 +1,8 @@
 """Returns freed memory to the operating system.
 
-After a burst of requests that is most of the memory. How much can be returned is known only by trying, so this is tried
-when the process has grown a lot, and less often while it does not help. Objects in reference cycles, such as sockets
-and their calls, are collected first: the garbage collector rarely reaches the oldest generation in a server.
+After a burst of requests most of the memory is free. How much can be returned is only known after trying, so it is
+tried when the process has grown a lot, and less often while it does not help. Objects in reference cycles, such as
+sockets and their calls, are collected first: the garbage collector rarely reaches the oldest generation in a server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STATM: Final = Path("/proc/self/statm")
 
 
 def resident_bytes() -> int:
-    """How many bytes this process holds; 0 where nobody says."""
+    """The resident memory of this process in bytes; 0 if the system does not report it."""
     try:
         return int(_STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
@@ -32,18 +32,18 @@ def resident_bytes() -> int:
 
 
 def trim_heap() -> None:
-    """Have the allocator give back what it can, where it is one that has to be told."""
-    # Seldom needed, and not quickly imported.
+    """Ask the allocator to return free memory, if it supports that."""
+    # Rarely needed, and slow to import.
     import ctypes  # noqa: PLC0415
 
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (AttributeError, OSError, TypeError):
-        _log.debug("this allocator gives memory back by itself, or never")
+        _log.debug("this allocator does not support malloc_trim")
 
 
 class MallocTrim:
-    """What a process holds beyond what it needs; looked at now and then, from the sweep."""
+    """Checks now and then, from the sweep, whether the process holds much more memory than it needs."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class MallocTrim:
         self._wait = LEAST_SECONDS
 
     def check(self, now: float) -> None:
-        """Give back what there is to give, if it may be a lot."""
+        """Return free memory if there may be a lot of it."""
         if now < self._due:
             return
         self._due = now + LEAST_SECONDS

@@ -1,7 +1,7 @@
 """Parses the bytes of a connection into HTTP/1.1 requests, within limits; no I/O.
 
-The grammar is llhttp's in its strict mode; what that leaves open is closed when a head is complete. No I/O and no clock:
-the same bytes give the same requests however they are cut.
+The grammar is that of llhttp in strict mode; when a head is complete, it is checked for what llhttp accepts and we do
+not. No I/O and no clock: the same bytes give the same requests however they are split.
 
 The parser gets the bytes in pieces, and a piece never extends beyond the end of a request. When enough requests wait, the
 reader stops there and keeps the remaining bytes unparsed: a small request takes thirty times as much memory once it is
@@ -36,30 +36,30 @@ from pegboard.server.http.plain_responses import body_too_large, plain_error
 from pegboard.server.http.server_request import LINE_COST, NO_HEAD, REQUEST_COST, ServerRequest
 from pegboard.server.http_types import Answer, Head
 
-# The state of the reader: between requests, in a head, in a body, stopped with unparsed bytes because enough requests wait,
-# or ended by a refusal.
+# The state of the reader: between requests, in a head, in a body, stopped with unparsed bytes because enough requests
+# wait, or ended by a rejection.
 IDLE, HEAD, BODY, FULL, ENDED = range(5)
 
-# Fields whose repetition means the same as one comma-separated list; of any other the first value is kept.
+# Repeated fields that mean the same as one comma-separated list; of any other the first value is kept.
 LISTS: Final = frozenset(
     {b"accept", b"accept-language", b"cache-control", b"connection", b"forwarded", b"x-forwarded-for"}
 )
 
 LENGTH: Final = re.compile(rb"\r\ncontent-length: ?([0-9]+)\r\n", re.IGNORECASE)
 
-# A chunk of one byte costs six on the wire; beyond this factor the sender only wastes our time.
+# A chunk of one byte costs six on the wire; a larger factor has no good reason.
 CHUNK_OVERHEAD: Final = 8
 
 BLANK_LINE: Final = b"\r\n\r\n"
 LINE_ENDS: Final = re.compile(rb"[\r\n]+")
 # Only the parser knows where the last chunk ends, so pieces of a chunked body are small: one may contain further requests.
 CHUNKED_PIECE: Final = 256
-# A larger head is not remembered: its connection may be idle for a long time.
+# A larger head is not cached: its connection may be idle for a long time.
 KNOWN_BYTES: Final = 8192
 
 
 class RequestReader:
-    """Bytes go in by `feed`; whole requests line up in `ready`, and `refusal` is what to say after the last of them.
+    """Parses the bytes given to `feed`; whole requests are in `ready`, and `refusal` is the response after them.
 
     Once `limits.pipelined` requests are ready the stage is FULL; `read_on` continues when they have been taken.
     """
@@ -76,7 +76,7 @@ class RequestReader:
     _modern: bool
 
     def __init__(self, limits: Limits, peer: str = "", server: str = "", secure: bool = False) -> None:
-        # A list, since hardly ever more than one waits, and an empty deque holds ten times as much.
+        # A list: more than one request hardly ever waits, and an empty deque takes ten times as much memory.
         self.ready: list[ServerRequest] = []
         self.refusal: Answer | None = None
         self.stage = IDLE
@@ -111,7 +111,7 @@ class RequestReader:
         self._feed: Callable[[Any], None] = self._parser.feed_data
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the connection."""
+        """Parse the next bytes of the connection."""
         stage = self.stage
         if stage == IDLE and (
             (len(data) == self._known_length and data.startswith(self._known))
@@ -139,7 +139,7 @@ class RequestReader:
         self._parse(data, self._parsed)
 
     def refuse(self, refusal: Answer) -> None:
-        """Read no further: this is said after the answers to what is ready."""
+        """Stop reading; this response follows those to the requests in `ready`."""
         if self.stage != ENDED:
             self.stage = ENDED
             self.refusal = refusal
@@ -147,7 +147,7 @@ class RequestReader:
 
     @property
     def weight(self) -> int:
-        """How many bytes of memory are held for requests that have not been served."""
+        """The bytes of memory of the requests that have not been served."""
         held = len(self._unparsed) + sum(one.weight for one in self.ready)
         stage = self._stopped_at if self.stage == FULL else self.stage
         if stage == HEAD:
@@ -157,14 +157,14 @@ class RequestReader:
         return held
 
     def drop(self, refusal: Answer) -> None:
-        """Refuse what has come in part, and hold nothing of it."""
+        """Reject a partly received request, and free its memory."""
         self.refuse(refusal)
         self._body = b""
         self._headers = {}
         self._head = NO_HEAD
 
     def close(self) -> None:
-        """Let go of the parser, which holds this reader as this reader holds it."""
+        """Delete the parser, which forms a reference cycle with this reader."""
         self.stage = ENDED
         self.ready.clear()
         self._unparsed = self._body = b""
@@ -173,9 +173,9 @@ class RequestReader:
         del self._feed
 
     def rest(self) -> None:
-        """Hold next to nothing: the answer to the last request is a stream that may be open for days.
+        """Free nearly all memory: the response to the last request is a stream that may be open for days.
 
-        Between two requests a parser knows nothing that a new one does not.
+        Between two requests, a parser has no state that a new one does not have.
         """
         if self.stage == IDLE and not self.ready and self._feed != self._wake:
             self._known, self._known_length = b"", -1
@@ -188,13 +188,13 @@ class RequestReader:
         self._feed = self._parser.feed_data
         self._feed(data)
 
-    # A client sends the same head again and again. One that came alone with its body, and no other way of framing it than by
-    # its length, is known: the same bytes between two requests mean the same again, and only the body is new. Where the
-    # length of the body is all that differs, the known head takes it over.
+    # A client sends the same head again and again. A head is remembered if it arrived in one piece with its body, whose
+    # length it states: if the same bytes follow a complete request, they mean the same, and only the body is new. If
+    # only the length of the body differs, the known head is adapted.
 
     def _remember_head(self, data: bytes) -> None:
         end, request = len(data) - self.received, self.ready[0]
-        # The bytes, and the head that was made of them.
+        # The bytes, and the parsed head.
         if 2 * end + LINE_COST * len(request.head.headers) > KNOWN_BYTES or data.find(BLANK_LINE) != end - 4:
             return
         self._known = data[:end]
@@ -206,7 +206,7 @@ class RequestReader:
             self._length_at = length.start(1)
 
     def _adapt(self, data: bytes) -> bool:
-        """Whether this is the known head again but for the length of its body, which is all there is behind it."""
+        """Whether this is the known head again, except for the length of its body, and nothing follows the body."""
         start = adapt_head(self._known, self._length_at, data)
         length = len(data) - start
         if not start or length > self._limits.body_bytes:
@@ -218,7 +218,7 @@ class RequestReader:
         return True
 
     def _parse_small(self, data: bytes) -> None:
-        """Parse data in one piece if it is small and cannot contain more requests than may wait, which is the common case."""
+        """Parse small data in one piece, unless it may contain more requests than may wait; this is the common case."""
         limits, size, ready = self._limits, len(data), self.ready
         waiting = len(ready)
         # Every request line contains this; if the data has more of them for another reason, parsing in pieces works too.
@@ -288,7 +288,7 @@ class RequestReader:
             cut = min(len(data), start + self._length - self.received)
             if not self._upgrading:
                 return self._run(data, start, cut)
-            # llhttp believes that a request to upgrade has no body, but some clients send one.
+            # llhttp assumes that a request to upgrade has no body, but some clients send one.
             self.on_body(data[start:cut])
             if self.received == self._length:
                 self._upgrading = False
@@ -311,7 +311,7 @@ class RequestReader:
         return cut
 
     def _note_end(self, error: Exception, size: int) -> int:
-        """Handle an exception of the parser; how many of these bytes it has parsed."""
+        """Handle an exception of the parser; returns how many of these bytes it has parsed."""
         if isinstance(error, HttpParserUpgrade):
             # The upgrade is declined: the connection continues with HTTP/1.1.
             return int(error.args[0])
@@ -367,7 +367,7 @@ class RequestReader:
         if len(headers) + self._again > limits.head_lines:
             raise BadRequest(head_too_long(self._limits))
         if b"host" in self._repeated:
-            raise BadRequest(plain_error(400, "A request has one Host field."))
+            raise BadRequest(plain_error(400, "A request must have one Host field."))
         self._length = 0
         if b"content-length" in headers:
             self._length = int(headers[b"content-length"])
@@ -381,7 +381,7 @@ class RequestReader:
         if b"upgrade" in headers and parser.should_upgrade():
             if self._length < 0:
                 raise BadRequest(
-                    plain_error(400, "A request to upgrade the connection has a body of known length, or none.")
+                    plain_error(400, "A request to upgrade the connection must state the length of its body.")
                 )
             self._upgrading = self._length > 0
         if self._modern and b"expect" in headers:

@@ -15,27 +15,27 @@ KEEP: Final = b"connection: keep-alive\r\n"
 CLOSE: Final = b"connection: close\r\n"
 
 
-# A client's responses carry the same fields each time: those of its session.
+# The responses to a client have the same fields each time: those of its session.
 @lru_cache(maxsize=1024)
 def encode_headers(headers: Headers) -> bytes:
-    """The lines of these fields; a line break inside one would let a value write the rest of the response."""
+    """Encode header fields; a line break in a value would let it write the rest of the response."""
     lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
     if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers) or b"\0" in lines:
-        raise ValueError("a response header holds a control character")
+        raise ValueError("a response header contains a control character")
     return lines
 
 
-# Few kinds of answers make up nearly all of them, in legacy revisions one of each kind for a session.
+# Nearly all responses are of a few kinds; in legacy revisions, of a few kinds for each session.
 @lru_cache(maxsize=1024)
 def encode_head(status: int, content_type: bytes, headers: Headers) -> bytes:
-    """What the heads of all responses of a kind have in common."""
+    """Encode the part of the head that all responses of a kind share."""
     line = STATUS.get(status) or b"HTTP/1.1 %d \r\n" % status
     kind = b"content-type: %b\r\n" % content_type if content_type and status != 204 else b""
     return line + encode_headers(headers) + kind
 
 
 def encode_answer(answer: Answer, request: ServerRequest, date: bytes) -> bytes:
-    """The response to any request, also if it closes the connection, has no body, or goes to a client of HTTP/1.0."""
+    """Encode the response to any request: one that closes the connection, has no body, or is for HTTP/1.0."""
     lines = encode_head(answer.status, answer.content_type, answer.headers)
     if not request.keep:
         lines += CLOSE

@@ -19,8 +19,8 @@ NO_HEAD: Final = Head(b"", b"", b"", {})
 class ServerRequest(Struct, gc=False):
     """A whole request; `keep` if its connection stays open, `chunks` if the response may be chunked (HTTP/1.1).
 
-    `plain` if both hold, it arrived in one piece and its response has a body. `size` is that of its head, -1 if other
-    requests share the head.
+    `plain` if both hold, it arrived in one piece and its response has a body. `size` is the size of its head, -1 if
+    other requests share the head.
     """
 
     head: Head
@@ -32,6 +32,6 @@ class ServerRequest(Struct, gc=False):
 
     @property
     def weight(self) -> int:
-        """How many bytes of memory it takes."""
+        """The bytes of memory that it takes."""
         head = 0 if self.size < 0 else self.size + LINE_COST * len(self.head.headers)
         return REQUEST_COST + head + len(self.body)

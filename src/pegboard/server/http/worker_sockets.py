@@ -17,7 +17,7 @@ from pegboard.server.http.listener import BACKLOG, bind_tcp, bind_unix, port_of,
 
 
 class WorkerSockets:
-    """Places for so many workers at one address."""
+    """The sockets of a number of worker slots at one address."""
 
     def __init__(self, count: int, host: str, port: int, uds: str | None) -> None:
         self._host = host
@@ -28,7 +28,7 @@ class WorkerSockets:
         if not self._several:
             self._opened = [first] * count
             return
-        # Bound alone before it is bound to be shared: another server at this address is an error, and no partner.
+        # Bound exclusively before it is bound to be shared, so that another server at this address is an error.
         for one in first:
             one.close()
         try:
@@ -39,19 +39,19 @@ class WorkerSockets:
             raise
 
     def open(self, place: int) -> None:
-        """There is to be a worker at that place."""
+        """Open the sockets of a slot for a worker that is about to start."""
         if not self._opened[place]:
             self._opened[place] = self._bind()
 
     def give_up(self, place: int) -> None:
-        """There will be none for a while."""
+        """Close the sockets of a slot that has no worker for a while."""
         if self._several:
             for one in self._opened[place]:
                 one.close()
             self._opened[place] = ()
 
     def take(self, place: int) -> Sequence[socket.socket]:
-        """The sockets of one place, for the worker there; it lets go of the others."""
+        """The sockets of a slot, for its worker; closes those of the other slots."""
         if self._several:
             for other, sockets in enumerate(self._opened):
                 for one in sockets if other != place else ():
