@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
-from judgement import Question, Verdict, question
+from judgement import Question, Verdict, answer
 
 
 async def judge(asked: Question) -> Verdict:
-    target = asked.url or StdioTransport(command=asked.command[0], args=asked.command[1:])
+    target = asked.url or StdioTransport(command=asked.command[0], args=asked.command[1:], keep_alive=False)
     async with Client(target, mode=asked.mode) as client:
         listed = await client.list_tools()
         info = client.server_info
@@ -29,4 +27,4 @@ async def judge(asked: Question) -> Verdict:
 
 
 if __name__ == "__main__":
-    asyncio.run(judge(question())).give()
+    answer(judge)

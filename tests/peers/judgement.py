@@ -1,10 +1,11 @@
-"""What every Python judge is asked on its command line, and the one line of JSON it answers with."""
+"""What every Python judge is asked on its command line, and the lines of JSON it answers with."""
 
 from __future__ import annotations
 
-import argparse
+import asyncio
 import json
 import sys
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +17,8 @@ class Question:
     mode: str
     tool: str
     arguments: dict[str, Any]
-    url: str | None
-    command: list[str]
+    url: str | None = None
+    command: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -35,23 +36,14 @@ class Verdict:
     async def on_progress(self, done: float, total: float | None, message: str | None) -> None:
         self.progress.append([done, total, message])
 
-    def give(self) -> None:
-        print(json.dumps(vars(self)), flush=True)
+
+def questions() -> list[Question]:
+    """Read the one argument: a JSON list of `{mode, tool, arguments, url}` or `{mode, tool, arguments, command}`."""
+    (asked,) = sys.argv[1:]
+    return [Question(**one) for one in json.loads(asked)]
 
 
-def question() -> Question:
-    """Reads `[--mode M] TOOL ARGUMENTS URL`, or `[--mode M] TOOL ARGUMENTS --stdio -- COMMAND…`."""
-    # The command's own flags are not ours, so it is cut off before the parser sees it.
-    words = sys.argv[1:]
-    cut = words.index("--") if "--" in words else len(words)
-    command = words[cut + 1 :]
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--mode", default="auto")
-    parser.add_argument("--stdio", action="store_true")
-    parser.add_argument("tool")
-    parser.add_argument("arguments", type=json.loads)
-    parser.add_argument("url", nargs="?")
-    asked = parser.parse_args(words[:cut])
-    if asked.stdio != bool(command) or asked.stdio == bool(asked.url):
-        parser.error("name one target: a URL, or --stdio -- COMMAND…")
-    return Question(asked.mode, asked.tool, asked.arguments, asked.url, command)
+def answer(judge: Callable[[Question], Coroutine[Any, Any, Verdict]]) -> None:
+    """Judge each server in an event loop of its own, and print a line of JSON for each."""
+    for asked in questions():
+        print(json.dumps(vars(asyncio.run(judge(asked)))), flush=True)

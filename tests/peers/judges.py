@@ -1,4 +1,4 @@
-"""The foreign clients that judge our servers, as data, and the way to ask one."""
+"""The foreign clients that judge our servers, as data, and the way to ask them."""
 
 from __future__ import annotations
 
@@ -68,33 +68,40 @@ JUDGES = (
 )
 
 
-def judges_over(transport: str) -> list[Judge]:
-    return [judge for judge in JUDGES if transport in judge.transports]
+@dataclass(frozen=True)
+class Question:
+    """Connect to a target (a URL, or the command of a stdio server), list the tools and call one."""
+
+    judge: Judge
+    target: str | Sequence[str | Path]
+    tool: str
+    arguments: Mapping[str, Any]
 
 
-def run_judge(
-    judge: Judge,
-    target: str | Sequence[str | Path],
-    tool: str,
-    arguments: Mapping[str, Any],
-    *,
-    deadline: float = DEADLINE,
-) -> dict[str, Any]:
-    """Has `judge` connect to `target` (a URL, or the command of a stdio server), list the tools and call one.
+def ask(*questions: Question, deadline: float = DEADLINE) -> list[dict[str, Any]]:
+    """Ask judges of the same program, in one process; each question may take `deadline` seconds.
 
     It blocks; a test that serves in its own event loop calls it with `asyncio.to_thread`.
     """
-    _require(judge.program)
-    where = [target] if isinstance(target, str) else ["--stdio", "--", *map(str, target)]
-    command = [*map(str, judge.program), "--mode", judge.mode, tool, json.dumps(arguments), *where]
+    (program,) = {question.judge.program for question in questions}
+    _require(program)
+    command = [*map(str, program), json.dumps([_as_json(question) for question in questions])]
     # A home of its own: a person's settings must neither decide a verdict nor be written to.
     with tempfile.TemporaryDirectory(prefix="judge-") as home:
-        status, out, err = _run(command, {**os.environ, "HOME": home}, deadline)
+        status, out, err = _run(command, {**os.environ, "HOME": home}, deadline * len(questions))
     if status != 0:
-        ended = f"did not finish within {deadline:g} s" if status is None else f"ended with status {status}"
-        raise NoVerdict(f"{judge} {ended}\n$ {' '.join(command)}\n--- stdout\n{out}\n--- stderr\n{err}")
-    verdict: dict[str, Any] = json.loads(out.splitlines()[-1])
-    return verdict
+        ended = f"did not finish within {deadline:g} s each" if status is None else f"ended with status {status}"
+        names = ", ".join(dict.fromkeys(str(question.judge) for question in questions))
+        raise NoVerdict(f"{names} {ended}\n$ {' '.join(command)}\n--- stdout\n{out}\n--- stderr\n{err}")
+    verdicts = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    assert len(verdicts) == len(questions), out
+    return verdicts
+
+
+def _as_json(question: Question) -> dict[str, Any]:
+    target = question.target
+    where = {"url": target} if isinstance(target, str) else {"command": list(map(str, target))}
+    return {"mode": question.judge.mode, "tool": question.tool, "arguments": question.arguments, **where}
 
 
 def _require(paths: Iterable[Path]) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AsyncExitStack
 
-from judgement import Question, Verdict, question
+from judgement import Question, Verdict, answer
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
@@ -37,4 +36,4 @@ async def judge(asked: Question) -> Verdict:
 
 
 if __name__ == "__main__":
-    asyncio.run(judge(question())).give()
+    answer(judge)

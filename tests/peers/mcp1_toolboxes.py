@@ -1,4 +1,4 @@
-"""Opens and closes a toolbox of a gateway with the official Python client, 1.x; tells what it was shown."""
+"""Opens and closes a toolbox of each gateway it is given with the official Python client, 1.x; prints what it was shown."""
 
 from __future__ import annotations
 
@@ -44,4 +44,5 @@ async def visit(target: list[str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(visit(sys.argv[1:]))), flush=True)
+    for target in json.loads(sys.argv[1]):
+        print(json.dumps(asyncio.run(visit(target))), flush=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from judgement import Question, Verdict, question
+from judgement import Question, Verdict, answer
 from mcp import Client, StdioServerParameters
 
 
@@ -26,4 +24,4 @@ async def judge(asked: Question) -> Verdict:
 
 
 if __name__ == "__main__":
-    asyncio.run(judge(question())).give()
+    answer(judge)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers.judges import HERE, MCP1_PYTHON, NODE, Judge, judges_over, run_judge
+from tests.peers.judges import HERE, JUDGES, MCP1_PYTHON, NODE, Question, ask
 from tests.peers.serving import PEGBOARD, ROOT, serve
 
 pytestmark = pytest.mark.peer
@@ -23,32 +23,23 @@ def hello() -> Iterator[str]:
         yield address
 
 
-@pytest.mark.parametrize("judge", judges_over("http"), ids=str)
-def test_a_foreign_client_lists_and_calls_over_http(judge: Judge, hello: str) -> None:
-    verdict = run_judge(judge, f"{hello}/mcp", "add", {"a": 2, "b": 3})
+@pytest.mark.parametrize("program", {judge.program: None for judge in JUDGES}, ids=lambda program: program[-1].name)
+def test_a_foreign_client_lists_and_calls_over_each_transport_in_each_era(
+    program: tuple[Path, ...], hello: str
+) -> None:
+    targets = {"http": f"{hello}/mcp", "sse": f"{hello}/sse", "stdio": [PEGBOARD, "run", HELLO, "--stdio"]}
+    questions = [
+        Question(judge, targets[transport], "add", {"a": 2, "b": 3})
+        for judge in JUDGES
+        if judge.program == program
+        for transport in sorted(judge.transports)
+    ]
 
-    assert "add" in verdict["tools"]
-    assert (verdict["result"], verdict["is_error"]) == ("5", False)
-    assert verdict["protocol"] == judge.protocol
-    assert verdict["server"]["name"]
-
-
-@pytest.mark.parametrize("judge", judges_over("stdio"), ids=str)
-def test_a_foreign_client_lists_and_calls_over_stdio(judge: Judge) -> None:
-    verdict = run_judge(judge, [PEGBOARD, "run", HELLO, "--stdio"], "add", {"a": 2, "b": 3})
-
-    assert "add" in verdict["tools"]
-    assert (verdict["result"], verdict["is_error"]) == ("5", False)
-    assert verdict["protocol"] == judge.protocol
-
-
-@pytest.mark.parametrize("judge", judges_over("sse"), ids=str)
-def test_a_foreign_client_lists_and_calls_over_http_with_sse(judge: Judge, hello: str) -> None:
-    verdict = run_judge(judge, f"{hello}/sse", "add", {"a": 2, "b": 3})
-
-    assert "add" in verdict["tools"]
-    assert (verdict["result"], verdict["is_error"]) == ("5", False)
-    assert verdict["protocol"] == judge.protocol
+    for question, verdict in zip(questions, ask(*questions), strict=True):
+        assert "add" in verdict["tools"], question
+        assert (verdict["result"], verdict["is_error"]) == ("5", False), question
+        assert verdict["protocol"] == question.judge.protocol, question
+        assert verdict["server"]["name"], question
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.peers.judges import HERE, JUDGES, MCP1_PYTHON, NODE, Judge, run_judge
+from tests.peers.judges import HERE, JUDGES, MCP1_PYTHON, NODE, Judge, Question, ask
 from tests.peers.serving import PEGBOARD, ROOT, serve
 
 pytestmark = pytest.mark.peer
@@ -58,39 +57,31 @@ def dynamic(config: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("judge", OFFICIAL, ids=str)
-def test_an_official_client_uses_a_tool_through_a_meta_tool_over_http(judge: Judge, proxy: str) -> None:
-    verdict = run_judge(judge, proxy, USE, SUM)
-
-    assert verdict["tools"] == TALK
-    assert (verdict["result"], verdict["is_error"]) == ("5", False)
-    assert verdict["protocol"] == judge.protocol
-
-
-@pytest.mark.parametrize("judge", OFFICIAL, ids=str)
-def test_an_official_client_calls_a_tool_by_its_name_over_stdio(judge: Judge, config: Path) -> None:
+def test_an_official_client_calls_through_a_meta_tool_over_http_and_by_name_over_stdio(
+    judge: Judge, config: Path, proxy: str
+) -> None:
     command = [PEGBOARD, "up", config, "--mode", "all", "--stdio"]
-    verdict = run_judge(judge, command, "office__hello__greet", {"name": "Ann"})
+    through, by_name = ask(
+        Question(judge, proxy, USE, SUM), Question(judge, command, "office__hello__greet", {"name": "Ann"})
+    )
 
-    assert verdict["tools"] == [*HELLOS, "bench__hello__add", "bench__hello__greet"]
-    assert (verdict["result"], verdict["is_error"]) == ("Hello, Ann!", False)
+    assert through["tools"] == TALK
+    assert (through["result"], through["is_error"]) == ("5", False)
+    assert through["protocol"] == judge.protocol
+    assert by_name["tools"] == [*HELLOS, "bench__hello__add", "bench__hello__greet"]
+    assert (by_name["result"], by_name["is_error"]) == ("Hello, Ann!", False)
 
 
 @pytest.mark.parametrize("program", VISITORS)
-@pytest.mark.parametrize("road", ["http", "stdio"])
 def test_an_official_client_opens_a_toolbox_and_is_shown_its_tools(
-    program: tuple[Path, Path], road: str, config: Path, dynamic: str
+    program: tuple[Path, Path], config: Path, dynamic: str
 ) -> None:
-    target = [dynamic] if road == "http" else [str(PEGBOARD), "up", str(config), "--mode", "dynamic", "--stdio"]
-
-    told = visit(program, target)
-
-    assert told["before"] == told["closed"] == SESSION
-    assert told["opened"] == [*SESSION, *HELLOS]
-    assert told["result"] == "5"
-
-
-def visit(program: tuple[Path, Path], target: list[str]) -> dict[str, Any]:
-    done = subprocess.run([*map(str, program), *target], capture_output=True, text=True, timeout=60, check=False)
+    targets = [[dynamic], [str(PEGBOARD), "up", str(config), "--mode", "dynamic", "--stdio"]]
+    command = [*map(str, program), json.dumps(targets)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+
+    over_http, over_stdio = map(json.loads, done.stdout.splitlines()[-2:])
+    assert over_http == over_stdio == {
+        "before": SESSION, "opened": [*SESSION, *HELLOS], "result": "5", "closed": SESSION,
+    }  # fmt: skip

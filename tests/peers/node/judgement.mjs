@@ -1,18 +1,8 @@
-// What every JavaScript judge is asked on its command line, and the one line of JSON it answers with.
+// What every JavaScript judge is asked on its command line, and the lines of JSON it answers with.
 
-// Reads `[--mode M] TOOL ARGUMENTS URL`, or `[--mode M] TOOL ARGUMENTS --stdio -- COMMAND…`.
-export function question() {
-  const words = process.argv.slice(2);
-  const cut = words.indexOf('--');
-  const command = cut < 0 ? [] : words.splice(cut).slice(1);
-  const flag = words.indexOf('--mode');
-  const mode = flag < 0 ? 'auto' : words.splice(flag, 2)[1];
-  const [tool, json, url] = words.filter((word) => word !== '--stdio');
-  if (!json || Boolean(url) === Boolean(command.length)) {
-    console.error('usage: [--mode M] TOOL ARGUMENTS (URL | --stdio -- COMMAND…)');
-    process.exit(2);
-  }
-  return { mode, tool, arguments: JSON.parse(json), url, command };
+// Reads the one argument: a JSON list of `{mode, tool, arguments, url}` or `{mode, tool, arguments, command}`.
+export function questions() {
+  return JSON.parse(process.argv[2]).map((asked) => ({ command: [], ...asked }));
 }
 
 // The part that both generations of the SDK share; `call` is theirs to differ in.
