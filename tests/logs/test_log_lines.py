@@ -47,5 +47,5 @@ logging.getLogger("pegboard.x").error("it said %s", {LINE!r})
 """
     done = subprocess.run([sys.executable, "-c", program], check=True, input=b"", capture_output=True, timeout=60)
     told = done.stderr.decode()
-    assert "ERROR:pegboard.x:it said mark" in told
+    assert "ERROR   pegboard.x  it said mark" in told
     assert printable_lines(told) == told

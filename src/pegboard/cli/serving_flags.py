@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 from typing import Any, Unpack, cast
 
-from pegboard.logs.log_lines import stderr_handler
 from pegboard.server.serving_options import OPTIONS, ServingOption, ServingOptions, resolve_options
-
-_TEXT_FORMAT = "%(asctime)s %(levelname)-7s %(name)s  %(message)s"
 
 
 def add_flags(parser: argparse.ArgumentParser, *, store: str = "memory") -> None:
@@ -55,11 +51,3 @@ def read_options(chosen: argparse.Namespace, **defaults: Unpack[ServingOptions])
     """The options that the flags and the environment set."""
     given = {name: value for name, value in vars(chosen).items() if name in OPTIONS}
     return resolve_options(cast(ServingOptions, given), os.environ, **defaults)
-
-
-def set_up_logging(level: str, style: str) -> None:
-    """Log to stderr, one line for each record."""
-    root = logging.getLogger("pegboard")
-    root.handlers[:] = [stderr_handler(style, _TEXT_FORMAT)]
-    root.setLevel(level.upper())
-    root.propagate = False

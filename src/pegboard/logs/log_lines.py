@@ -7,8 +7,11 @@ import logging
 import secrets
 import sys
 import time
+from typing import Final
 
 from pegboard.logs.printable import printable, printable_json, printable_lines
+
+_TEXT_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s  %(message)s"
 
 
 class TextLines(logging.Formatter):
@@ -36,11 +39,11 @@ class JsonLines(logging.Formatter):
         return printable_json(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
 
 
-def stderr_handler(style: str, text_format: str) -> logging.Handler:
-    """A handler that writes one line for each record to stderr, as `text` or as `json`."""
+def set_up_logging(level: str, style: str) -> None:
+    """Log to stderr, one line for each record, as `text` or as `json`: our loggers and those of authors alike."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if style == "json" else TextLines(text_format))
-    return handler
+    handler.setFormatter(JsonLines() if style == "json" else TextLines(_TEXT_FORMAT))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
 def log_failure(logger: logging.Logger, message: str, *args: object, error: BaseException | None = None) -> str:

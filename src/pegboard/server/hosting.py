@@ -13,7 +13,7 @@ from typing import Final, Unpack
 from pegboard.call import Handler, Json
 from pegboard.errors import SetupError
 from pegboard.limits import Limits
-from pegboard.logs.log_lines import stderr_handler
+from pegboard.logs.log_lines import set_up_logging
 from pegboard.logs.printable import printable_lines
 from pegboard.server.asgi.asgi_app import AsgiApp
 from pegboard.server.mounting import mount
@@ -70,8 +70,7 @@ class Hosted(ABC):
                 options["transport"] = transport
             resolved = resolve_options(options, os.environ)
             if not logging.root.handlers and not logging.getLogger("pegboard").handlers:
-                handler = stderr_handler(resolved["log_format"], logging.BASIC_FORMAT)
-                logging.basicConfig(level=resolved["log_level"].upper(), handlers=[handler])
+                set_up_logging(resolved["log_level"], resolved["log_format"])
             run(self, resolved)
         except SetupError as error:
             # The operator has to act on this message; a traceback would only hide it.

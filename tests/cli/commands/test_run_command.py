@@ -12,7 +12,8 @@ import pytest
 
 from pegboard import Board
 from pegboard.cli.commands.run_command import announce
-from pegboard.cli.serving_flags import add_flags, read_options, set_up_logging
+from pegboard.cli.serving_flags import add_flags, read_options
+from pegboard.logs.log_lines import set_up_logging
 from pegboard.server.serving_options import ServingOptions, resolve_options
 from tests.server_processes import PEGBOARD, StdioChild
 
@@ -34,9 +35,10 @@ def test_every_flag_sets_its_option() -> None:
         "--http --host ::1 --port 8000 --uds /tmp/s --public --tls-cert c --tls-key k --path-prefix /p --no-websocket"
     )
     more = "--trusted-proxy 10.0.0.1 --trusted-proxy 10.0.0.2 --cors https://a.example --allow-host b.example"
-    last = "--legacy-endpoints sse,rpc --store sqlite:s --workers 2 --sessions off --log-level debug --log-format json"
+    last = "--legacy-endpoints sse,rpc --store sqlite:s --workers 2 --sessions off --log-level debug --log-format json --drain 3"
     assert options(*f"{words} {more} {last}".split()) == {
         "transport": "http",
+        "drain": 3,
         "host": "::1",
         "port": 8000,
         "uds": "/tmp/s",
@@ -100,11 +102,12 @@ def test_a_board_without_tools_is_announced_too(capsys: pytest.CaptureFixture[st
 @pytest.fixture
 def log() -> Iterator[logging.Logger]:
     """The log of tools, set up as it was before when the test is over."""
-    root = logging.getLogger("pegboard")
-    before = root.handlers[:], root.level, root.propagate
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    root.handlers[:] = []
     yield logging.getLogger("pegboard.tools")
-    root.handlers[:], root.propagate = before[0], before[2]
-    root.setLevel(before[1])
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.mark.parametrize("style", ["text", "json"])
@@ -143,6 +146,18 @@ def test_json_lines_carry_the_traceback(log: logging.Logger, capsys: pytest.Capt
     assert (line["level"], line["logger"], line["message"]) == ("error", "pegboard.tools", "it failed")
     assert "ValueError: odd" in line["exception"]
     assert line["time"].endswith("Z")
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_an_authors_own_records_are_logged_in_the_same_form(
+    style: str, log: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_up_logging("info", style)
+    log.info("ours")
+    logging.getLogger("shop.orders").info("theirs")
+    ours, theirs = capsys.readouterr().err.splitlines()
+    assert "shop.orders" in theirs
+    assert (ours.startswith("{"), theirs.startswith("{")) == (style == "json",) * 2
 
 
 # -- targets -----------------------------------------------------------------------------------------------------------

@@ -12,11 +12,12 @@ from pathlib import Path
 import pegboard.demo
 from pegboard.cli.commands.run_command import command
 from pegboard.cli.commands.up_command import Announcement
-from pegboard.cli.serving_flags import add_flags, read_options, set_up_logging
+from pegboard.cli.serving_flags import add_flags, read_options
 from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.demo import desk, notes
 from pegboard.gateway.gateway import Gateway
 from pegboard.limits import Limits
+from pegboard.logs.log_lines import set_up_logging
 from pegboard.server.http.guard import Guard
 from pegboard.server.http.listener import Http1Server
 from pegboard.server.http.worker_sockets import WorkerSockets

@@ -15,12 +15,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from pegboard.cli.output import note, show, show_json
-from pegboard.cli.serving_flags import set_up_logging
 from pegboard.config.gateway_config import GatewayConfig, read_config
 from pegboard.config.mistakes import redact
 from pegboard.gateway.gateway import Gateway
 from pegboard.gateway.lock.lock_file import Lock, Place, Report, Server, accept, compare, read_lock, write_lock
 from pegboard.gateway.servers.server_catalog import ServerCatalog
+from pegboard.logs.log_lines import set_up_logging
 from pegboard.logs.printable import printable
 
 OK, DIFFERENT, CANNOT_CONNECT = 0, 1, 3

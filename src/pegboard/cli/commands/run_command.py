@@ -11,8 +11,9 @@ from pathlib import Path
 from pegboard import __version__
 from pegboard.board import Board
 from pegboard.cli.output import note
-from pegboard.cli.serving_flags import add_flags, read_options, set_up_logging
+from pegboard.cli.serving_flags import add_flags, read_options
 from pegboard.loading import load_board
+from pegboard.logs.log_lines import set_up_logging
 from pegboard.server.serve import choose_transport, run
 from pegboard.server.stdio.stdio_server import claim_pipes
 from pegboard.tools.naming import counted

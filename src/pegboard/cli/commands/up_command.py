@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from pegboard import __version__
 from pegboard.cli.commands.run_command import command
 from pegboard.cli.output import note
-from pegboard.cli.serving_flags import add_flags, read_options, set_up_logging
+from pegboard.cli.serving_flags import add_flags, read_options
 from pegboard.cli.status_table import render_status
 from pegboard.config.gateway_config import find_config
 from pegboard.gateway.gateway import Gateway
 from pegboard.gateway.state_folder import store_path
+from pegboard.logs.log_lines import set_up_logging
 from pegboard.server.serve import run, started_by_client
 
 _CONNECT_SECONDS = 15.0
