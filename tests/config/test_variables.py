@@ -77,10 +77,10 @@ def test_keys_that_become_the_same_are_refused() -> None:
 
 
 def test_a_missing_variable_is_told_with_its_place_and_what_to_do() -> None:
-    assert refused({"toolboxes": {"dev": {"mcpServers": {"fs": {"args": ["a", "${TOKEN}"]}}}}}) == (
+    assert refused({"toolboxes": {"dev": {"description": ["a", "${TOKEN}"]}}}) == (
         "Environment variable expansion failed\n"
         "  Variable: TOKEN\n"
-        "  Location: config.toolboxes.dev.mcpServers.fs.args[1]\n"
+        "  Location: config.toolboxes.dev.description[1]\n"
         "  Reason: Variable is not set\n"
         "\n"
         "Set the environment variable before starting server:\n"
@@ -105,11 +105,9 @@ def test_every_missing_variable_is_told_and_nothing_else_of_it(tmp_path: Path) -
     server = {"command": "${ONE}", "timeout": "${TWO}", "lazy": "${THREE}", "env": {"X": "${ONE}"}, "args": ["${FOUR}"]}
     file = tmp_path / "pegboard.json"
     file.write_text(json.dumps({"toolboxes": {"dev": {"description": "x", "mcpServers": {"fs": server}}}}))
-    with pytest.raises(SetupError) as caught:
-        read_config(file, {})
-    told = str(caught.value)
-    assert told.startswith(f"{file} has 5 mistakes:")
-    assert re.findall(r"Variable: (\w+)", told) == ["ONE", "TWO", "THREE", "ONE", "FOUR"]
+    problem = read_config(file, {}).toolboxes["dev"].servers["fs"].problem
+    assert re.findall(r"set (\w+) in the environment", problem) == ["ONE", "TWO", "THREE", "ONE", "FOUR"]
+    assert problem.startswith("toolboxes.dev.mcpServers.fs.command: Variable is not set: set ONE")
 
 
 def test_numbers_and_flags_may_come_from_variables(tmp_path: Path) -> None:

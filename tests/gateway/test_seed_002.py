@@ -308,7 +308,7 @@ def test_w1_the_file_is_found_by_its_variable_or_its_name(tmp_path: Path, monkey
         ("W-9", one({"command": "x", "transport": "pigeon"}), "transport"),
         ("W-11", one(toolMode="both"), "toolMode"),
         ("W-12", '{"toolboxes": ', "Invalid JSON in config file: "),
-        ("W-13", one({"command": "${NOT_SET}"}), "NOT_SET"),
+        ("W-13", one(toolMode="${NOT_SET}"), "NOT_SET"),
         ("W-13", one({"command": "${OPEN"}), "unclosed brace"),
     ],
 )

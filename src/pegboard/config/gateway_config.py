@@ -35,6 +35,7 @@ MIDDLEWARE: Final = (
     "Audit", "Cache", "ConcurrencyLimit", "Logging", "Metrics", "RateLimit", "Retry", "Timeout", "Timing", "TokenBudget",
     "TokenCount", "Tracing",
 )  # fmt: skip
+_KEPT_IF_UNUSABLE: Final = ("name", "kind", "enabled", "required")
 FILES: Final = ("pegboard.json", "pegboard.toml", "workbench-config.json")
 """The default names of configuration files."""
 
@@ -99,6 +100,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
 
     `env` is the environment of a child, besides what `inherit` names and what every program needs. Paths are absolute.
     `connect_timeout`, `max_timeout` and `idle_seconds` are in seconds; `tool_filters` choose which tools are served.
+    `problem` says why the entry cannot be used, such as a missing variable.
     """
 
     name: str
@@ -127,6 +129,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...] = ()
     middleware: tuple[MiddlewareConfig, ...] = ()
     auth: AuthConfig | None = None
+    problem: str = ""
 
     def child_env(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The variables of a child process besides those that every program needs."""
@@ -313,9 +316,13 @@ def _resolve(values: dict[str, Any], tree: Mapping[str, Json], entries: ServerEn
             inside = (*place, "mcpServers", server)
             _check_middleware(servers[server], inside, notes)
             is_used = servers[server].get("enabled", True) and not servers[server].get("disabled", False)
-            # An unused server may be incomplete.
-            settling = entries if is_used else entries.ignored_variables()
+            # An unused server may be incomplete, and one whose variables are missing is.
+            problem = notes.problem_of(inside) if is_used else ""
+            settling = entries if is_used and not problem else entries.ignored_variables()
             servers[server] = settling.resolve(servers[server], inside, written[server])
+            if problem:
+                kept = {key: value for key, value in servers[server].items() if key in _KEPT_IF_UNUSABLE}
+                servers[server] = {**kept, "problem": problem}
 
 
 def _check_names(names: Iterable[str], what: str, place: KeyPath, notes: ConfigReport) -> None:

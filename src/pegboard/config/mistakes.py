@@ -18,6 +18,8 @@ MIN_SECRET_LENGTH: Final = 6
 
 MAX_NAMES: Final = 40
 
+_SERVER_DEPTH: Final = 4
+
 _HIDDEN: Final = frozenset({"env", "headers", "http_headers", "value", "default"})
 _KINDS: Final = {
     str: "a string",
@@ -55,6 +57,7 @@ class ConfigReport:
         self.origins: dict[KeyPath, KeyPath] = {}
         self.warnings: list[str] = []
         self.secrets: set[str] = set()
+        self._server_problems: dict[KeyPath, list[str]] = {}
         self._mistakes: dict[str, int] = {}
 
     def add_mistake(
@@ -79,6 +82,17 @@ class ConfigReport:
     def refuse(self, text: str, place: KeyPath = ()) -> None:
         """Add a mistake with a complete text."""
         self._mistakes.setdefault(text, self._line(self.locate(place)) or 0)
+
+    def fail_server(self, place: KeyPath, problem: str) -> None:
+        """Add a problem that concerns one server alone, at a path inside its entry: the others can be used."""
+        text = f"{format_path(self.locate(place))}: {problem}"
+        problems = self._server_problems.setdefault(place[:_SERVER_DEPTH], [])
+        if text not in problems:
+            problems.append(text)
+
+    def problem_of(self, server: KeyPath) -> str:
+        """Why the server at this path cannot be used; empty if it can."""
+        return "; ".join(self._server_problems.get(server, ()))
 
     def warn(self, place: KeyPath, text: str) -> None:
         self.warnings.append(f"{format_path(self.locate(place)) or self.root}: {text}")
@@ -116,6 +130,11 @@ class ConfigReport:
         while place and place not in self.lines:
             place = place[:-1]
         return self.lines.get(place)
+
+
+def is_in_server(place: KeyPath) -> bool:
+    """Whether a path is that of a server in a toolbox, or below."""
+    return len(place) >= _SERVER_DEPTH and (place[0], place[2]) == ("toolboxes", "mcpServers")
 
 
 def describe_server(place: KeyPath) -> str:

@@ -1,6 +1,6 @@
 """Expands variables such as `${NAME}` and `${NAME:-default}`.
 
-    ${NAME}          the environment variable; an error if it is not set
+    ${NAME}          the environment variable; if it is not set, its server cannot be used
     ${NAME:-text}    the same, with a default
     ${env:NAME}      as Cursor and VS Code write it
     ${input:id}      what VS Code prompts for: the environment variable PEGBOARD_INPUT_ID
@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from pegboard.call import Json
 from pegboard.config.inherited_variables import INHERITED_VARIABLES
-from pegboard.config.mistakes import ConfigReport, ExpandedText, UnresolvedText, format_path
+from pegboard.config.mistakes import ConfigReport, ExpandedText, UnresolvedText, format_path, is_in_server
 from pegboard.config.source_file import KeyPath
 
 INPUT: Final = "PEGBOARD_INPUT_"
@@ -172,6 +172,9 @@ class Variables:
 
     def _missing(self, name: str, place: KeyPath, reason: str) -> None:
         if self._is_excluded(place):
+            return
+        if is_in_server(place):
+            self._notes.fail_server(place, f"{reason}: set {name} in the environment of the gateway")
             return
         self._fail(
             name, place, f"{reason}\n\nSet the environment variable before starting server:\n  export {name}=value"

@@ -143,8 +143,6 @@ async def test_a_startup_timeout_in_milliseconds_bounds_the_connection() -> None
         ({"url": URL, "type": "grpc"}, 'type.*got "grpc", expected one of "stdio"'),
         ({"comand": "x"}, "comand.*did you mean 'command'"),
         ({"command": 5}, "command.*got 5, expected a string or a list of strings"),
-        ({"command": "x", "args": ["a", "${NOT_SET}"]}, r"NOT_SET\n.*args\[1\]\n.*Variable is not set"),
-        ({"url": URL, "bearer_token_env_var": "NOT_SET"}, "NOT_SET\n.*bearer_token_env_var"),
         ({"command": "x", "envFile": "nowhere.env"}, r"envFile.*nowhere.env cannot be read"),
         ({"command": "x", "cwd": "nowhere"}, "cwd.*folder not found"),
         ({"url": URL, "headers": {"X Y": "1"}}, "headers.'X Y'"),
@@ -155,6 +153,18 @@ def test_what_is_wrong_with_an_entry_is_reported_with_its_key(
 ) -> None:
     with pytest.raises(SetupError, match=message):
         connect(entry)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"command": "x", "args": ["a", "${NOT_SET}"]}, r"NOT_SET\n.*args\[1\]\n.*Variable is not set"),
+        ({"url": URL, "bearer_token_env_var": "NOT_SET"}, "NOT_SET\n.*bearer_token_env_var"),
+    ],
+)
+def test_a_missing_variable_of_a_clients_entry_is_an_error(entry: dict[str, Any], message: str) -> None:
+    with pytest.raises(SetupError, match=message):
+        Client(entry)
 
 
 @pytest.mark.parametrize(

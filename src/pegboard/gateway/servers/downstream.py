@@ -58,6 +58,7 @@ _TOLD: Final[Mapping[State, str]] = {
     "needs_login": "needs a login by the operator of this gateway",
     "stopped": "is stopped",
 }
+_UNCONFIGURED: Final = "cannot be used until the operator of this gateway completes its configuration"
 _OURSELVES: Final = Identity(_CLIENT, _CARRIED, "info")
 
 
@@ -134,11 +135,11 @@ class Downstream:
     @property
     def describe_problem(self) -> str:
         """Why the server cannot be used, for callers; nothing while it can, or may soon."""
-        return _TOLD.get(self.state, "")
+        return _UNCONFIGURED if self.config.problem else _TOLD.get(self.state, "")
 
     def explain_unavailable(self) -> str:
         """Why its tools cannot be called, for callers."""
-        return f"The server '{self.name}' {_TOLD.get(self.state, 'is still starting; try again in a moment')}."
+        return f"The server '{self.name}' {self.describe_problem or 'is still starting; try again in a moment'}."
 
     @property
     def asks_midway(self) -> bool:
@@ -265,6 +266,8 @@ class Downstream:
 
     def _make_link(self, unattributed: Channel, principal: str) -> ServerLink:
         config = self.config
+        if config.problem:
+            raise SetupError(config.problem)
         if config.kind == "board":
             if self._board is None:
                 raise SetupError(f"there is no board {config.board!r}")
