@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import sys
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from pegboard import Client, Gateway
 from pegboard.config.gateway_config import ServerConfig
+from pegboard.errors import Unreachable
 from tests.gateway.test_gateway import configured
 from tests.waiting import until
 
@@ -34,6 +38,37 @@ async def test_what_is_secret_is_hidden_in_texts_and_tracebacks(logger: str, cap
     assert "*** or ***" in caplog.text
     log.warning("%s", KEY)
     assert KEY in caplog.text
+
+
+async def test_arguments_that_are_secrets_are_masked_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "pegboard")
+    code = "import sys; sys.exit(f'I was given {sys.argv[1:]}')"
+    args = ["-c", code, "--api-key", KEY, f"--token={KEY}2", "-e", f"DB_PASSWORD={KEY}3", "--verbose", "--port", "80"]
+    server = {"command": sys.executable, "args": args}
+    file = tmp_path / "gateway.json"
+    file.write_text(json.dumps({"toolboxes": {"dev": {"description": "x", "mcpServers": {"keyed": server}}}}))
+    gateway = Gateway(file)
+    async with Client(gateway):
+        await until(lambda: gateway.downstreams[0].state == "failed")
+    assert KEY not in caplog.text
+    assert "'--api-key', '***', '--token=***', '-e', 'DB_PASSWORD=***', '--verbose', '--port', '80'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (["npx", "server", "--api-key", "k1"], "npx server --api-key ***"),
+        (["npx", "server", "--api-key=k1", "--port=80"], "npx server --api-key=*** --port=80"),
+        (["npx", "--token", "--verbose", "x"], "npx --token --verbose x"),
+    ],
+)
+async def test_the_command_of_a_client_is_named_without_its_secrets(command: list[str], shown: str) -> None:
+    program = "no-such-program-anywhere"
+    with pytest.raises(Unreachable) as failed:
+        await Client([program, *command[1:]]).__aenter__()
+    assert str(failed.value).startswith(shown.replace("npx", program) + ": ")
 
 
 async def test_a_url_with_a_key_in_it_is_not_told_when_its_server_is_away(caplog: pytest.LogCaptureFixture) -> None:

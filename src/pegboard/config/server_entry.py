@@ -16,7 +16,7 @@ from pegboard.config.config_keys import SERVER
 from pegboard.config.inherited_variables import INHERITED_VARIABLES
 from pegboard.config.mistakes import ConfigReport, describe_server
 from pegboard.config.source_file import KeyPath
-from pegboard.middleware.observability.masking import is_secret
+from pegboard.middleware.observability.masking import is_secret, secret_arguments
 from pegboard.tools.naming import suggest
 
 _TRANSPORT_KEYS: Final = {"stdio": "command", "http": "url", "sse": "url", "websocket": "url", "board": "board"}
@@ -125,6 +125,8 @@ class ServerEntryReader:
             words = program.split()
             self._notes.warn((*place, "command"), f"contains spaces; put the arguments into 'args', as in {words[1:]}")
         settled["command"] = (program, *args)
+        for _, secret in secret_arguments(args):
+            self._notes.keep_secret(secret)
         folder = self.path(settled.get("cwd", "."))
         if not folder.is_dir():
             self._notes.add_mistake((*place, "cwd"), f"folder not found: {folder}", fix="create it, or choose another")

@@ -18,6 +18,7 @@ from pegboard.client.links.server_messages import UNREAD, shorten
 from pegboard.client.links.server_output import last_output, shorten_output
 from pegboard.config.inherited_variables import INHERITED_VARIABLES
 from pegboard.errors import ConnectionLost, ServerFault, Unreachable
+from pegboard.middleware.observability.masking import mask_command
 from pegboard.protocol.jsonrpc import has_line_break
 
 STDERR_BYTES: Final = 64 * 1024
@@ -42,8 +43,8 @@ def child_environment(more: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def format_command(command: Sequence[str]) -> str:
-    """A command as errors and logs name it: on one line, and no longer than that."""
-    text = " ".join(" ".join(command).split())
+    """A command as errors and logs name it: on one short line, without secrets."""
+    text = " ".join(" ".join(mask_command(command)).split())
     return text if len(text) <= 80 else text[:79] + "…"
 
 

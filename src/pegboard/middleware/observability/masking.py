@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -39,6 +39,27 @@ def is_secret(key: str) -> bool:
     """Whether the value of this key has to be masked."""
     words = [word.lower() for word in _WORDS.findall(key[:200])]
     return not _SECRET_WORDS.isdisjoint(words) or not _SECRET_PAIRS.isdisjoint(pairwise(words))
+
+
+def secret_arguments(command: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The secrets in a command line, each with the position of its word: `--api-key X`, `--token=X`, `API_KEY=X`."""
+    for position, word in enumerate(command):
+        name, assigned, value = word.partition("=")
+        if assigned:
+            if value and is_secret(name):
+                yield position, value
+        elif position and not word.startswith("-") and command[position - 1].startswith("-"):
+            flag = command[position - 1]
+            if "=" not in flag and is_secret(flag):
+                yield position, word
+
+
+def mask_command(command: Sequence[str]) -> list[str]:
+    """The words of a command line with their secrets masked."""
+    words = list(command)
+    for position, secret in secret_arguments(command):
+        words[position] = words[position].removesuffix(secret) + MASK
+    return [mask_text(word) for word in words]
 
 
 def mask(value: Any) -> Any:
