@@ -51,7 +51,6 @@ SKIPPED = (
     "src/pegboard/gateway/forwarding/",
     "src/pegboard/gateway/modes/search_words.py",
     "src/pegboard/gateway/servers/",
-    "src/pegboard/server/websocket/",
 )
 
 

@@ -411,7 +411,7 @@ FAULTS: dict[str, tuple[bool, list[Any], str]] = {
     "binary for text": (False, ["bytes"], "Chunk was expected to be text, got binary"),
     "binary after done": (True, ["done", "bytes"], "Binary data sent after done"),
     "text after done": (False, ["done", "text"], "Text chunk sent after done"),
-    "a gap": (True, [1], "Chunk 1 came where 0 was expected"),
+    "a gap": (True, [1], "Received chunk 1, expected 0"),
 }
 
 

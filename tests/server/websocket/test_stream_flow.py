@@ -127,7 +127,7 @@ async def test_a_sender_that_sends_more_than_its_credit_loses_its_stream() -> No
         await client.bytes(GUID, 1, bytes(60))
         await client.bytes(GUID, 2, b"x")
         error = await client.error(GUID)
-    assert (error["code"], error["message"]) == (-32000, "More came than there was credit for")
+    assert (error["code"], error["message"]) == (-32000, "Received more data than was granted")
     assert error["data"] == {"window": 100}
 
 

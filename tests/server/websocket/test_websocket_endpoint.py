@@ -390,12 +390,12 @@ async def test_a_client_of_the_newest_revision_cannot_be_asked_while_it_streams(
 # -- the rules -------------------------------------------------------------------------------------------------------
 
 BROKEN: dict[str, tuple[list[tuple[str, Any]], str]] = {
-    "a gap": ([("bytes", 0), ("bytes", 2)], "Chunk 2 came where 1 was expected"),
-    "a chunk twice": ([("bytes", 0), ("bytes", 0)], "Chunk 0 came where 1 was expected"),
-    "a chunk before the first": ([("bytes", -1)], "Chunk -1 came where 0 was expected"),
+    "a gap": ([("bytes", 0), ("bytes", 2)], "Received chunk 2, expected 1"),
+    "a chunk twice": ([("bytes", 0), ("bytes", 0)], "Received chunk 0, expected 1"),
+    "a chunk before the first": ([("bytes", -1)], "Received chunk -1, expected 0"),
     "text for bytes": ([("text", 0)], "Chunk was expected to be binary, got text"),
     "bytes after done": ([("done", None), ("bytes", 0)], "Binary data sent after done"),
-    "done twice": ([("done", None), ("done", None)], "The stream had already ended"),
+    "done twice": ([("done", None), ("done", None)], "The stream has already ended"),
 }
 
 
@@ -458,7 +458,8 @@ async def test_an_id_in_another_spelling_is_another_stream_of_which_one_may_have
 
 
 @pytest.mark.parametrize(
-    ("sent", "message"), [(11, "More than the 10 bytes"), (9, "9 bytes came where 10 were announced")]
+    ("sent", "message"),
+    [(11, "Received more than the 10 announced bytes"), (9, "Received 9 bytes, but 10 were announced")],
 )
 async def test_the_size_that_was_announced_is_held_to(sent: int, message: str) -> None:
     async with streaming(Streaming().board) as client:

@@ -57,7 +57,7 @@ def bind_tcp(host: str, port: int, *, reuse_port: bool = False) -> list[socket.s
         for one in opened:
             one.close()
         raise SetupError(
-            f"Cannot listen on {host}:{port}: {error.strerror}. Stop the program on this port, or choose another one."
+            f"Cannot listen on {host}:{port}: {error.strerror}. Stop the program that uses it, or choose another port."
         ) from error
     return opened
 

@@ -22,7 +22,7 @@ _FAILED: Final = StreamFailure(-32000, "The call failed before the end of the st
 
 
 class CallStreams:
-    """All streams of one call: the one by which it began, and those that it has opened."""
+    """All streams of one call: the one that started it, and those that it has opened."""
 
     __slots__ = ("_limits", "_opened", "_socket", "_turns", "_window", "about", "id", "inbound", "key")
 
@@ -39,7 +39,7 @@ class CallStreams:
     ) -> None:
         self.id = stream_id
         self.key = stream_frames.key(stream_id)
-        # What the streams that it opens say they belong to.
+        # The correlation id of the streams that it opens.
         self.about: str | int = stream_id
         self._window = None if meta.window is None else min(meta.window, limits.window_bytes)
         self.inbound = InboundFlow(meta, binary, limits.unread_seconds, weigh, heard_since, self._credit, self._window)
@@ -65,7 +65,7 @@ class CallStreams:
         return await self.inbound.read()
 
     def begin(self) -> None:
-        """The caller may send: it is told how much, if it wants to be told."""
+        """Send the caller its first credit, if it uses flow control."""
         if self._window is not None:
             self._credit(self._window)
 
@@ -91,11 +91,11 @@ class CallStreams:
         return opened
 
     def find(self, stream_id: str) -> OutboundFlow | None:
-        """The stream of that id, where it is one that the call has opened and not ended."""
+        """The stream with that id, if the call has opened it and not ended it."""
         return next((one for one in self._opened if one.id == stream_id and one.socket is not None), None)
 
     def close(self, failure: StreamFailure | None) -> None:
-        """The call has ended, and its streams with it."""
+        """End the streams of a call that has ended."""
         self.inbound.drop()
         for one in self._opened:
             if failure is None:
@@ -104,7 +104,7 @@ class CallStreams:
                 one.fail(failure.message, failure.code, failure.data)
 
     def forget(self) -> None:
-        """The call has ended, and nothing is to be said of it any more."""
+        """Drop the streams of a call that has ended, without a message."""
         self.inbound.drop()
         for one in self._opened:
             one.forget()
@@ -146,18 +146,18 @@ class StreamExchange(LineExchange, eq=False, kw_only=True):
 
 async def reject_streamed_question(questions: Mapping[str, Question]) -> NoReturn:
     """The `Ask` of a caller that could not send its stream again with the answer."""
-    raise QuestionFailed("The caller cannot be asked while it streams; a client that began with initialize can")
+    raise QuestionFailed("The caller cannot be asked while it streams; a client that sends initialize first can")
 
 
 def as_failure(refusal: Refusal, method: str) -> StreamFailure:
-    """A refusal as streams tell it; a tool that nobody knows is a method there."""
+    """A refusal in the form that streams use; an unknown tool is an unknown method there."""
     if isinstance(refusal, UnknownTool):
         return StreamFailure(MethodNotFound.code, refusal.message, {"method": method})
     return StreamFailure(refusal.code, refusal.message, refusal.data)
 
 
 def _failure_of(reply: Reply) -> StreamFailure | None:
-    """What a result says of a failure, where it is an error for the model."""
+    """The failure in a result that is an error for the model."""
     result = reply.result
     if isinstance(result, EncodedResult) or not result.get("isError"):
         return None

@@ -19,12 +19,12 @@ from pegboard.protocol.stream_frames import StreamFailure, StreamMeta
 from pegboard.server.http_types import MessageSocket
 
 _BURST: Final = 16
-# What a chunk takes beside its bytes: else any number of empty ones could be sent.
+# The memory of a chunk in addition to its bytes; otherwise the number of empty chunks would be unlimited.
 _CHUNK_COST: Final = 128
 
 
 def timestamp() -> str:
-    """Now, as the messages of streams tell it."""
+    """The current time, in the format of stream messages."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -39,17 +39,17 @@ class UnreadBytes:
 
     @property
     def allowed(self) -> int:
-        """How many of them one socket may hold."""
+        """How many unread bytes one socket may hold."""
         limits = self._limits
         return limits.unread_bytes if self.held <= limits.all_unread_bytes else limits.window_bytes
 
 
 class InboundFlow(Struct, eq=False):
-    """What a caller sends on its stream, checked, and kept until the call reads it.
+    """The chunks that a caller sends on its stream, checked, and kept until the call reads them.
 
-    `binary` is None where the first chunk is to show it. `weigh` is told of each byte that is kept or let go; `heard_since`
-    says from when on the caller could be heard, for silence is not its own while nothing is read from it. A caller that
-    has asked for a `window` sends that much, and then as much as `credit` says that was read.
+    `binary` is None if the first chunk decides. `weigh` is called with the bytes that are kept (positive) or freed
+    (negative). `heard_since` returns since when the socket has been read: a caller is not silent while it is not read.
+    A caller with a `window` sends that much, and then as much as `credit` grants.
     """
 
     meta: StreamMeta
@@ -73,11 +73,11 @@ class InboundFlow(Struct, eq=False):
 
     @property
     def unread(self) -> int:
-        """How many bytes nobody has read."""
+        """The number of bytes that the call has not read."""
         return self.held - len(self._chunks) * _CHUNK_COST
 
     def take(self, index: int, chunk: Any, size: int, *, binary: bool) -> None:
-        """The next chunk has come."""
+        """Add the next chunk."""
         if self.binary is None:
             self.binary = binary
         if self.ended:
@@ -86,48 +86,48 @@ class InboundFlow(Struct, eq=False):
             expected, got = ("binary", "text") if self.binary else ("text", "binary")
             raise StreamError(f"Chunk was expected to be {expected}, got {got}")
         if index != self._next:
-            raise StreamError(f"Chunk {index} came where {self._next} was expected", {"expected": self._next})
+            raise StreamError(f"Received chunk {index}, expected {self._next}", {"expected": self._next})
         if self.window is not None and self._sent >= self._granted + self.window:
-            raise StreamError("More came than there was credit for", {"window": self.window})
+            raise StreamError("Received more data than was granted", {"window": self.window})
         self._next += 1
         self._sent += size
         self._bytes += size
         total = self.meta.total_size
         if binary and total is not None and self._bytes > total:
-            raise StreamError(f"More than the {total} bytes came that were announced", {"totalSize": total})
+            raise StreamError(f"Received more than the {total} announced bytes", {"totalSize": total})
         self._chunks.append((chunk, size))
         self.held += size + _CHUNK_COST
         self.weigh(size + _CHUNK_COST)
         self._wake()
 
     def finish(self, summary: Json) -> None:
-        """All has come."""
+        """The stream is complete."""
         if self.ended:
-            raise StreamError("The stream had already ended")
+            raise StreamError("The stream has already ended")
         total = self.meta.total_size
         if self.binary and total is not None and self._bytes != total:
-            raise StreamError(f"{self._bytes} bytes came where {total} were announced", {"totalSize": total})
+            raise StreamError(f"Received {self._bytes} bytes, but {total} were announced", {"totalSize": total})
         self.summary = summary
         self.ended = True
         self._wake()
 
     def fail(self, failure: StreamFailure) -> None:
-        """The caller cannot go on."""
+        """The caller has ended the stream with an error."""
         self.ended = True
         self._error = ToolError(f"The caller's stream ended with an error: {failure.message[:500]}")
         self._wake()
 
     def drop(self) -> None:
-        """Nobody will read what is left."""
+        """Drop the chunks that will not be read."""
         self.ended = True
         self._chunks.clear()
         self.weigh(-self.held)
         self.held = 0
 
     async def read(self) -> Any:
-        """The next chunk, UNSET at the end."""
+        """The next chunk, or UNSET at the end."""
         if self._reader is not None:
-            raise RuntimeError("two at once read the same stream")
+            raise RuntimeError("the stream is already being read by another task")
         while not self._chunks:
             if self._error is not None:
                 raise self._error
@@ -143,7 +143,7 @@ class InboundFlow(Struct, eq=False):
 
     def _free(self, window: int, size: int) -> None:
         self._freed += size
-        # Not for each chunk; and whoever has sent all it may has at least that much to get back.
+        # Not for each chunk; a caller that has sent all it may always gets at least half of it back.
         if self._freed * 2 >= window and not self.ended:
             self._granted += self._freed
             self.credit(self._freed)
@@ -168,7 +168,7 @@ class InboundFlow(Struct, eq=False):
 
 
 class WriteTurns(asyncio.Lock):
-    """Who writes next; a lock that was let go of looks free although somebody has waited for it, hence the count."""
+    """The turn to write; a released lock looks free although others wait for it, hence the count."""
 
     waiting = 0
 
@@ -176,8 +176,8 @@ class WriteTurns(asyncio.Lock):
 class OutboundFlow(Struct, eq=False):
     """A stream to the caller.
 
-    `turns` is held by whoever of the socket's streams is next to write once its peer has caught up: they go one after the
-    other, a chunk each. A caller with a `credit` is sent no more than that, until it grants more.
+    The streams of a socket hold `turns` while they wait for its peer to catch up, so that they write one after the
+    other, a chunk each. A caller with a `credit` is sent no more than that until it grants more.
     """
 
     id: str
@@ -193,7 +193,7 @@ class OutboundFlow(Struct, eq=False):
     _granted: asyncio.Event | None = None
 
     async def write(self, chunk: Any) -> None:
-        """Send a chunk; many bytes go in several, so that no message is larger than its reader may be ready for."""
+        """Send a chunk; splits large ones, so that no message exceeds the limit of its reader."""
         if not self.binary:
             await self._send(stream_frames.encode(chunk))
             return
@@ -206,7 +206,7 @@ class OutboundFlow(Struct, eq=False):
             await self._send(view[start : start + self.limit])
 
     def grant(self, size: int) -> None:
-        """The caller can take so much more."""
+        """The caller grants that many more bytes."""
         if self.credit is not None:
             self.credit += size
             self._wake()
@@ -222,7 +222,7 @@ class OutboundFlow(Struct, eq=False):
             socket.write(stream_frames.error(self.id, timestamp(), StreamFailure(code, message, data)))
 
     def forget(self) -> MessageSocket | None:
-        """Nothing more is sent; where it could have been."""
+        """Send nothing more; returns the socket unless the stream had ended."""
         socket, self.socket = self.socket, None
         self._wake()
         return socket
@@ -234,12 +234,12 @@ class OutboundFlow(Struct, eq=False):
         if socket is None:
             return
         if not self._next % _BURST:
-            # A reader that is fast enough would keep the loop from everybody else, and from telling that it has left.
+            # A fast reader would otherwise keep the loop busy, so that other work and its own disconnect have to wait.
             await asyncio.sleep(0)
         if socket.full or turns.waiting:
             turns.waiting += 1
             try:
-                # First, not after: of many who wait for room only one may take it.
+                # Take the turn before waiting: of many streams that wait for room, only one may use it.
                 async with turns:
                     await socket.drain()
                     self._put(chunk)

@@ -1,9 +1,9 @@
 """An HTTP connection of our server that was upgraded to a WebSocket.
 
-The sweep over all connections also pings, since a peer that is gone without a word would otherwise never be noticed.
+The sweep over all connections also sends pings, since a peer that vanished without closing would never be noticed.
 
-Frames are parsed only while the endpoint takes messages. Otherwise the bytes are kept unparsed: small frames take thirty
-times as much memory once they are messages.
+Frames are parsed only while the endpoint accepts messages. Otherwise the bytes are kept unparsed: small frames take
+thirty times as much memory once they are messages.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from websockets.server import ServerProtocol
 
 _log = logging.getLogger("pegboard.websocket")
-# Each opening and closing would be a line.
+# The library logs every opening and closing.
 _log.setLevel(logging.WARNING)
 
 GOING_AWAY: Final = 1001
-# The size of a piece that is parsed before checking again whether the endpoint takes more; it grows within a long frame.
+# The size of a piece that is parsed before checking whether the endpoint accepts more; it grows within a long frame.
 LEAST_PIECE: Final = 1024
 MOST_PIECE: Final = 16 * 1024
 # Frames parsed in one turn of the loop: a frame of six bytes takes microseconds too.
@@ -38,26 +38,26 @@ FRAMES_A_TURN: Final = 1000
 _INVALID_DATA: Final = 1007
 _TOO_SLOW: Final = 1008
 
-# What the handshake is made of; nothing else of the request is looked at there.
+# The fields of the handshake; it does not read the rest of the request.
 _FIELDS: Final = (
     b"host", b"connection", b"upgrade", b"sec-websocket-key", b"sec-websocket-version", b"sec-websocket-protocol",
 )  # fmt: skip
 
 
 def accept_handshake(head: Head, limits: Limits) -> tuple[ServerProtocol, bytes] | Answer:
-    """The protocol of a connection that is a WebSocket from now on and what tells its peer so, or why it is none."""
-    # Only who opens a WebSocket needs it.
+    """The protocol object of a new WebSocket and the response to its handshake, or an error response."""
+    # Only imported when a client opens a WebSocket.
     from websockets.server import ServerProtocol  # noqa: PLC0415
 
     protocol = ServerProtocol(
-        # Nothing is compressed: a few bytes could stand for any number of them.
+        # No compression: a few bytes could expand to any number of them.
         extensions=None,
         max_size=limits.body_bytes,
         logger=_log,
         select_subprotocol=lambda _, offered: next((one for one in offered if one == SUBPROTOCOL), None),
     )
     if any(name in head.repeated for name in _FIELDS if name != b"connection"):
-        return plain_error(400, "A field of the WebSocket handshake came more than once.")
+        return plain_error(400, "A field of the WebSocket handshake occurs more than once.")
     lines = [b"%b: %b" % (name, head.headers[name]) for name in _FIELDS if name in head.headers]
     protocol.receive_data(b"\r\n".join((b"GET /ws HTTP/1.1", *lines, b"", b"")))
     for request in protocol.events_received():
@@ -66,7 +66,7 @@ def accept_handshake(head: Head, limits: Limits) -> tuple[ServerProtocol, bytes]
             protocol.send_response(response)
             return protocol, b"".join(protocol.data_to_send())
         return Answer(response.status_code, bytes(response.body or b""), b"text/plain; charset=utf-8", close=True)
-    return plain_error(400, "This is not the handshake of a WebSocket.")
+    return plain_error(400, "This is not a WebSocket handshake.")
 
 
 def take_over(
@@ -94,7 +94,7 @@ class WebSocket(LimitedConnection):
         self._protocol = protocol
         self._transport = transport
         self._messages = MessageAssembler()
-        # When the message began that is not complete.
+        # When the incomplete message began.
         self._begun: float | None = None
         self._heard = connections.now
         self._pinged = False
@@ -104,7 +104,7 @@ class WebSocket(LimitedConnection):
         self._socket_handler: SocketHandler
 
     def begin(self, upgrade: Upgrade) -> None:
-        """Take the place of HTTP on the connection."""
+        """Replace HTTP on the connection."""
         self._transport.set_protocol(self)
         self._connections.live.add(self)
         self._socket_handler = upgrade.open(self)
@@ -136,7 +136,7 @@ class WebSocket(LimitedConnection):
         self.weigh()
 
     def close(self, code: int = GOING_AWAY, reason: str = "The server is shutting down") -> None:
-        """Say goodbye; the peer's own ends the connection."""
+        """Send a close frame; the peer's close frame ends the connection."""
         if self._open:
             self._protocol.send_close(code, reason)
             self._flush()
@@ -206,7 +206,7 @@ class WebSocket(LimitedConnection):
         self._lost = True
         self._disconnected()
         self.resume_writing()
-        # It and its parser hold each other, and would hold this until the garbage collector comes by.
+        # It and its parser refer to each other, and would keep this object until the next garbage collection.
         self._protocol.reader.discard()
         self._messages.drop()
         self._unparsed = b""
@@ -234,12 +234,12 @@ class WebSocket(LimitedConnection):
     def _check_input(self, now: float) -> None:
         limits = self._limits
         if self._paused:
-            # Nothing can be heard from who is not listened to.
+            # The silence of a peer does not count while it is not read.
             self._heard = now
             if self._begun is not None:
                 self._begun = now
         elif self._begun is not None and now - self._begun > limits.body_seconds:
-            self._fail(_TOO_SLOW, f"A message must come within {limits.body_seconds:g} seconds")
+            self._fail(_TOO_SLOW, f"A message must arrive within {limits.body_seconds:g} seconds")
         elif now - self._heard > 2 * limits.ping_seconds:
             self._transport.abort()
         elif now - self._heard > limits.ping_seconds and not self._pinged:
@@ -262,7 +262,7 @@ class WebSocket(LimitedConnection):
             self._socket_handler.receive_text(message)
         else:
             # 8.1: "that endpoint MUST _Fail the WebSocket Connection_"
-            self._fail(_INVALID_DATA, "A message of text is not UTF-8")
+            self._fail(_INVALID_DATA, "A text message is not UTF-8")
 
     def _fail(self, code: int, reason: str) -> None:
         self._protocol.fail(code, reason)
@@ -277,13 +277,13 @@ class WebSocket(LimitedConnection):
                 if len(data) > LIGHT:
                     self.weigh()
             elif self._transport.can_write_eof():
-                # What the peer still sends is read and dropped: closing at once could take our last words with it.
+                # Further input is read and dropped: closing at once could lose the close frame.
                 self._transport.write_eof()
             else:
                 self._transport.close()
 
     def _disconnected(self) -> None:
-        """Nothing is served any more."""
+        """Stop serving."""
         if not self._leaving:
             self._leaving = True
             self._since = self._connections.now

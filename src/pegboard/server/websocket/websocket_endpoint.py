@@ -52,12 +52,12 @@ _BYTES_COST: Final = 225
 
 
 def asks_for_websocket(head: Head) -> bool:
-    """Whether a request is one that begins a WebSocket (RFC 6455, 4.2.1)."""
+    """Whether a request opens a WebSocket (RFC 6455, 4.2.1)."""
     return head.headers.get(b"upgrade", b"").lower() == b"websocket"
 
 
 class WebSocketEndpoint:
-    """Serves one Handler to whoever opens a WebSocket."""
+    """Serves one Handler over WebSockets."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class WebSocketEndpoint:
         self._unread = UnreadBytes(limits)
 
     def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult | Upgrade:
-        """Let a client in, guarded as all doors are."""
+        """Accept a client, after the same checks as at the other endpoints."""
         allowed = self._guard.check(head)
         if isinstance(allowed, Answer):
             return allowed
@@ -111,12 +111,12 @@ class WebSocketConversation(Conversation):
         self._listening = 0.0
         self._context = copy_context()
         self._stalled: asyncio.TimerHandle | None = None
-        # By the ids that their callers chose, and by what stands for these before chunks of bytes.
+        # By the ids that their callers chose, and by the keys that stand for these in binary chunks.
         self.streams: dict[str, tuple[CallStreams, LineExchange]] = {}
         self._keys: dict[bytes, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._turns = WriteTurns()
-        # Those whose senders may not have heard yet that nobody reads on.
+        # Ended streams whose senders may not know yet that they have ended.
         self._past: BoundedDict[str | bytes, None] = BoundedDict(_REMEMBERED)
 
     # -- the socket --------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class WebSocketConversation(Conversation):
         self.resume_if_room()
 
     def leave(self) -> None:
-        """The peer is gone, and nobody can come for its answers: its calls end."""
+        """The peer has disconnected and cannot get its responses: cancel its calls."""
         if self._gone:
             return
         self._gone = True
@@ -139,15 +139,15 @@ class WebSocketConversation(Conversation):
         self.following.leave()
         self._resume_reading()
         for task in (*(task for task, _ in self.calls.values()), *self._tasks.values()):
-            # Once is enough: a call that was cancelled before has its last words to say.
+            # Cancel once: a call that was cancelled before may still be cleaning up.
             if not task.cancelling():
                 task.cancel()
 
     def keep_alive(self) -> None:
-        """Nothing is to be done: the door sees to it that a peer that is gone is noticed."""
+        """Nothing to do: the connection itself sends pings."""
 
     def end(self) -> None:
-        """We end: what is under way comes to its answer, and the door says goodbye."""
+        """Shut down: running calls finish, and the endpoint closes the socket."""
         self._draining = True
         self.following.end()
 
@@ -178,7 +178,7 @@ class WebSocketConversation(Conversation):
         if size < 0:
             self._resume_reading()
             if over and not self._over and not self._gone:
-                # Not here, where a call runs: what is served next must not find itself in that call's context.
+                # Not here, in the context of a running call: what is served next must not inherit it.
                 self._loop.call_soon(self.resume_if_room, context=self._context)
         if self._over and self._stalled is None and not self._gone:
             self._stalled = self._loop.call_later(
@@ -191,7 +191,7 @@ class WebSocketConversation(Conversation):
             self._stalled = None
 
     def _stop_waiting(self) -> None:
-        """Nothing has been read for too long: who has left most unread makes room for the others."""
+        """Nothing has been read for too long: end the stream with the most unread data."""
         self._stalled = None
         if not self.streams:
             return
@@ -202,7 +202,7 @@ class WebSocketConversation(Conversation):
     # -- messages ----------------------------------------------------------------------------------------------------
 
     def take(self, message: bytes | memoryview) -> None:
-        """Serve one message, of text or of bytes."""
+        """Serve one text or binary message."""
         if isinstance(message, memoryview):
             self._try(self._receive_chunk, message)
         else:
@@ -264,7 +264,7 @@ class WebSocketConversation(Conversation):
             self._break(stream_id, fault)
 
     def _check_known(self, stream_id: str | bytes) -> None:
-        """Refuse what belongs to no stream; what comes late to one that has ended is dropped."""
+        """Reject a message for an unknown stream; a late one for a stream that has ended is dropped."""
         if stream_id not in self._past:
             told = stream_id if isinstance(stream_id, str) else f"with the bytes {stream_id.hex()}"
             raise InvalidRequest(f"There is no stream {told[:80]}: begin one with start")
@@ -274,7 +274,7 @@ class WebSocketConversation(Conversation):
     def _start_stream(self, frame: StreamFrame) -> None:
         meta, stream_id = frame.meta, frame.id
         if meta is UNSET:
-            raise InvalidRequest("A start has meta")
+            raise InvalidRequest("A start message must have meta")
         if self._draining:
             raise shutting_down()
         streams = self._make_streams(stream_id, meta, meta.binary)
@@ -283,7 +283,7 @@ class WebSocketConversation(Conversation):
         exchange = StreamExchange(self._socket, codec, stream_id, ask, streams=streams)
         call = stream_call(stream_id, meta.method, meta.arguments, self._caller(session), exchange, streams)
         if not self._reaches_streams(call, unknown=True):
-            raise MethodNotFound("Tool does not support streaming: call it by tools/call", {"method": meta.method})
+            raise MethodNotFound("Tool does not support streaming: call it with tools/call", {"method": meta.method})
         self._walk(call, exchange)
 
     def _make_streams(self, stream_id: str, meta: StreamMeta, binary: bool | None) -> CallStreams:
@@ -300,7 +300,9 @@ class WebSocketConversation(Conversation):
         )
         holder = None if binary is False else self.streams.get(self._keys.get(streams.key, ""))
         if holder is not None and holder[0].inbound.binary is not False:
-            raise InvalidRequest("Another stream of bytes is open whose id is no GUID either: give this one a GUID")
+            raise InvalidRequest(
+                "Another open binary stream also has an id that is not a GUID: use a GUID for this one"
+            )
         return streams
 
     @property
@@ -312,8 +314,8 @@ class WebSocketConversation(Conversation):
         return Caller(version=MODERN, transport=TRANSPORT) if session is None else session.caller
 
     def _reaches_streams(self, call: Call, *, unknown: bool) -> bool:
-        """Whether a call is of a tool that has streams; `unknown` where nobody knows the tool."""
-        # The handler only chooses the way here, and says by which tool it leads: nothing is run.
+        """Whether the tool of a call supports streams; `unknown` if the tool is not known."""
+        # The handler only resolves the call here, and so sets `call.tool`: nothing runs.
         self._handler(call).close()
         tool = call.tool
         if not isinstance(tool, Tool):
@@ -327,7 +329,7 @@ class WebSocketConversation(Conversation):
         if streams.inbound.binary is not False:
             self._keys[streams.key] = stream_id
         elif streams.key != stream_frames.NO_GUID:
-            # That bytes come for a stream of text is the fault of its sender, and said on that stream.
+            # Binary data for a text stream is the fault of its sender, and reported on that stream.
             self._keys.setdefault(streams.key, stream_id)
         self._past.pop(stream_id, None)
         self._past.pop(streams.key, None)
@@ -355,7 +357,7 @@ class WebSocketConversation(Conversation):
         streams.forget()
 
     def _break(self, stream_id: str, fault: StreamError) -> None:
-        """End a stream whose sender breaks the rules, and its call with it."""
+        """End a stream whose sender violates the protocol, and its call."""
         found = self.streams.get(stream_id)
         if found is None:
             return
@@ -380,7 +382,7 @@ class WebSocketConversation(Conversation):
             if opened is not None and frame.granted is not UNSET:
                 opened.grant(frame.granted)
                 return
-        # It may be of a stream that has ended meanwhile: who grants cannot know.
+        # The stream may have ended meanwhile, which the sender of the credit cannot know.
 
     def _refuse_stream(self, stream_id: RequestId | None, refusal: Refusal, method: str = "") -> None:
         about = stream_id if isinstance(stream_id, str) else None
@@ -389,7 +391,7 @@ class WebSocketConversation(Conversation):
     # -- streams by JSON-RPC -----------------------------------------------------------------------------------------
 
     def _make_call(self, message: Message, method: str, request_id: RequestId) -> tuple[Call, LineExchange] | None:
-        # A method that is a tool's own name begins a stream of bytes, as clients of the first version may do it.
+        # A method that is the name of a tool begins a binary stream, as in the first version of this protocol.
         started = None if method in METHODS else self._start_by_name(message, method, request_id)
         if started is None:
             return super()._make_call(message, method, request_id)
