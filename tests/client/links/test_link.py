@@ -103,7 +103,7 @@ read()
 async def test_a_result_that_is_no_object_is_garbled_member_by_member_too() -> None:
     async with faking(modern(lambda asked, writer: reply(writer, result(asked, [1])))) as fake:
         link = link_to(fake.url)
-        with pytest.raises(MalformedMessage, match="a result is an object"):
+        with pytest.raises(MalformedMessage, match="result must be an object"):
             await link.request(tool_call(read=read_members))
         await link.close()
 

@@ -154,7 +154,7 @@ async def test_a_server_of_no_known_version_is_told_apart() -> None:
         reply(writer, error(asked, -32022, "no", {"supported": ["2031-01-01"]}), "400 Bad Request")
 
     async with nothing_left(), faking(answer) as fake:
-        with pytest.raises(MalformedMessage, match="speaks 2031-01-01; known are 2026-07-28"):
+        with pytest.raises(MalformedMessage, match="supports 2031-01-01; this client supports 2026-07-28"):
             async with Client(fake.url):
                 pass
 

@@ -104,7 +104,7 @@ async def test_what_is_no_message_is_passed_over_and_logged(caplog: pytest.LogCa
         async with nothing_left(), faking(server.answer) as fake, Client(fake.url) as client:
             assert (await client.call("any")).text == "fine"
             assert (await client.call("any")).text == "fine"
-    assert "no MCP message" in caplog.text
+    assert "an invalid MCP message" in caplog.text
 
 
 async def test_an_event_without_end_is_a_clear_error() -> None:

@@ -221,7 +221,7 @@ async def test_lines_that_are_no_messages_are_passed_over_and_logged(caplog: pyt
     async with nothing_left(), Client(script(body)) as client:
         assert (await client.call("any")).text == "hi"
     assert "Starting up" in caplog.text
-    assert "no MCP message" in caplog.text
+    assert "an invalid MCP message" in caplog.text
 
 
 async def test_what_is_no_message_is_logged_ever_more_rarely_over_all_starts(caplog: pytest.LogCaptureFixture) -> None:
@@ -230,7 +230,7 @@ async def test_what_is_no_message_is_logged_ever_more_rarely_over_all_starts(cap
         async with Client(banner) as client:
             with pytest.raises(ServerFault):
                 await client.call("any")
-    counts = re.findall(r"wrote no MCP message: 'Welcome' \((\d+) so far\)", caplog.text)
+    counts = re.findall(r"sent an invalid MCP message: 'Welcome' \((\d+) so far\)", caplog.text)
     assert counts == ["1", "2", "4", "8", "16"][: len(counts)]
     assert len(counts) >= 3
 
@@ -243,7 +243,7 @@ async def test_a_server_that_hangs_is_given_up_at_the_deadline() -> None:
 
 async def test_a_server_that_hangs_from_the_start_is_given_up_too() -> None:
     async with nothing_left():
-        with pytest.raises(ResponseTimeout, match="no answer to initialize"):
+        with pytest.raises(ResponseTimeout, match="no response to initialize"):
             async with Client(script("time.sleep(60)\n"), connect_timeout=0.4):
                 pass
 
@@ -268,7 +268,7 @@ async def test_a_line_of_ten_megabytes_is_an_answer_and_a_longer_one_an_error() 
 
 async def test_a_null_result_is_a_clear_error() -> None:
     async with nothing_left(), Client(script(SERVE_MODERN + "result(read(), None)\n" + ECHO)) as client:
-        with pytest.raises(MalformedMessage, match="a result is an object"):
+        with pytest.raises(MalformedMessage, match="result must be an object"):
             await client.call("any")
 
 

@@ -153,7 +153,7 @@ async def test_text_that_is_no_message_is_passed_over_and_logged(caplog: pytest.
 
     async with nothing_left(), serving(mumble) as server, Client(server.url) as client:
         assert (await client.call("any")).text == "hi"
-    assert "no MCP message" in caplog.text
+    assert "an invalid MCP message" in caplog.text
 
 
 @pytest.mark.parametrize(

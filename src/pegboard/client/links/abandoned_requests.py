@@ -1,4 +1,4 @@
-"""Requests that were given up but may still run on a legacy server."""
+"""Requests that the client abandoned but that may still run on a legacy server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 from pegboard.call import RequestId
 
 KEPT_SECONDS: Final = 600.0
-"""No work is expected to go on for longer after its cancellation."""
+"""After this time, a cancelled request is assumed to have ended."""
 _MAX_REQUESTS: Final = 1000
 
 
@@ -21,9 +21,9 @@ class _AbandonedRequest(Struct, frozen=True):
 
 
 class AbandonedRequests:
-    """Remembers each until the server answers it all the same, or for as long as it may go on.
+    """Remembers each request until the server responds after all, or until it is assumed to have ended.
 
-    Servers need not answer what was cancelled, so most are only forgotten in time.
+    Servers need not respond to a cancelled request, so most entries expire.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -31,18 +31,18 @@ class AbandonedRequests:
         self._all: dict[RequestId, _AbandonedRequest] = {}
 
     def add(self, request_id: RequestId, owner: Hashable) -> None:
-        """Nobody waits for this one any more."""
+        """Add a request that its caller does not wait for any more."""
         while len(self._all) >= _MAX_REQUESTS:
             del self._all[next(iter(self._all))]
         self._all[request_id] = _AbandonedRequest(owner, self._clock() + KEPT_SECONDS)
 
     def finished(self, request_id: RequestId | None) -> None:
-        """The server is done with it."""
+        """Remove a request that the server has answered."""
         if request_id is not None:
             self._all.pop(request_id, None)
 
     def may_belong_to_another(self, owner: Hashable) -> bool:
-        """Whether one of somebody else may still be worked on."""
+        """Whether a request of another owner may still be running."""
         now = self._clock()
         while self._all and (first := next(iter(self._all.items())))[1].until <= now:
             del self._all[first[0]]

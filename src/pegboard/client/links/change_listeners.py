@@ -17,11 +17,11 @@ _KINDS: Final = {
 
 
 MAX_URI_LENGTH: Final = 8192
-"""The longest URI that a server is believed to have."""
+"""The maximum length of a URI that is accepted from a server."""
 
 
 class FollowedUris:
-    """The resources that somebody follows; finds out in one look, however many they are, whether a change is of one."""
+    """The URIs that a listener subscribed to; finds out in one lookup whether a change belongs to one of them."""
 
     def __init__(self, uris: Iterable[str] = ()) -> None:
         self._uris = frozenset(uris)
@@ -29,7 +29,7 @@ class FollowedUris:
         self._lengths = sorted({len(stem) for stem in self._stems})
 
     def covers(self, uri: Json) -> bool:
-        """Whether this is one of them, or part of one; what is no URI is neither.
+        """Whether the URI is one of them, or below one; False for anything that is not a URI.
 
         ResourceUpdatedNotification: "This might be a sub-resource of the one that the client actually subscribed to".
         """
@@ -50,11 +50,11 @@ class ChangeListeners:
 
     @property
     def uris(self) -> list[str]:
-        """The resources somebody listens for."""
+        """The URIs that have a listener."""
         return list(self._uris)
 
     def add(self, channel: Channel, wanted: Mapping[str, Json]) -> list[str]:
-        """Tell a channel from now on; the URIs that nobody listened for yet."""
+        """Notify a channel from now on; returns the URIs that did not have a listener before."""
         self._all[channel] = wanted
         uris = list(dict.fromkeys(wanted.get("resourceSubscriptions") or ()))
         self._followed[channel] = FollowedUris(uris)
@@ -63,7 +63,7 @@ class ChangeListeners:
         return new
 
     def remove(self, channel: Channel) -> list[str]:
-        """Tell it no more; the URIs that nobody listens for now."""
+        """Stop notifying a channel; returns the URIs that have no listener now."""
         wanted = self._all.pop(channel, {})
         self._followed.pop(channel, None)
         uris = list(dict.fromkeys(wanted.get("resourceSubscriptions") or ()))
@@ -73,14 +73,14 @@ class ChangeListeners:
         return gone
 
     async def notify(self, notice: Notification) -> None:
-        """Hand a change to all that asked for its kind, or follow its resource."""
+        """Forward a change to all channels that listen for its kind or its resource."""
         member, uri = _KINDS.get(notice.method), notice.params.get("uri")
         for channel, wanted in list(self._all.items()):
             if wanted.get(member) if member is not None else self._followed[channel].covers(uri):
                 await channel.emit(notice)
 
     async def notify_all(self) -> None:
-        """Tell everybody that all they asked for may have changed: nobody knows what was missed."""
+        """Notify all channels of every possible change, since it is unknown what they missed."""
         for channel, wanted in list(self._all.items()):
             for method, member in _KINDS.items():
                 if wanted.get(member):

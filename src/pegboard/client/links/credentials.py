@@ -14,39 +14,39 @@ T = TypeVar("T")
 
 
 class CredentialAttempt(Protocol):
-    """One request on its way in: it bounds how often new credentials are sought for it."""
+    """One request that needs credentials: limits how often new ones are requested for it."""
 
     async def renew(self, status: int, challenge: str) -> bool:
-        """Seek credentials after a 401 or 403; whether there are any worth another try.
+        """Get new credentials after a 401 or 403; returns whether another attempt is worthwhile.
 
-        LoginFailed where they were sought and not got.
+        Raises LoginFailed if the credentials could not be obtained.
         """
 
 
 class Authorizer(Protocol):
-    """The credentials for one server: every request carries its lines, a refused one opens an entry for new ones."""
+    """The credentials for one server: adds them to every request, and gets new ones after a rejection."""
 
     async def lines(self) -> bytes:
-        """Header lines for a request, which go to the server's own origin alone; empty where there are none yet."""
+        """Header lines for a request, sent only to the server's own origin; empty if there are no credentials yet."""
 
     def entry(self) -> CredentialAttempt: ...
 
     @property
     def context(self) -> Hashable:
-        """Tells one set of credentials from the next: what was told to one may not be for the other."""
+        """Identifies the current credentials: data received with one set may not be valid for another."""
 
 
 class Auth(Protocol):
-    """How a client gets its credentials; as a value it can serve many clients."""
+    """How a client gets its credentials; one instance can serve many clients."""
 
     def authorizer(self, server: Address, pool: HttpPool) -> Authorizer:
-        """Return what holds the credentials for one server; the client calls this."""
+        """Return the Authorizer for one server; the client calls this."""
 
 
 async def with_credentials(
     work: Callable[[], Awaitable[T]], authorizer: Authorizer, hold: Callable[[], AbstractContextManager[None]]
 ) -> T:
-    """Do what a server may want credentials for, again with those that are got; `hold` stops the clocks meanwhile."""
+    """Run `work`, and run it again with new credentials if the server requires them; `hold` pauses the deadlines."""
     entry = authorizer.entry()
     while True:
         try:

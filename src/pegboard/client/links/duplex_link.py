@@ -43,10 +43,10 @@ _log = logging.getLogger("pegboard.client")
 
 INBOX_MESSAGES: Final = 256
 INBOX_BYTES: Final = 4 * 1024 * 1024
-"""How many notifications may wait for one request, and how large they are together; beyond that the oldest are lost."""
+"""How many notifications may wait for one request, and their total size; beyond that the oldest are dropped."""
 
 _SUBSCRIPTION: Final = PREFIX + "subscriptionId"
-# A server neither asks nor logs for the sake of these.
+# A server neither asks nor logs on behalf of these requests.
 _WITHOUT_QUESTIONS: Final = frozenset(
     {
         "initialize", "ping", "logging/setLevel", "completion/complete", "tools/list", "prompts/list", "resources/list",
@@ -65,13 +65,13 @@ class MessagePipe(Protocol):
     def transport(self) -> str: ...
 
     async def open(self, receive: Callable[[bytes], None], lost: Callable[[ServerFault], None]) -> None:
-        """Begin to carry; `lost` is called once when it cannot any more, and not when it was closed."""
+        """Open the pipe; `lost` is called once if the connection fails, but not after `close`."""
 
     async def send(self, message: bytes) -> None:
-        """Hand a message over, and wait while the server takes none; Unreachable if it cannot have got it."""
+        """Send a message; waits while the server does not read. Raises Unreachable if the server cannot have received it."""
 
     def send_now(self, message: bytes) -> None:
-        """The same for what must not wait, and may be lost."""
+        """Send a message without waiting; it may be lost."""
 
     async def close(self) -> None: ...
 
@@ -87,7 +87,7 @@ class _PendingRequest(Struct, eq=False):
     waiter: asyncio.Future[None] | None = None
 
     def put(self, message: ServerMessage, size: int) -> None:
-        """Something of so many bytes came before the answer; the message keeps all of them in memory."""
+        """Add a notification; `size` is the size of the whole message, which stays in memory."""
         if self.inbox is None:
             self.inbox = deque()
         self.inbox.append((message, size))
@@ -101,7 +101,7 @@ class _PendingRequest(Struct, eq=False):
             self.waiter.set_result(None)
 
     async def wait(self, request_id: int) -> ServerMessage:
-        """The answer, after what came before it was delivered."""
+        """The response, after the notifications before it were delivered."""
         while True:
             while self.inbox:
                 message, size = self.inbox.popleft()
@@ -116,25 +116,25 @@ class _PendingRequest(Struct, eq=False):
 
 
 class EraInDoubt(Exception):
-    """A server that was slow to answer has got both the probe and the handshake, and accepted both."""
+    """A slow server received both the probe and the handshake, and accepted both."""
 
 
 class DuplexLink:
-    """A link over a pipe, in the era of the server; a pipe that was lost is opened again for the next request.
+    """A link over a pipe, in the era of the server; a lost pipe is opened again for the next request.
 
-    `_connect` makes the pipe and hands it to `_speak`.
+    `_connect` creates the pipe and passes it to `_speak`.
     """
 
     names_server: ClassVar[bool] = True
     mirrors = False
     authorizer: Authorizer | None = None
 
-    # What belongs to one pipe.
+    # The state of one pipe.
     _lost: asyncio.Future[ServerFault]
     _abandoned: AbandonedRequests
     _legacy: LegacySession
     _metadata: RequestMetadata | None
-    """What every request to a modern server brings; None for a legacy one."""
+    """The metadata of every request to a modern server; None for a legacy one."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class DuplexLink:
         await self._ready()
 
     async def until_lost(self) -> None:
-        """Wait until the pipe of an open link is lost, and raise why."""
+        """Wait until the pipe of an open link is lost, and raise the reason."""
         if self._pipe is not None:
             raise await asyncio.shield(self._lost)
 
@@ -188,7 +188,7 @@ class DuplexLink:
     # Opening.
 
     async def _connect(self, again: bool, version: str | None) -> None:
-        """Make a pipe, and `_speak` over it; `again` if there was one before."""
+        """Create a pipe, and `_speak` over it; `again` if there was one before."""
         raise NotImplementedError
 
     async def _ready(self) -> None:
@@ -196,7 +196,7 @@ class DuplexLink:
             if self.is_open:
                 return
             if self._closed:
-                # A retry would start a process that nothing ends.
+                # A retry would start a process that is never stopped.
                 raise ConnectionLost(f"{self.name}: this client is closed")
             again = self._pipe is not None
             await self._end()
@@ -211,11 +211,11 @@ class DuplexLink:
         try:
             await self._connect(again, self._options.version)
         except EraInDoubt:
-            _log.info("%s: answered late and in both eras; it is opened again in the modern one", self.name)
+            _log.info("%s: responded late, and in both eras; reconnecting with the modern one", self.name)
             await self._connect(again=False, version=MODERN)
 
     async def _speak(self, pipe: MessagePipe, version: str | None) -> None:
-        """Open a pipe and agree on a revision; a pipe for which that fails is closed."""
+        """Open a pipe and negotiate a revision; closes the pipe if that fails."""
         self._pipe = pipe
         self._metadata = None
         self._lost = asyncio.get_running_loop().create_future()
@@ -244,7 +244,7 @@ class DuplexLink:
             await pipe.close()
 
     async def _find_era(self) -> None:
-        """`server/discover` first: a modern error or result says modern, any other or silence says legacy."""
+        """Probe with `server/discover`: a modern error or result means modern, any other or none means legacy."""
         known = recall(self._cache_key)
         if known is not None and REVISIONS[known].has_sessions:
             try:
@@ -262,7 +262,7 @@ class DuplexLink:
             await self._initialize(version)
 
     async def _probe(self) -> Sequence[str] | None:
-        """The revisions that the server speaks; None if it is a legacy server, whose handshake may be done by then."""
+        """The revisions that the server supports; None for a legacy server, whose handshake may be done by then."""
         self._speak_modern()
         probing = asyncio.create_task(versions_in_answer(self._ask(probe())))
         tasks: list[asyncio.Task[Any]] = [probing]
@@ -270,7 +270,7 @@ class DuplexLink:
             await asyncio.wait(tasks, timeout=self._timeout / 2)
             if probing.done():
                 return probing.result()
-            # Slow or silent: the handshake is tried as well. A legacy server need not answer the probe.
+            # Slow or silent: try the handshake as well. A legacy server need not respond to the probe.
             handshake = asyncio.create_task(self._initialize(NEWEST_LEGACY))
             tasks.append(handshake)
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -302,7 +302,7 @@ class DuplexLink:
                     OutgoingRequest(method="initialize", params=params, channel=self._unattributed)
                 )
         except TimeoutError:
-            raise ResponseTimeout(f"{self.name}: no answer to initialize within {self._timeout:g} s") from None
+            raise ResponseTimeout(f"{self.name}: no response to initialize within {self._timeout:g} s") from None
         self.version = self._legacy.accept(result)
         await self._legacy.begin()
         remember(self._cache_key, self.version)
@@ -332,14 +332,14 @@ class DuplexLink:
         finally:
             del self._pending[request_id]
 
-    # What comes.
+    # Received messages.
 
     def _receive(self, data: bytes) -> None:
         try:
             message = read_server_message(data, self._identity.limits)
         except MalformedMessage as problem:
             kind, colon, detail = str(problem).partition(":")
-            warn_rarely(self._cache_key, self.name, f"wrote {kind}", colon + detail)
+            warn_rarely(self._cache_key, self.name, f"sent an {kind}", colon + detail)
             return
         if message.method is None:
             self._receive_answer(message)
@@ -351,10 +351,10 @@ class DuplexLink:
     def _receive_answer(self, message: ServerMessage) -> None:
         pending = self._pending.get(message.id) if message.id is not None else None
         if pending is None and message.id is None and len(self._pending) == 1:
-            # An error without an id: the server could not read the only request there is.
+            # An error without an id: the server could not parse the only pending request.
             pending = next(iter(self._pending.values()))
         if pending is None or pending.answer is not None:
-            _log.debug("%s: answered %.80r, which is no open request", self.name, message.id)
+            _log.debug("%s: sent a response to %.80r, which is not an open request", self.name, message.id)
             self._abandoned.finished(message.id)
             return
         pending.answer = message
@@ -364,7 +364,7 @@ class DuplexLink:
         if self._metadata is not None:
             # "Servers MUST NOT initiate JSON-RPC requests, and clients do not send JSON-RPC responses"
             asked = f": {str(message.method)[:80]}"
-            warn_rarely(self._cache_key, self.name, "asked what its revision does not have", asked)
+            warn_rarely(self._cache_key, self.name, "sent a request, which its revision does not allow", asked)
             return
         only = self._sole_request()
         self._legacy.questions.start(message, self._unattributed if only is None else only.out)
@@ -396,7 +396,7 @@ class DuplexLink:
             pending.wake()
 
     def _sole_request(self) -> _PendingRequest | None:
-        """The one request that the server can ask something for, if there is just one."""
+        """The request that a question of the server belongs to, if there is only one candidate."""
         found: _PendingRequest | None = None
         for pending in self._pending.values():
             if pending.out.method in _WITHOUT_QUESTIONS:
@@ -404,7 +404,7 @@ class DuplexLink:
             if found is not None:
                 return None
             found = pending
-        # An answer to another client's question would give that client's data away.
+        # An answer to a question of another client's request would disclose that client's data.
         return None if found is None or self._abandoned.may_belong_to_another(found.out.owner) else found
 
     def _fail_all(self, fault: ServerFault) -> None:

@@ -1,4 +1,4 @@
-"""Which protocol era a server speaks: read from its answer to the probe, and remembered."""
+"""The protocol era of each server: read from its response to the probe, and cached."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _eras: dict[Hashable, str] = {}
 
 
 def recall(server: Hashable) -> str | None:
-    """The revision that was last spoken with a server, if any."""
+    """The revision last used with a server, if any."""
     return _eras.get(server)
 
 
 def remember(server: Hashable, version: str) -> None:
-    """Remember the revision; the oldest of too many is forgotten."""
+    """Cache the revision; the oldest entry is dropped if there are too many."""
     _eras.pop(server, None)
     while len(_eras) >= _MAX_SERVERS:
         del _eras[next(iter(_eras))]
@@ -30,17 +30,17 @@ def remember(server: Hashable, version: str) -> None:
 
 
 def forget(server: Hashable) -> None:
-    """Forget a revision that proved wrong."""
+    """Drop a revision that proved wrong."""
     _eras.pop(server, None)
 
 
 def probe() -> OutgoingRequest:
-    """The request that tells the eras apart."""
+    """The request that distinguishes the eras."""
     return OutgoingRequest(method="server/discover", params={}, channel=NULL_CHANNEL)
 
 
 async def versions_in_answer(answer: Awaitable[Mapping[str, Json]]) -> Sequence[str] | None:
-    """The revisions in the answer to the probe; None if the server is not modern."""
+    """The revisions in the response to the probe; None if the server is not modern."""
     try:
         versions = (await answer).get("supportedVersions")
     except Refusal as refusal:
@@ -49,7 +49,7 @@ async def versions_in_answer(answer: Awaitable[Mapping[str, Json]]) -> Sequence[
 
 
 def versions_in_refusal(refusal: Refusal) -> Sequence[str] | None:
-    """The same for an error; only some errors come from modern servers alone."""
+    """The same for an error; only some errors identify a modern server."""
     if isinstance(refusal, UnsupportedVersion):
         supported = refusal.data.get("supported") if isinstance(refusal.data, dict) else None
         return supported if isinstance(supported, list) else [MODERN]
@@ -57,9 +57,9 @@ def versions_in_refusal(refusal: Refusal) -> Sequence[str] | None:
 
 
 def choose_version(versions: Sequence[str], name: str) -> str:
-    """The newest revision that both sides speak."""
+    """The newest revision that both sides support."""
     for version in SUPPORTED:
         if version in versions:
             return version
     listed = ", ".join(map(str, versions))[:200]
-    raise MalformedMessage(f"{name}: speaks {listed or 'no revision'}; known are {', '.join(SUPPORTED)}")
+    raise MalformedMessage(f"{name}: supports {listed or 'no revision'}; this client supports {', '.join(SUPPORTED)}")

@@ -1,4 +1,4 @@
-"""Counts the output of servers that is not JSON-RPC, to limit the log."""
+"""Counts invalid output of servers, to limit the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _counts: dict[tuple[Hashable, str], int] = {}
 
 
 def count_garbled(server: Hashable, kind: str) -> int:
-    """Count one more of a kind."""
+    """Count one more of a kind; returns the number so far."""
     key = (server, kind)
     number = _counts.pop(key, 0) + 1
     while len(_counts) >= _MAX_SERVERS:
@@ -24,7 +24,7 @@ def count_garbled(server: Hashable, kind: str) -> int:
 
 
 def warn_rarely(server: Hashable, name: str, kind: str, detail: str = "") -> None:
-    """Log what a server should not send: the first, the second, the fourth …, so that it cannot fill the log."""
+    """Log invalid output of a server: the first, second, fourth … time, so that it cannot fill the log."""
     number = count_garbled(server, kind)
     if not number & (number - 1):
         _log.warning("%s: %s%s (%d so far)", name, kind, detail, number)

@@ -31,7 +31,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class InProcessServer(Protocol):
-    """What can be spoken to in process: a board."""
+    """A server in the same process: a board."""
 
     @property
     def handler(self) -> Handler: ...
@@ -45,7 +45,7 @@ class InProcessServer(Protocol):
 
 
 class _RoundsChannel:
-    """The channel of a caller that is asked by the answer to its request, as over HTTP."""
+    """The channel of a caller that is asked in the result of its request, as over HTTP."""
 
     __slots__ = ("close_stream", "emit")
 
@@ -58,7 +58,7 @@ class _RoundsChannel:
 
 
 class InProcessLink:
-    """A link to a board; nothing is encoded that does not have to be.
+    """A link to a board; encodes only what must be encoded.
 
     A tool that asks waits for the answer, or with `rounds` ends and runs again.
     """
@@ -111,7 +111,7 @@ class InProcessLink:
         result = reply.result
         if not isinstance(result, EncodedResult):
             return result if out.read is read_values else out.read(Raw(_encode(result)))
-        # What is kept belongs to the board; its reader gets a copy, as it would from afar.
+        # The cached value belongs to the board; the caller gets a copy, as from a remote server.
         written = Raw(_encode(result.value))
         if method != "server/discover":
             return out.read(written)
@@ -131,7 +131,7 @@ def _caller(identity: Identity) -> Caller:
 
 
 async def _forward_changes(reply: Subscribed, channel: Channel) -> None:
-    """Tell the changes of a board until nobody listens."""
+    """Forward the changes of a board until the listener is cancelled."""
     wanted = reply.filter
     changed = asyncio.Event()
     end = reply.changes.watch(changed.set, lambda: wanted.uris)

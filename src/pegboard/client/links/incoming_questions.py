@@ -22,27 +22,27 @@ _encode = msgspec.json.Encoder().encode
 
 
 class IncomingQuestions:
-    """Answers requests from a server through the channel they belong to; `send` takes what is answered."""
+    """Answers requests from a server through the channel they belong to; `send` sends the responses."""
 
     def __init__(self, send: Callable[[bytes], Awaitable[None]], limits: Limits) -> None:
         self._send = send
         self._most = limits.questions
-        # Answered and refused ones: a server that does not read its answers gets no more.
+        # Answered and rejected ones: a server that does not read our responses gets no more.
         self._max_open = 4 * max(1, limits.questions)
         self._open: dict[RequestId, asyncio.Task[None]] = {}
         self._dropped = 0
 
     def start(self, message: ServerMessage, channel: Channel) -> None:
-        """Answer a request, or refuse it if too many are being answered; beyond that it is dropped."""
+        """Answer a request, or reject it if too many are being answered; beyond that it is dropped."""
         request_id, method = message.id, message.method
-        assert request_id is not None  # noqa: S101 — or it would be a notification
+        assert request_id is not None  # noqa: S101 — otherwise it would be a notification
         assert method is not None  # noqa: S101
         too_long = isinstance(request_id, str) and len(request_id) > MAX_ID_LENGTH
         if request_id in self._open or len(self._open) >= self._max_open or too_long:
             self._count_dropped()
             return
         work: Coroutine[Any, Any, None]
-        # What needs no answer from anyone holds no message while the server does not read.
+        # These responses need no caller, so they keep no message while the server does not read.
         if method == "ping":
             work = self._send_answer(method, jsonrpc.answer(request_id, b"{}"))
         elif len(self._open) >= self._most:
@@ -60,7 +60,7 @@ class IncomingQuestions:
             task.cancel()
 
     async def close(self) -> None:
-        """Answer nothing more."""
+        """Stop answering."""
         tasks = list(self._open.values())
         for task in tasks:
             task.cancel()
@@ -73,10 +73,10 @@ class IncomingQuestions:
         except Refusal as refusal:
             body = jsonrpc.refusal(request_id, refusal)
         except NeedInput:
-            # Asked for nobody's request, as while hands are shaken.
-            body = jsonrpc.refusal(request_id, MethodNotFound("Nobody is there to be asked"))
-        except Exception:  # noqa: BLE001 — an answer has to be sent whatever fails
-            # Whoever answers is the program's own code: its text is not for the server.
+            # Sent outside of a request, for example during the handshake.
+            body = jsonrpc.refusal(request_id, MethodNotFound("There is no caller to ask"))
+        except Exception:  # noqa: BLE001 — a response must be sent whatever fails
+            # The exception comes from the program's own code: the server must not see its text.
             _log.exception("could not answer %s", method[:80])
             body = jsonrpc.refusal(request_id, InternalFailure("The client could not answer"))
         await self._send_answer(method, body)
@@ -97,5 +97,5 @@ class IncomingQuestions:
         # The first, the second, the fourth …: a flood of questions does not fill the log.
         if not self._dropped & (self._dropped - 1):
             _log.warning(
-                "a server asks too much at a time, or twice under one id; %d questions dropped so far", self._dropped
+                "a server sends too many questions at a time, or reuses an id; %d dropped so far", self._dropped
             )

@@ -69,13 +69,13 @@ class LegacySession:
         }
 
     def accept(self, result: Mapping[str, Json]) -> str:
-        """Take over the result of `initialize`, and return the revision that was agreed on."""
+        """Store the result of `initialize`, and return the negotiated revision."""
         self.discovered = _as_discovered(result, self._name)
         version: str = self.discovered["supportedVersions"][0]
         return version
 
     async def begin(self) -> None:
-        """End the handshake, set the log level, and renew the subscriptions of a former session."""
+        """Complete the handshake, set the log level, and renew the subscriptions of an earlier session."""
         await self._send(jsonrpc.notification("notifications/initialized", {}))
         if self._identity.log_level is not None and "logging" in self.discovered["capabilities"]:
             await self._request_quietly("logging/setLevel", {"level": self._identity.log_level})
@@ -103,23 +103,23 @@ class LegacySession:
         raise AssertionError("only a fault ends the wait")
 
     async def deliver(self, notice: Notification) -> None:
-        """Forward a notification that belongs to no request."""
+        """Forward a notification that does not belong to a request."""
         await self._unattributed.emit(notice)
         if notice.method in CHANGE_KINDS:
             await self._listeners.notify(notice)
 
     async def report_missed(self) -> None:
-        """Report everything that is listened for as changed, since nothing is known of the time in between."""
+        """Report everything that has a listener as changed, since changes may have been missed."""
         await self._listeners.notify_all()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something beside the requests, until the session is closed."""
+        """Run a background task until the session is closed."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self, seconds: float = 0.0) -> None:
-        """Stop answering; what runs beside the requests has this long to end by itself."""
+        """Stop answering; background tasks have this long to finish."""
         await self.questions.close()
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=seconds)
@@ -143,16 +143,16 @@ def cancellation(request_id: RequestId) -> dict[str, Json]:
 
 
 def _as_discovered(result: Mapping[str, Json], name: str) -> dict[str, Json]:
-    """The result of `initialize` as one of `server/discover`, with the one revision that was agreed on."""
+    """The result of `initialize` as one of `server/discover`, with the negotiated revision only."""
     try:
         answer = msgspec.convert(result, _Initialized)
     except msgspec.ValidationError as problem:
-        raise MalformedMessage(f"{name}: answered initialize with no MCP message, {problem}") from None
+        raise MalformedMessage(f"{name}: the result of initialize is invalid: {problem}") from None
     revision = REVISIONS.get(answer.protocolVersion)
     if revision is None or not revision.has_sessions:
         known = ", ".join(name for name, known in REVISIONS.items() if known.has_sessions)
         raise MalformedMessage(
-            f"{name}: wants to speak {answer.protocolVersion[:40]!r} after a handshake; known are {known}"
+            f"{name}: negotiated the revision {answer.protocolVersion[:40]!r}; this client supports {known}"
         )
     discovered: dict[str, Json] = {
         "supportedVersions": [answer.protocolVersion],

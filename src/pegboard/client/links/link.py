@@ -28,7 +28,7 @@ from pegboard.limits import Limits
 from pegboard.protocol.params import PREFIX
 
 CANCEL_SECONDS: Final = 1.0
-"""How long a link takes at most to tell a server that nobody waits any more."""
+"""How long a link waits at most while it notifies a server of a cancellation."""
 
 PROGRESS_NOTIFICATION: Final = "notifications/progress"
 
@@ -132,7 +132,7 @@ class OutgoingRequest(Struct, kw_only=True, eq=False):
 
 
 class ServerLink(Protocol):
-    """A way to one server; `name` is what errors call it."""
+    """A connection to one server; `name` identifies it in errors."""
 
     @property
     def name(self) -> str: ...
@@ -142,44 +142,45 @@ class ServerLink(Protocol):
 
     @property
     def version(self) -> str:
-        """The revision that is spoken, once that is known."""
+        """The negotiated revision, once it is known."""
 
     @property
     def mirrors(self) -> bool:
-        """Whether arguments have to be repeated in headers."""
+        """Whether arguments must be repeated in headers."""
 
     @property
     def is_open(self) -> bool:
-        """Whether a request would go out as things are, with nothing opened or started for it."""
+        """Whether a request could be sent now, without opening or starting anything."""
 
     @property
     def authorizer(self) -> Authorizer | None:
-        """Who gets credentials where the server wants some."""
+        """Gets credentials if the server requires them."""
 
     async def open(self) -> None:
-        """Find out which era the server is of, and shake hands where that is the custom."""
+        """Find out the era of the server, and perform its handshake if it has one."""
 
     async def close(self) -> None:
-        """Let go of all that is held: tasks, sockets, processes."""
+        """Release everything: tasks, sockets, processes."""
 
     async def request(self, out: OutgoingRequest) -> Mapping[str, Json]:
-        """The result; a Refusal where the server says no, a ServerFault where it lets us down.
+        """Send a request and return the result; raises a Refusal for an error response, a ServerFault if the server
+        fails.
 
-        What comes before the result goes to the request's channel first, in its order; a question that names no request
-        goes to the channel the link was made with. Cancelled while it waits, it tells the server to stop.
+        Messages before the result go to the request's channel, in order; a question that names no request goes to the
+        channel of the link. If it is cancelled, it notifies the server.
         """
 
 
 def request_ids() -> Iterator[int]:
-    """The ids of one connection's requests, from a random one on: a message that is not the server's own matches none.
+    """The ids of one connection's requests, starting at random, so that no other process can guess them.
 
-    They are integers of 31 bits at first, since some servers take no text for an id, or no more than 32 bits.
+    They start as integers of 31 bits, since some servers do not accept strings as ids, or more than 32 bits.
     """
     return count(1 + secrets.randbelow(_FIRST_IDS))
 
 
 class RequestMetadata:
-    """The metadata that a modern request brings, written once for each who asks."""
+    """The metadata of modern requests, encoded once for each identity."""
 
     def __init__(self, identity: Identity, version: str) -> None:
         self._version = version
@@ -198,7 +199,7 @@ class RequestMetadata:
 
     def _of(self, identity: Identity) -> _Metadata:
         known = self._by_identity.get(id(identity))
-        # The identity is kept with it, so that no other can come to have its number.
+        # The entry holds the identity, so that no other object can get its `id()`.
         if known is None or known.identity is not identity:
             while len(self._by_identity) >= _MAX_IDENTITIES:
                 del self._by_identity[next(iter(self._by_identity))]
@@ -207,7 +208,7 @@ class RequestMetadata:
 
 
 class _Metadata:
-    """What one who asks is told by: each member as it is written, and all of them together."""
+    """The encoded metadata of one identity: each member, and all of them together."""
 
     __slots__ = ("identity", "members", "written")
 
@@ -225,14 +226,14 @@ class _Metadata:
 
 
 def legacy_params(out: OutgoingRequest, token: int) -> Mapping[str, Any]:
-    """The params of a request as the older revisions have them."""
+    """The params of a request in the legacy revisions."""
     if not out.wants_progress:
         return out.params
     return {**out.params, "_meta": {**out.params.get("_meta", {}), "progressToken": token}}
 
 
 def with_server_name(fault: ServerFault, name: str) -> ServerFault:
-    """The same fault, saying whose it is."""
+    """The same fault, with the name of the server in its message."""
     if name not in str(fault):
         fault.args = (f"{name}: {fault}", *fault.args[1:])
     return fault

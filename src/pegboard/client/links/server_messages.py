@@ -38,14 +38,14 @@ _KINDS: Final[Mapping[int, type[Refusal]]] = {
         UnsupportedVersion,
     )
 }
-# "Resource not found" had a code of its own until 2026-07-28.
+# "Resource not found" had its own code until 2026-07-28.
 _OLD_KINDS: Final[Mapping[int, type[Refusal]]] = {-32002: InvalidParams}
 
 UNREAD: Final = -(1 << 40)
-"""The code of an error that a link makes up in place of an answer that is too long; no server's errors are as low."""
+"""The code of the error that a link substitutes for a response that is too long; no server uses it."""
 
 MODERN_CODES: Final = frozenset({HeaderMismatch.code, MissingCapability.code, UnsupportedVersion.code})
-"""Errors that only a server of the modern era answers with."""
+"""Errors that only modern servers send."""
 
 
 class WireError(Struct):
@@ -62,7 +62,7 @@ class _InputRequest(Struct):
 
 
 class ServerMessage(Struct, gc=False):
-    """One message from a server; an error may come with no id, as where the server could read none."""
+    """One message from a server; an error may have no id if the server could not read it."""
 
     jsonrpc: Literal["2.0"]
     id: RequestId | None = None
@@ -76,7 +76,7 @@ class ServerMessage(Struct, gc=False):
         return self.method is None
 
     def parameters(self) -> Mapping[str, Json]:
-        """What a notification or request says; nothing where it is no object."""
+        """The params of a notification or request; empty if they are not an object."""
         if self.params is NOTHING:
             return {}
         value = msgspec.json.decode(self.params)
@@ -84,32 +84,34 @@ class ServerMessage(Struct, gc=False):
 
 
 Read: TypeAlias = Callable[[Raw], dict[str, Any]]
-"""How a result is read; what is no object is a msgspec.ValidationError."""
+"""Decodes a result; raises msgspec.ValidationError if it is not an object."""
 
 _decode = msgspec.json.Decoder(ServerMessage).decode
 
 read_values: Final[Read] = msgspec.json.Decoder(dict[str, Json]).decode
-"""As plain values."""
+"""Decodes to plain values."""
 
 read_members: Final[Read] = msgspec.json.Decoder(dict[str, Raw]).decode
-"""Member by member, each the bytes that came: for who passes them on."""
+"""Decodes each member to its bytes: for a caller that forwards them."""
 
 
 def read_server_message(data: bytes | str, limits: Limits) -> ServerMessage:
-    """One message; Garbled where it is none."""
+    """Parse one message; raises MalformedMessage if it is invalid."""
     body = data.encode() if isinstance(data, str) else data
     try:
         check_text(body, limits)
         message = _decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Refusal):
-        raise MalformedMessage(f"no MCP message: {shorten(body)}") from None
+        raise MalformedMessage(f"invalid MCP message: {shorten(body)}") from None
     if message.method is None and (message.result is NOTHING) == (message.error is None):
-        raise MalformedMessage(f"no MCP message, it has not exactly one of method, result and error: {shorten(body)}")
+        raise MalformedMessage(
+            f"invalid MCP message, it needs exactly one of method, result and error: {shorten(body)}"
+        )
     return message
 
 
 def result_of(message: ServerMessage, read: Read = read_values) -> dict[str, Any]:
-    """What an answer brings; its error is raised."""
+    """The result of a response; raises its error."""
     if message.error is not None:
         if message.error.code == UNREAD:
             raise MessageTooLong(message.error.message)
@@ -117,7 +119,9 @@ def result_of(message: ServerMessage, read: Read = read_values) -> dict[str, Any
     try:
         return read(message.result)
     except msgspec.ValidationError:
-        raise MalformedMessage(f"no MCP message, a result is an object: {shorten(bytes(message.result))}") from None
+        raise MalformedMessage(
+            f"invalid MCP message, result must be an object: {shorten(bytes(message.result))}"
+        ) from None
 
 
 def questions_in(asked: Json) -> dict[str, Question]:
@@ -125,7 +129,7 @@ def questions_in(asked: Json) -> dict[str, Question]:
     try:
         read = msgspec.convert(asked, dict[str, _InputRequest])
     except msgspec.ValidationError:
-        raise MalformedMessage("asks for input in a form that cannot be answered") from None
+        raise MalformedMessage("sent invalid input requests") from None
     return {key: Question(one.method, one.params or {}) for key, one in read.items()}
 
 
@@ -133,14 +137,14 @@ def input_requests_in(result: Mapping[str, Json]) -> tuple[dict[str, Question], 
     """The questions of an `input_required` result, and the state to send back with the answers."""
     questions, state = questions_in(result.get("inputRequests") or {}), result.get("requestState")
     if not isinstance(state, str | None) or not (questions or state is not None):
-        raise MalformedMessage("asks for input without any question")
+        raise MalformedMessage("requires input, but sent no question and no state")
     return questions, state
 
 
 def refusal_of(error: WireError) -> Refusal:
-    """The error as the one we raise ourselves for this code, its code, text and data as they came."""
+    """The exception that we raise for this code, with the code, text and data of the server."""
     kind = _KINDS.get(error.code) or _OLD_KINDS.get(error.code) or Refusal
-    # Some kinds make their text out of what was wrong; here the server has written it.
+    # Some classes compose their own text; this one comes from the server.
     refusal = kind.__new__(kind)
     Refusal.__init__(refusal, error.message or f"error {error.code}", error.data)
     refusal.code = error.code
@@ -148,6 +152,6 @@ def refusal_of(error: WireError) -> Refusal:
 
 
 def shorten(data: bytes) -> str:
-    """The beginning of something that came, to be shown."""
+    """The beginning of the data, for messages."""
     text = data[:120].decode("utf-8", "replace")
     return repr(text if len(data) <= 120 else text + "…")

@@ -1,4 +1,4 @@
-"""Shortens what a server wrote to one printable line."""
+"""Shortens the output of a server to one printable line."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ MAX_LENGTH: Final = 500
 
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _RULE: Final = re.compile(r"([^\w\s])\1{3,}")
-# Where in a program it was says less than what happened there.
+# Stack frames explain less than the error itself.
 _FRAME: Final = re.compile(r"\s+at |\s+File \"|Node\.js v\d|Traceback \(most")
 _MAX_LINES: Final = 3
 
 
 def shorten_output(text: str, most: int = MAX_LENGTH) -> str:
-    """The text, cut, on one line that can be printed, without its colours."""
+    """The text, shortened, on one printable line, without colours."""
     kept = printable(_COLOUR.sub("", text[:most]))
     return kept if len(text) <= most else f"{kept}…"
 
 
 def last_output(lines: Sequence[str]) -> str:
-    """The last of what was written that has a word in it: frames, rules and where in the program it was explain nothing."""
+    """The last lines that explain something: without stack frames, and without lines that only contain symbols."""
     worded = [line for line in lines if any(map(str.isalnum, line))]
     telling = [line for line in worded if not _FRAME.match(line)] or worded
     return " / ".join(
