@@ -228,7 +228,7 @@ class Watch(Middleware):
     order = 20
 
     async def before(self, call: Call) -> None:
-        print(call.tool.name if call.tool is not None else call.method, mask(call.arguments), call.principal)
+        print(call.tool.name if call.known else call.method, mask(call.arguments), call.principal)
 
     async def after(self, call: Call, result: Mapping[str, Any], elapsed_ms: float) -> None:
         print(result.get("isError"), elapsed_ms, call.warnings)

@@ -41,7 +41,7 @@ pegboard \d\S*   demo: http://127\.0\.0\.1:PORT/mcp
 @pytest.fixture(scope="module")
 def demo() -> Iterator[tuple[Child, str]]:
     with Child(*PEGBOARD, "demo", "--port", "0", stdin=subprocess.DEVNULL, stdout=None) as child:
-        wait_until(lambda: "Ctrl+C" in child.said() or child.process.poll() is not None)
+        wait_until(lambda: "Ctrl+C" in child.said() or child.process.poll() is not None, 3 * SOON)
         found = re.search(r"http://127\.0\.0\.1:(\d+)/mcp", child.said())
         assert found is not None, child.said()
         yield child, found[1]

@@ -55,7 +55,7 @@ async def test_a_server_that_needs_a_login_says_so_and_is_used_after_one(tmp_pat
                 told = (await client.request("tools/list"))["_meta"]["dev.pegboard/servers"]["dev/safe"]
                 assert told == {
                     "state": "needs_login",
-                    "problem": "needs a login, which whoever runs this gateway has to do",
+                    "problem": "needs a login by the operator of this gateway",
                 }
             code, said = await log_in(config, **env)
             assert (code, said.splitlines()[-1]) == (0, "dev/safe: logged in, 0 tools")

@@ -138,7 +138,7 @@ async def test_who_cannot_be_asked_declines(caller: str, server: str) -> None:
             assert (await client.call("ask")).text == "Hello decline"
             failed = await client.call("sample")
             assert failed.is_error
-            assert "does not answer" in failed.text
+            assert "does not support" in failed.text
             assert (await client.call("roots")).text == ""
         else:
             with pytest.raises(Exception, match="elicitation") as refused:

@@ -279,7 +279,7 @@ async def test_where_all_places_are_attended_a_call_is_refused_and_its_server_le
         leg = asyncio.create_task(gateway.call("ask_then_wait", answers={keys[0]: accept("Ann")}, ticket=ticket))
         await board.waiting.wait()
         refused = await gateway.call("ask")
-        assert "Too many calls wait" in text(refused)
+        assert "Too many calls are waiting" in text(refused)
         assert refused.result["_meta"]["dev.pegboard/refused"]["reason"] == "parked"  # type: ignore[index]
         board.go_on.set()
         assert text(await leg) == "went on"

@@ -1,4 +1,4 @@
-"""Passes a server's notifications and questions on to the caller."""
+"""Forwards a server's notifications and questions to the caller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_ROOTS: Final[Mapping[str, Json]] = {"roots": []}
 
 
 class CallerChannel(Struct, eq=False):
-    """The channel of a request to a server, for as long as its caller waits."""
+    """The channel of a request to a server while its caller waits."""
 
     call: Call
 
@@ -40,7 +40,7 @@ class CallerChannel(Struct, eq=False):
         try:
             return {**answered, **await ask_caller(self.call, left)}
         except NeedInput:
-            # Nobody expected this server to ask while its request runs.
+            # This server was not expected to ask while its request runs.
             return {**answered, **{key: decline_result(question) for key, question in left.items()}}
 
     async def close_stream(self, retry_ms: int) -> None:
@@ -48,14 +48,14 @@ class CallerChannel(Struct, eq=False):
 
 
 def notification_for(call: Call, notice: Notification) -> Notification | None:
-    """The notice as the caller gets it; None where it does not want it, or has no use for it."""
+    """The notification for the caller; None if the caller does not want it or cannot use it."""
     params = notice.params
     if notice.method == PROGRESS_NOTIFICATION:
         done = params.get("progress")
         if call.token is None or not isinstance(done, int | float):
             return None
         origin = call.origin
-        # "The progress value MUST increase": over all rounds that a request takes, each of which may begin anew.
+        # "The progress value MUST increase": across all rounds of a request, each of which may start from zero.
         if origin._reached is not None and done <= origin._reached:
             return None
         origin._reached = done
@@ -71,10 +71,10 @@ def notification_for(call: Call, notice: Notification) -> Notification | None:
 def answer_unsupported(
     questions: Mapping[str, Question], call: Call, *, midway: bool = False
 ) -> tuple[dict[str, Json], dict[str, Question]]:
-    """What can be answered for a caller that cannot be asked it, and what is left to be asked.
+    """The answers to questions that the caller does not support, and the questions that are left to ask.
 
-    A form is declined; for a model's answer or a list of roots there is none, and the server is told so. A server that
-    asks `midway` was told once for all callers that there can be roots: of this one there are none.
+    A form is declined; sampling and roots are rejected with an error. A server that asks `midway` was promised roots
+    for all callers in its handshake: it gets an empty list for this one.
     """
     call._mark_asked()
     answered: dict[str, Json] = {}
@@ -87,7 +87,7 @@ def answer_unsupported(
                 answered[key] = _NO_ROOTS
                 continue
             if question.method != _ELICIT:
-                raise MethodNotFound(f"The client does not answer {question.method[:80]!r}") from None
+                raise MethodNotFound(f"The client does not support {question.method[:80]!r}") from None
             answered[key] = DECLINED
         else:
             left[key] = Question(question.method, _asked(question.params))
@@ -95,16 +95,16 @@ def answer_unsupported(
 
 
 async def ask_caller(call: Call, questions: Mapping[str, Question]) -> Mapping[str, Json]:
-    """What the caller answers, if it can be asked while its call runs; else NeedInput."""
+    """The answers of a caller that can be asked while its call runs; otherwise raises NeedInput."""
     try:
         return await call.ask(questions)
     except ToolError as failed:
-        # What would be told to the model had the tool been ours; here a server asked.
+        # The text is meant for a model, but here a server asked.
         raise InternalFailure(failed.message) from None
 
 
 def decline_result(question: Question) -> Json:
-    """What a server is told that waits for an answer which will not come."""
+    """The result for a server whose question will not be answered."""
     if question.method == _ELICIT:
         return CANCELLED
     raise InternalFailure("The client did not answer")
@@ -120,11 +120,11 @@ def _needs(question: Question) -> Mapping[str, Mapping[str, Json]]:
         case "roots/list":
             return {"roots": {}}
         case _:
-            raise MethodNotFound(f"The client does not answer {question.method[:80]!r}")
+            raise MethodNotFound(f"The client does not support {question.method[:80]!r}")
 
 
 def _asked(params: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The params without what only means something between us and the server."""
+    """The params without the members that only concern us and the server."""
     meta = params.get("_meta")
     if "task" not in params and not isinstance(meta, dict):
         return params

@@ -11,16 +11,16 @@ from pegboard.gateway.servers.downstream import Downstream
 
 
 def unchanged_result(result: dict[str, Json]) -> dict[str, Json]:
-    """A result in which nothing has another name here."""
+    """The `map_result` of a result without names to translate."""
     return result
 
 
 class Destination(Struct, frozen=True, kw_only=True, eq=False):
     """One tool, resource or prompt of a server.
 
-    `tool` is its server's own name for it, `tell` makes a tool's result ours (`Teller.pass_on`), `map_result` puts the
-    URIs in it as they go by here. A `repeatable` tool may be called again when nobody knows what became of a call; one
-    that runs `as_task` is called by its (legacy) server's rules for tasks, and waited for.
+    `tool` is the server's own name for it, `tell` converts a tool's result (`Teller.pass_on`), `map_result` translates
+    the URIs in it. A `repeatable` tool may be called again if the outcome of a call is unknown; one that runs `as_task`
+    is called as a task of its (legacy) server, and polled.
     """
 
     downstream: Downstream

@@ -1,4 +1,4 @@
-"""Forwards a request to a server, whichever revisions its caller and the server speak.
+"""Forwards a request to a server, in any combination of the revisions of caller and server.
 
 Theory of operation. A modern server asks in its response: the caller is asked during its call if possible, and the
 request is repeated with the answers; otherwise the call ends with the questions, and our ticket carries the server's
@@ -64,7 +64,7 @@ _ASKABLE: Final = frozenset({"elicitation", "sampling", "roots"})
 
 
 class Forwarder:
-    """Takes requests to servers, for the gateway of that name; `parking` holds those that wait for their callers."""
+    """Forwards requests for the gateway of that name; `parking_lot` holds those that wait for their callers."""
 
     def __init__(self, gateway: str, keys: Sequence[bytes], find: Find, limits: Limits) -> None:
         self._limits = limits
@@ -77,19 +77,19 @@ class Forwarder:
 
     @property
     def seals(self) -> tuple[Seal, ...]:
-        """What has to have its key in common with other processes."""
+        """The seals whose keys must be shared with other processes."""
         return self._tickets.seal, self._tasks.seal
 
     def share(self, shared: SharedStore) -> None:
-        """Have errands visited from other processes, and visit theirs."""
+        """Resume parked calls across the processes of a cluster."""
         self._handover.share(shared.cluster)
 
     async def close(self) -> None:
-        """Give up what waits for callers; the servers have to be there still."""
+        """Abandon parked calls; the servers must still be connected."""
         await self.parking_lot.close()
 
     async def forward(self, destination: Destination, call: Call, own: Mapping[str, Any]) -> Reply:
-        """Forward a request; `own` are the params in the server's own names, arguments as its schema wants them."""
+        """Forward a request; `own` are the params in the server's own names, with arguments that fit its schema."""
         params = params_for(call, own)
         try:
             try:
@@ -104,7 +104,7 @@ class Forwarder:
         except ToolError as failed:
             if call.method == CALL:
                 raise
-            # There is no model to read it.
+            # The error is not for a model.
             raise InternalFailure(failed.message) from None
 
     def _forward_once(self, destination: Destination, call: Call, params: dict[str, Any]) -> Coroutine[Any, Any, Reply]:
@@ -136,7 +136,7 @@ class Forwarder:
             except MissingCapability as refusal:
                 if method != CALL or _GET_TASK in REVISIONS[caller.version].methods or not wants_task(refusal):
                     raise
-                # It does this as a task only, and the caller is too old to say that it knows tasks.
+                # The server runs this tool only as a task, and the caller's revision does not have tasks.
                 caller = _with_tasks(call.caller)
                 result = await self._send(destination, call, caller, method, sent, channel)
             match result.get("resultType", "complete"):
@@ -155,11 +155,11 @@ class Forwarder:
                     if state is not None:
                         sent["requestState"] = state
                 case _:
-                    raise MalformedMessage("answered with a result of a type that its caller cannot know")
-        raise MalformedMessage(f"still asks after {ROUNDS} rounds")
+                    raise MalformedMessage("returned a result of an unknown type")
+        raise MalformedMessage(f"still requests input after {ROUNDS} rounds")
 
     async def _answer_all(self, call: Call, questions: Mapping[str, Question], turn: int) -> dict[str, Any]:
-        """What a request is sent again with; a server that asks nothing wants it to come again later."""
+        """The members to add when the request is sent again; a server without questions wants a later attempt."""
         if questions:
             return {"inputResponses": await self._answer(call, questions)}
         if not REVISIONS[call.caller.version].asks_midway:
@@ -171,7 +171,7 @@ class Forwarder:
         try:
             answered, left = answer_unsupported(questions, call)
         except MethodNotFound:
-            raise MalformedMessage("asks what the client has not said that it answers") from None
+            raise MalformedMessage("requested input the client did not declare") from None
         return {**answered, **await call.ask(left)} if left else answered
 
     def _ask(
@@ -187,13 +187,13 @@ class Forwarder:
         return InputRequired(need.questions, self._tickets.write(ticket, call, destination))
 
     async def _poll_task(self, destination: Destination, call: Call, task: str) -> Reply:
-        """Wait for a task in the place of a caller that knows none."""
+        """Wait for a task on behalf of a caller that does not support tasks."""
         send = partial(self._send, destination, call, _with_tasks(call.caller))
         seconds = destination.downstream.config.max_timeout
         result = await finish_task(send, task, partial(self._answer, call), CallerChannel(call), seconds)
         return to_reply(destination, call.method, result)
 
-    # -- older servers -----------------------------------------------------------------------------------------------
+    # -- legacy servers ----------------------------------------------------------------------------------------------
 
     async def _forward_to_legacy(self, destination: Destination, call: Call, params: Mapping[str, Any]) -> Reply:
         caller = call.caller
@@ -212,13 +212,13 @@ class Forwarder:
                 return await call_as_task(send, params, channel, destination.downstream.config.max_timeout)
             return await send(call.method, params, channel)
         except (Busy, ServerFault) as problem:
-            # In the words of the caller, who may wait for it at another process.
+            # Converted for the caller, which may wait at another process.
             raise failure_of(destination, call, problem) from None
 
     async def _open_links(
         self, destination: Destination, call: Call, params: dict[str, Any], links: Mapping[str, Question]
     ) -> Reply:
-        """Have the caller open what its call takes first; then it is sent again as it was."""
+        """Let the caller open the links that its call requires; then send the request again unchanged."""
         try:
             await self._answer(call, links)
         except NeedInput as need:
@@ -246,12 +246,12 @@ class Forwarder:
         params: Mapping[str, Any],
         answers: Mapping[str, Json],
     ) -> Reply:
-        """Come back to an errand, wherever it is held."""
+        """Resume a parked call, in whichever process it is held."""
         brought = {key: answers[key] for key in ticket.asked if key in answers}
         for key, answer in brought.items():
-            # Before the leg is used up, so that it can be sent again.
+            # Before the ticket is used up, so that the caller can send it again.
             if not isinstance(answer, dict):
-                raise InvalidParams(f"inputResponses[{key!r}] must be an object: the result of what was asked")
+                raise InvalidParams(f"inputResponses[{key!r}] must be an object: the result for this question")
         if ticket.worker == self._handover.me:
             parked_call = self.parking_lot.unpark(ticket.parked_call, ticket.leg, call.caller.principal)
             parked_call.receive_answers(brought)
@@ -281,14 +281,14 @@ class Forwarder:
 
 
 def _with_tasks(caller: Caller) -> Caller:
-    """The same caller, as if it knew tasks: whoever waits for them does."""
+    """The caller with the tasks extension added: the gateway polls for it."""
     extensions = caller.capabilities.get("extensions")
     declared = {**(extensions if isinstance(extensions, Mapping) else {}), TASKS: {}}
     return replace(caller, capabilities={**caller.capabilities, "extensions": declared})
 
 
 def _takes_tasks(destination: Destination) -> bool:
-    """Whether an older server lets its tools be called as tasks, without which no tool's own word counts."""
+    """Whether a legacy server supports tool calls as tasks; otherwise a tool's own declaration does not count."""
     found = destination.downstream.catalog
     told: Json = {} if found is None else found.capabilities
     for name in ("tasks", "requests", "tools", "call"):

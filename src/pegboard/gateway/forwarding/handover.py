@@ -33,7 +33,7 @@ _MAX_SECONDS: Final = 3600.0
 
 
 class _RemoteLeg(Struct, array_like=True):
-    """What a caller brings; without answers it has left for good."""
+    """The answers of a caller; None if it has disconnected."""
 
     parked_call: str
     leg: int
@@ -43,14 +43,14 @@ class _RemoteLeg(Struct, array_like=True):
 
 
 class LegResult(Struct, array_like=True, tag="ended"):
-    """The request has this result."""
+    """The result of the request."""
 
     result: dict[str, Json]
     progress: dict[str, Json] | None = None
 
 
 class LegQuestions(Struct, array_like=True, tag="asks"):
-    """The caller has to answer these first, and come back on that leg."""
+    """The questions that the caller must answer first, and the number of its next leg."""
 
     asked: dict[str, tuple[str, dict[str, Json]]]
     leg: int
@@ -80,7 +80,7 @@ _decode_outcome = msgspec.msgpack.Decoder(LegOutcome).decode
 
 
 class _RemoteChannel:
-    """The channel of a caller that waits at another process: it can only be asked by an answer."""
+    """The channel of a caller that waits at another process: it can only be asked in the result."""
 
     def __init__(self) -> None:
         self.newest: dict[str, Json] | None = None
@@ -93,11 +93,11 @@ class _RemoteChannel:
         await ask_in_result(questions)
 
     async def close_stream(self, retry_ms: int) -> None:
-        """There is none."""
+        """Nothing to do: there is no stream."""
 
 
 class Handover:
-    """Visits errands that other processes hold, and has its own visited; `me` is how tickets name this process."""
+    """Resumes parked calls of other processes, and lets them resume ours; tickets name this process `me`."""
 
     def __init__(self, parking_lot: ParkingLot) -> None:
         self.me = secrets.token_hex(8)
@@ -105,7 +105,7 @@ class Handover:
         self._cluster: Cluster | None = None
 
     def share(self, cluster: Cluster) -> None:
-        """Reach the others, and be reached."""
+        """Join the cluster."""
         self._cluster = cluster
         self.me = cluster.me
         cluster.on_message(_LEG_MESSAGE, self._receive_leg)
@@ -113,12 +113,12 @@ class Handover:
     async def send_leg(
         self, ticket: ParkedTicket, call: Call, answers: Mapping[str, Json]
     ) -> LegResult | LegQuestions | None:
-        """What came of the visit; None where the holder is gone, and the errand with it."""
+        """Resume a parked call at its process; None if that process has died, and the call with it."""
         cluster = self._cluster
         if cluster is None:
             raise InvalidParams(
-                "Invalid requestState: another process of this gateway holds the call, or held it before a restart, and "
-                "without a store they cannot be asked; run with --store sqlite:PATH or redis://…, or with one worker"
+                "Invalid requestState: another process of this gateway holds or held the call, and processes without a store "
+                "cannot reach each other; run with --store sqlite:PATH or redis://…, or with one worker"
             )
         principal = call.caller.principal
         order = _RemoteLeg(ticket.parked_call, ticket.leg, principal, dict(answers), call.token is not None)
@@ -131,14 +131,14 @@ class Handover:
             said = asking.result()
         except asyncio.CancelledError:
             gone = _RemoteLeg(ticket.parked_call, ticket.leg, principal, None)
-            # Where it cannot be told, the holder gives the errand up in its own time.
+            # If the process cannot be notified, it abandons the call when its time is over.
             with contextlib.suppress(StoreDown, TimeoutError):
                 async with asyncio.timeout(_POLL_SECONDS):
                     await cluster.send_to(ticket.worker, _LEG_MESSAGE, _encode(gone))
             raise
         finally:
             asking.cancel()
-        # Who does not know what is meant, as a process that is no gateway, has heard it and says nothing.
+        # A process without a handler for this message, such as one that is not a gateway, sends an empty reply.
         return await self._apply_outcome(_decode_outcome(said), call) if said else None
 
     async def _apply_outcome(self, came: LegOutcome, call: Call) -> LegResult | LegQuestions:
@@ -153,13 +153,13 @@ class Handover:
                 await call.channel.emit(told)
         return came
 
-    # -- being visited -----------------------------------------------------------------------------------------------
+    # -- resumed by other processes ----------------------------------------------------------------------------------
 
     def _receive_leg(self, said: bytes) -> Awaitable[bytes] | None:
         visit = _decode_leg(said)
         if visit.answers is None:
             parked_call = self._parking_lot.find(visit.parked_call, visit.principal)
-            # Who left before the leg was taken can still come back with its ticket.
+            # A caller that disconnects before the leg was used can still resume with its ticket.
             return None if parked_call is None or parked_call.leg <= visit.leg else self._cancel(parked_call)
         return self._receive(visit, visit.answers)
 

@@ -31,9 +31,9 @@ CALL: Final = "tools/call"
 READ: Final = "resources/read"
 
 LINKS_FIRST: Final = -32042
-"""How revision 2025-11-25 refuses what takes a link to be opened first; newer ones ask for it."""
+"""The error of revision 2025-11-25 if a link must be opened first; newer revisions request it as input."""
 
-# What a result is made of, and what each part of it cannot do without: older revisions are written from these.
+# The list in each result, and the member that its items must have: results for older revisions are made from these.
 _MEMBERS: Final[Mapping[str, tuple[str, str | None]]] = {
     CALL: ("content", "type"),
     READ: ("contents", None),
@@ -47,10 +47,10 @@ _RESERVED: Final = range(-32099, -32022)
 
 
 def to_reply(destination: Destination, method: str, result: Mapping[str, Json]) -> Done:
-    """The reply that a server's result makes; a ResultProblem where it is not what the server itself has declared."""
+    """The reply for a server's result; raises ResultProblem if it violates the server's own schema."""
     own = cleaned(result)
     if method == READ:
-        # Older servers do not say; without a word nothing may be kept.
+        # Older servers send no caching hints; without them a result must not be cached.
         own = {**_NOT_KEPT, **own}
     if method == CALL:
         own.setdefault("content", [])
@@ -61,13 +61,13 @@ def to_reply(destination: Destination, method: str, result: Mapping[str, Json]) 
         items = own.get(member)
         for item in items if isinstance(items, list) else (None,):
             if not isinstance(item, dict) or (needed is not None and needed not in item):
-                raise MalformedMessage(f"answered {method} with no list of {member}")
+                raise MalformedMessage(f"answered {method} without a valid list of {member}")
     own = destination.map_result(own)
     return destination.tell(own) if method == CALL else Done(own)
 
 
 def cleaned(result: Mapping[str, Json]) -> dict[str, Json]:
-    """A result without what each server says for itself: of which type it is, and by whom."""
+    """A result without the members that each hop sets for itself: its type, and the server's name."""
     own = dict(result)
     own.pop("resultType", None)
     meta = own.pop("_meta", None)
@@ -79,7 +79,7 @@ def cleaned(result: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def wants_task(refusal: Refusal) -> bool:
-    """Whether a server refuses what it does as a task only."""
+    """Whether a server rejected a call that it only runs as a task."""
     data = refusal.data if isinstance(refusal.data, dict) else {}
     required = data.get("requiredCapabilities")
     extensions = required.get("extensions") if isinstance(required, dict) else None
@@ -87,7 +87,7 @@ def wants_task(refusal: Refusal) -> bool:
 
 
 def links_in(refusal: Refusal) -> dict[str, Question]:
-    """What older servers refuse a call for: links that somebody has to open first. Nothing where it is another refusal."""
+    """The links that must be opened before a legacy server accepts the call; empty for any other error."""
     data = refusal.data if refusal.code == LINKS_FIRST and isinstance(refusal.data, dict) else {}
     listed = data.get("elicitations")
     links = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
@@ -97,19 +97,19 @@ def links_in(refusal: Refusal) -> dict[str, Question]:
 
 
 def failure_of(destination: Destination, call: Call, problem: PegboardError) -> PegboardError:
-    """The error for the caller of a request that failed: the server's own, or ours about the server.
+    """The error for the caller: the server's own error, or a failure that names the server.
 
-    Those of tools name the toolbox, the server and the tool.
+    Errors of tools name the toolbox, the server and the tool.
     """
     method = call.method
     match problem:
         case Busy():
-            # Ours: no server's error is read as one.
+            # This one is ours: errors of servers are never read as Busy.
             if method != CALL:
                 return problem
             return LimitReached(_told(destination, problem.message), "busy", retry_after=problem.retry_after)
         case UnsupportedVersion():
-            return _failed(destination, method, "speaks another revision than it did")
+            return _failed(destination, method, "changed its protocol revision")
         case Refusal() if method == CALL:
             named = _as(type(problem), problem, _told(destination, problem.message))
             named.code = problem.code
@@ -136,7 +136,7 @@ def with_caller_code(refusal: Refusal, call: Call) -> Refusal:
 
 
 def expired_error(destination: Destination) -> ToolError:
-    """What is left to say when the process is gone that held a call."""
+    """The error if the process that held a call has died."""
     return ToolError(_told(destination, "the question expired; call the tool again"))
 
 
@@ -154,6 +154,6 @@ def _told(destination: Destination, why: str) -> str:
 
 def _as(kind: type[Refusal], refusal: Refusal, message: str | None = None) -> Refusal:
     made = kind.__new__(kind)
-    # Some kinds make their text out of what was wrong; here the server has written it.
+    # Some classes compose their own text; this one comes from the server.
     Refusal.__init__(made, refusal.message if message is None else message, refusal.data)
     return made

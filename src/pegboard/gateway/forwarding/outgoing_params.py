@@ -1,7 +1,7 @@
 """The params of a caller's request that are forwarded to the server.
 
-Params are encoded again and never forwarded as the bytes that came: JSON allows line breaks between tokens, and on
-stdio a line break ends a message, so a caller could write messages of its own to the server.
+Params are encoded again and never forwarded as received: JSON allows line breaks between tokens, and on stdio a line
+break ends a message, so a caller could inject messages to the server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pegboard.errors import InvalidParams
 from pegboard.protocol.jsonrpc import compact
 from pegboard.protocol.params import PREFIX
 
-# What a request is about, which is said anew, and what only means something between a caller and us.
+# Members that are written again for the server, and members that only concern the caller and us.
 _PER_HOP: Final = frozenset({"_meta", "inputResponses", "requestState", "task"})
 _OURS: Final = _PER_HOP | {"name", "uri", "taskId", "arguments"}
 _REMEMBERED_BYTES: Final = 2048
@@ -28,9 +28,9 @@ _decode = msgspec.json.Decoder().decode
 
 
 def params_for(call: Call, own: Mapping[str, Any]) -> dict[str, Any]:
-    """The params of a request as its server gets them: its own words for what it is about, and the caller's rest.
+    """The params for the server: the subject in the server's own names, and all other members of the caller.
 
-    What is still JSON text in them is compact, and so on one line.
+    Members that are still JSON text are compact, and therefore on one line.
     """
     params = {
         name: compact(value) if isinstance(value, Raw) else value for name, value in own.items() if name not in _PER_HOP
@@ -51,7 +51,7 @@ def params_for(call: Call, own: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answers_of(call: Call) -> Mapping[str, Json] | None:
-    """What the caller answers to the questions that ended its request before."""
+    """The caller's answers to the questions that ended its previous request."""
     if call.answers is None:
         return None
     answers = _decode(call.answers)
@@ -62,12 +62,12 @@ def answers_of(call: Call) -> Mapping[str, Json] | None:
 
 @lru_cache(maxsize=256)
 def _remembered(meta: bytes) -> Mapping[str, Json]:
-    # Most requests of a client bring the same; nobody changes it, it is only copied from.
+    # Most requests of a client have the same value; it is only copied, never changed.
     return _passed(meta)
 
 
 def _passed(meta: bytes) -> Mapping[str, Json]:
-    """Trace context and what nobody here knows; what the protocol has its own use for belongs to each hop."""
+    """The trace context and unknown members; the protocol's own members belong to each hop."""
     return {
         name: value for name, value in _decode(meta).items() if name != "progressToken" and not name.startswith(PREFIX)
     }

@@ -23,12 +23,12 @@ from pegboard.errors import Busy, Refusal, ToolError
 from pegboard.gateway.forwarding.caller_channel import answer_unsupported, ask_caller, decline_result, notification_for
 
 GATHER_SECONDS: Final = 0.01
-"""What a server asks within this time is asked together."""
+"""Questions that a server sends within this time are asked together."""
 GRACE_SECONDS: Final = 1.0
-"""How long a server has to end its call by itself once it knows that nobody answers."""
+"""How long a server has to end its call after its questions were cancelled."""
 
 Work: TypeAlias = Callable[[Channel], Coroutine[Any, Any, Mapping[str, Json]]]
-"""The request itself; what it says and asks on the way goes to the channel."""
+"""The request itself; its notifications and questions go to the channel."""
 
 
 class _PendingQuestion(Struct, eq=False):
@@ -37,9 +37,9 @@ class _PendingQuestion(Struct, eq=False):
 
 
 class ParkedCall:
-    """One request, its open questions and whoever attends it; it is the channel of the request.
+    """One request, its open questions and the caller that waits; it is the channel of the request.
 
-    `leg` is the number of the next visit: a ticket is good for that one only.
+    `leg` is the number of the next resumption: a ticket is valid for that one only.
     """
 
     def __init__(self, call: Call, work: Work, max_questions: int) -> None:
@@ -48,7 +48,7 @@ class ParkedCall:
         self.principal = call.caller.principal
         self.leg = 0
         self._waiting_caller: Call | None = call
-        # A caller that comes back may say other things of itself; what it was asked goes by the first.
+        # A resuming caller may declare other capabilities; questions depend on those of the first request.
         self._first = call
         self._open: dict[str, _PendingQuestion] = {}
         self._numbers = count(1)
@@ -60,14 +60,14 @@ class ParkedCall:
 
     def _end(self, task: asyncio.Task[Mapping[str, Json]]) -> None:
         if not task.cancelled():
-            # Whoever comes for the result is told; nobody may come.
+            # Marks the exception as retrieved: the caller may never resume.
             task.exception()
         self._changed.set()
 
     # -- the caller's side -------------------------------------------------------------------------------------------
 
     async def wait_with(self, call: Call) -> dict[str, Question]:
-        """Wait with the caller: what it has to answer first, or nothing where the request has ended."""
+        """Wait with the caller; returns the questions to answer first, or nothing if the request has ended."""
         self._waiting_caller = call
         try:
             newest, self._newest = self._newest, None
@@ -89,22 +89,22 @@ class ParkedCall:
         return {}
 
     def result(self) -> Mapping[str, Json]:
-        """What the request came to, once it has ended."""
+        """The result of a request that has ended."""
         if self.task.cancelled():
             raise ToolError(
-                "The call was given up before it had a result: the gateway ends, or nobody answered in time"
+                "The call was cancelled before it had a result: the gateway is shutting down, or no answer came in time"
             )
         return self.task.result()
 
     def receive_answers(self, answers: Mapping[str, Json]) -> None:
-        """Hand answers to the questions that wait for them; others are nobody's."""
+        """Deliver answers to the questions that wait for them; others are ignored."""
         for key in answers.keys() & self._open.keys():
             asked = self._open.pop(key)
             if not asked.answer.done():
                 asked.answer.set_result(answers[key])
 
     async def abandon(self) -> None:
-        """Let the server know that nobody answers, then that nobody waits."""
+        """Cancel the open questions of the server, then its request."""
         self._abandoned = True
         for asked in self._open.values():
             if not asked.answer.done():
@@ -113,7 +113,7 @@ class ParkedCall:
         await self.cancel()
 
     async def cancel(self) -> None:
-        """Let the server know that nobody waits."""
+        """Cancel the request of the server."""
         self._abandoned = True
         if not self.task.done():
             self.task.cancel()
@@ -144,11 +144,11 @@ class ParkedCall:
         if self._abandoned:
             return {**answered, **{key: decline_result(question) for key, question in left.items()}}
         if len(self._open) + len(left) > self._max_questions:
-            raise Busy(f"A call may ask {self._max_questions} questions at a time")
+            raise Busy(f"A call may ask at most {self._max_questions} questions at a time")
         return {**answered, **await self._wait(left)}
 
     async def close_stream(self, retry_ms: int) -> None:
-        """There is none to come back to."""
+        """Nothing to do: there is no stream to resume."""
 
     async def _wait(self, questions: Mapping[str, Question]) -> dict[str, Json]:
         loop = asyncio.get_running_loop()
@@ -159,7 +159,7 @@ class ParkedCall:
         try:
             return {key: await asked.answer for key, asked in opened.items()}
         finally:
-            # The server may have taken its question back.
+            # The server may have cancelled its question.
             for key, asked in opened.items():
                 self._open.pop(names[key], None)
                 asked.answer.cancel()

@@ -16,18 +16,18 @@ _log = logging.getLogger("pegboard.gateway")
 
 
 class _ParkedSlot(Struct, eq=False):
-    """Kept while the errand is attended, so that it can always be parked again."""
+    """Kept while a caller waits with the call, so that it can always be parked again."""
 
     parked_call: ParkedCall
     timer: asyncio.TimerHandle | None = None
 
 
 class ParkingLot:
-    """Keeps each errand until its caller comes back, for a time, and only so many.
+    """Keeps each parked call until its caller resumes it, up to limits in time and number.
 
-    An errand whose time is over, or that is here when the gateway ends, is given up. So is the one that has waited longest
-    where another needs its place: of the same principal, or of the one that has most of all, so that nobody's are taken by
-    who has more.
+    A call that is not resumed in time, or is parked when the gateway shuts down, is abandoned. If there are too many,
+    the one that has waited longest makes room: one of the same principal, or of the principal with the most, so that a
+    principal with many calls cannot displace those of others.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -43,19 +43,19 @@ class ParkingLot:
         return len(self._places)
 
     def count_for(self, principal: str) -> int:
-        """How many places are a principal's."""
+        """The number of parked calls of a principal."""
         return self._counts[principal]
 
     def park(self, parked_call: ParkedCall) -> None:
-        """Keep it for its caller's next leg; LimitReached where there is no room, and the errand is given up."""
+        """Park a call until it is resumed; raises LimitReached and abandons the call if there is no room."""
         place = self._places.pop(parked_call.id, None)
         if place is None:
             if self._closed or not self._make_room(parked_call.principal):
                 self._give_up(parked_call)
-                raise LimitReached("Too many calls wait for answers: try again in a moment", "parked", retry_after=1)
+                raise LimitReached("Too many calls are waiting for answers: try again soon", "parked", retry_after=1)
             place = _ParkedSlot(parked_call)
             self._counts[parked_call.principal] += 1
-        # The order is that in which they began to wait.
+        # In the order in which they began to wait.
         self._places[parked_call.id] = place
         place.timer = asyncio.get_running_loop().call_later(self._seconds, self._expire, parked_call)
 
@@ -68,17 +68,17 @@ class ParkingLot:
         return self._evict_oldest(principal if self._counts[principal] == most else self._counts.most_common(1)[0][0])
 
     def _evict_oldest(self, principal: str) -> bool:
-        """Give up the errand of a principal that has waited longest; False where all of them are attended."""
+        """Abandon the call of a principal that has waited longest; False if callers wait with all of them."""
         for place in self._places.values():
             if place.timer is not None and place.parked_call.principal == principal:
-                _log.warning("too many calls wait for their callers' answers; the one that has longest is given up")
+                _log.warning("too many calls are waiting for answers of their callers; the oldest one is abandoned")
                 self.remove(place.parked_call)
                 self._give_up(place.parked_call)
                 return True
         return False
 
     def unpark(self, parked_id: str, leg: int, principal: str) -> ParkedCall:
-        """Attend it again: who has the ticket of this leg, once."""
+        """Resume a parked call; the ticket of this leg is valid once."""
         place = self._places.get(parked_id)
         if (
             place is None
@@ -87,7 +87,7 @@ class ParkingLot:
             or place.parked_call.principal != principal
         ):
             raise InvalidParams(
-                "Invalid requestState: it was used before, or the question has expired; begin anew without it"
+                "Invalid requestState: it was used before, or the question has expired; start again without it"
             )
         place.timer.cancel()
         place.timer = None
@@ -95,12 +95,12 @@ class ParkingLot:
         return place.parked_call
 
     def find(self, parked_id: str, principal: str) -> ParkedCall | None:
-        """The errand of that name, attended or not."""
+        """The call with that id, whether or not a caller waits with it."""
         place = self._places.get(parked_id)
         return None if place is None or place.parked_call.principal != principal else place.parked_call
 
     def remove(self, parked_call: ParkedCall) -> None:
-        """It has ended: its place is free."""
+        """Remove a call that has ended."""
         place = self._places.pop(parked_call.id, None)
         if place is None:
             return
@@ -111,7 +111,7 @@ class ParkingLot:
             del self._counts[parked_call.principal]
 
     async def close(self) -> None:
-        """Give up all that is here, and keep nothing more."""
+        """Abandon all parked calls, and accept no more."""
         self._closed = True
         for place in list(self._places.values()):
             self.remove(place.parked_call)
@@ -120,7 +120,7 @@ class ParkingLot:
             await asyncio.wait(self._ending)
 
     def _expire(self, parked_call: ParkedCall) -> None:
-        _log.info("nobody answered what a server asked within %g s; its call is given up", self._seconds)
+        _log.info("a question of a server was not answered within %g s; its call is abandoned", self._seconds)
         self.remove(parked_call)
         self._give_up(parked_call)
 

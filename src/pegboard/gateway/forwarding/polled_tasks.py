@@ -1,4 +1,4 @@
-"""Tasks of servers that the gateway polls for callers without tasks."""
+"""Tasks of servers that the gateway polls for callers that do not support tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pegboard.errors import LimitReached, MalformedMessage, PegboardError, Respo
 from pegboard.gateway.forwarding.outcome import CALL
 
 Send: TypeAlias = Callable[[str, Mapping[str, Any], Channel], Awaitable[Mapping[str, Json]]]
-"""A request to the server: method, params, and who hears what it says and asks on the way."""
+"""Sends a request to the server: method, params, and the channel for its notifications and questions."""
 Answer: TypeAlias = Callable[[Mapping[str, Question]], Awaitable[Mapping[str, Json]]]
 
 _MIN_POLL_MS: Final = 0.05
@@ -24,9 +24,9 @@ _DEFAULT_POLL_MS: Final = 1.0
 
 
 async def finish_task(send: Send, task: str, answer: Answer, channel: Channel, seconds: float) -> Mapping[str, Json]:
-    """The result of a modern server's task, whose questions are answered on the way."""
+    """The result of a modern server's task; answers its questions."""
     about = {"taskId": task}
-    # A server may be slow to see what it was answered.
+    # A server may still list questions that it was just answered.
     answered: set[str] = set()
     async with _bounded(send, about, seconds) as deadline:
         told, steps = "", 0
@@ -36,12 +36,12 @@ async def finish_task(send: Send, task: str, answer: Answer, channel: Channel, s
                 case "completed":
                     result = state.get("result")
                     if not isinstance(result, dict):
-                        raise MalformedMessage("has completed a task, and gives no result")
+                        raise MalformedMessage("completed a task without a result")
                     return result
                 case "failed":
                     raise refusal_of(_error(state.get("error")))
                 case "cancelled":
-                    raise ToolError("The server has cancelled the task")
+                    raise ToolError("The server cancelled the task")
                 case "input_required":
                     questions = questions_in(state.get("inputRequests"))
                     fresh = {key: question for key, question in questions.items() if key not in answered}
@@ -56,16 +56,16 @@ async def finish_task(send: Send, task: str, answer: Answer, channel: Channel, s
                         told, steps = message, steps + 1
                         await channel.emit(Notification(PROGRESS_NOTIFICATION, {"progress": steps, "message": message}))
                 case _:
-                    raise MalformedMessage("tells of a task in no state that there is")
+                    raise MalformedMessage("returned a task with an unknown status")
             await asyncio.sleep(_pause(state.get("pollIntervalMs")))
 
 
 async def call_as_task(send: Send, params: Mapping[str, Any], channel: Channel, seconds: float) -> Mapping[str, Json]:
-    """Call a tool by the rules that revision 2025-11-25 has for tasks; the result it comes to."""
+    """Call a tool as a task of revision 2025-11-25, and return its result."""
     created = await send(CALL, {**params, "task": {"ttl": int(seconds * 1000)}}, channel)
     task = created.get("task")
     if not isinstance(task, dict):
-        # It has done it at once.
+        # The server ran the tool at once.
         return created
     about = {"taskId": task.get("taskId")}
     async with _bounded(send, about, seconds) as deadline:
@@ -84,12 +84,12 @@ async def call_as_task(send: Send, params: Mapping[str, Any], channel: Channel, 
                 case "working":
                     await asyncio.sleep(_pause(state.get("pollInterval")))
                 case _:
-                    raise MalformedMessage("tells of a task in no state that there is")
+                    raise MalformedMessage("returned a task with an unknown status")
             state = await send("tasks/get", about, NULL_CHANNEL)
 
 
 class _PausingChannel:
-    """A channel that lets a deadline stand still while its caller is asked."""
+    """A channel that pauses a deadline while its caller is asked."""
 
     def __init__(self, channel: Channel, deadline: Deadline) -> None:
         self._deadline = deadline
@@ -104,7 +104,7 @@ class _PausingChannel:
 
 @asynccontextmanager
 async def _bounded(send: Send, about: Mapping[str, Json], seconds: float) -> AsyncIterator[Deadline]:
-    """The time that a task has; when it is over, or nobody waits any more, its server is told."""
+    """Limit the time of a task; cancels it at its server when the time is over or the caller is cancelled."""
     deadline = Deadline(seconds, seconds)
     try:
         with deadline:
@@ -124,7 +124,7 @@ async def _stop(send: Send, about: Mapping[str, Json]) -> None:
         async with asyncio.timeout(CANCEL_SECONDS):
             await send("tasks/cancel", about, NULL_CHANNEL)
     except (PegboardError, TimeoutError):
-        # It ends by itself, at the end of its time at the latest.
+        # It ends by itself when its time to live is over.
         pass
 
 
@@ -136,5 +136,5 @@ def _pause(milliseconds: Json) -> float:
 def _error(error: Json) -> WireError:
     code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
     if type(code) is not int:
-        raise MalformedMessage("has failed a task, and does not say how")
+        raise MalformedMessage("failed a task without an error code")
     return WireError(code, message if isinstance(message, str) else "", error.get("data"))

@@ -26,11 +26,11 @@ from pegboard.tools.tool_result import error_result
 _log = logging.getLogger("pegboard.gateway")
 
 Find: TypeAlias = Callable[[str, str, str], Destination | None]
-"""The tool by toolbox, server and the server's own name for it, if it is still there."""
+"""Finds a tool by toolbox, server and the server's own name for it; None if it no longer exists."""
 
-# No letter of a sealed value, nor of the ids of our own tasks.
+# Not a character of a sealed value, nor of the ids of our own tasks.
 _MARK: Final = "~"
-_UNKNOWN: Final = "Unknown task: there is none with this taskId, or its server is not here any more"
+_UNKNOWN: Final = "Unknown task: the taskId is invalid, or its server is not available any more"
 
 
 class _TaskLocation(Struct, array_like=True, frozen=True):
@@ -41,18 +41,18 @@ class _TaskLocation(Struct, array_like=True, frozen=True):
 
 
 class RemoteTasks:
-    """Gives servers' tasks ids of our own, and brings what is asked of them where they run."""
+    """Replaces the ids of servers' tasks with our own, and forwards requests about them."""
 
     def __init__(self, keys: Sequence[bytes], gateway: str, find: Find) -> None:
         self.seal = Seal("taskId", keys, audience=gateway, secret=True)
         self._find = find
 
     def owns(self, task_id: str) -> bool:
-        """Whether that is the id of a server's task."""
+        """Whether this is the id of a server's task."""
         return task_id.startswith(_MARK)
 
     def started(self, destination: Destination, call: Call, result: Mapping[str, Json]) -> TaskStarted:
-        """A task that a server has begun, as its caller is told of it."""
+        """A task that a server has started, with an id for the caller."""
         downstream = destination.downstream
         place = _TaskLocation(downstream.toolbox, downstream.name, destination.tool, task_id_in(result))
         sealed = _MARK + self.seal.close(place, bearer=call.caller.principal)
@@ -81,7 +81,7 @@ class RemoteTasks:
         return Done(task)
 
     def _open(self, call: Call) -> tuple[_TaskLocation, Destination]:
-        """Where a task runs; whoever it was not given to learns nothing of it."""
+        """The location of a task; another principal gets the same error as for an unknown task."""
         try:
             opened = self.seal.open(call.name.removeprefix(_MARK), now=time.time(), bearer=call.caller.principal)
         except InvalidParams:
@@ -94,10 +94,10 @@ class RemoteTasks:
 
 
 def task_id_in(result: Mapping[str, Json]) -> str:
-    """The id of a task that a server has begun."""
+    """The id of a task that a server has started."""
     task_id = result.get("taskId")
     if not isinstance(task_id, str) or not task_id:
-        raise MalformedMessage("has begun a task, and does not say which")
+        raise MalformedMessage("started a task without a taskId")
     return task_id
 
 
@@ -106,9 +106,9 @@ def _result(destination: Destination, result: dict[str, Json]) -> Mapping[str, J
         checked = to_reply(destination, CALL, result).result
     except (ResultProblem, MalformedMessage) as problem:
         name = _name(destination)
-        error_id = log_failure(_log, "%s: the result of a task is not what it declares (%s)", name, problem)
+        error_id = log_failure(_log, "%s: the result of a task violates its declaration (%s)", name, problem)
         checked = error_result(f"{destination.tool} failed, error id {error_id}").result
-    assert isinstance(checked, Mapping)  # noqa: S101 — nothing of a server's is kept
+    assert isinstance(checked, Mapping)  # noqa: S101 — results of servers are never cached
     return checked
 
 

@@ -25,7 +25,7 @@ _PURPOSE: Final = "requestState of the gateway"
 
 
 class ParkedTicket(Struct, array_like=True, frozen=True, tag="parked"):
-    """A request goes on at an older server, held by one of our processes, which waits for answers; good for one leg."""
+    """A request waits for answers at a legacy server, held by one of our processes; valid for one leg."""
 
     worker: str
     parked_call: str
@@ -34,7 +34,7 @@ class ParkedTicket(Struct, array_like=True, frozen=True, tag="parked"):
 
 
 class StateTicket(Struct, array_like=True, frozen=True, tag="carried"):
-    """What a modern server gave to be brought back, byte for byte.
+    """The state that a modern server wants back unchanged.
 
     `declined` are its questions that this caller cannot be asked.
     """
@@ -58,31 +58,31 @@ _decode = msgspec.msgpack.Decoder(_SealedTicket).decode
 
 
 class Tickets:
-    """Writes tickets, and reads them again from whom they were given to."""
+    """Writes tickets, and reads those that callers send back."""
 
     def __init__(self, keys: Sequence[bytes], gateway: str, limits: Limits) -> None:
         self._limits = limits
         self.seal = Seal(_PURPOSE, keys, audience=gateway, secret=True)
 
     def write(self, ticket: Ticket, call: Call, destination: Destination) -> str:
-        """The ticket as the caller carries it."""
+        """Encode the ticket for the caller."""
         sealed = self.seal.close(
             _encode(_SealedTicket(request_digest(call.origin), _server(destination), ticket)),
             bearer=call.caller.principal,
             expires=time.time() + self._limits.ticket_seconds,
         )
         if len(sealed) > self._limits.ticket_bytes:
-            raise MalformedMessage("wants more carried than a request can carry")
+            raise MalformedMessage("sent a requestState that is too large")
         return sealed
 
     def read(self, call: Call, destination: Destination) -> Ticket | None:
-        """The ticket that a call brings; refused unless it was given to this principal for this request."""
+        """The ticket of a call; rejected unless it was issued to this principal for this request."""
         if call.ticket is None:
             return None
         opened = self.seal.open(call.ticket, now=time.time(), bearer=call.caller.principal)
         sealed = _decode(opened if isinstance(opened, bytes) else b"")
         if sealed.request != request_digest(call.origin) or sealed.server != _server(destination):
-            raise InvalidParams("Invalid requestState: it was given to another request; send the same arguments again")
+            raise InvalidParams("Invalid requestState: it belongs to another request; send the same arguments again")
         return sealed.ticket
 
 
