@@ -144,7 +144,7 @@ class ParkedCall:
         if self._abandoned:
             return {**answered, **{key: decline_result(question) for key, question in left.items()}}
         if len(self._open) + len(left) > self._max_questions:
-            raise Busy(f"A call may ask at most {self._max_questions} questions at a time")
+            raise Busy(f"A call may ask {self._max_questions} questions at a time")
         return {**answered, **await self._wait(left)}
 
     async def close_stream(self, retry_ms: int) -> None:
