@@ -281,7 +281,10 @@ def test_a_decimal_keeps_every_digit() -> None:
 
 
 def test_a_caller_cannot_set_a_field_kept_out_of_init() -> None:
-    assert call(tool_taking(Hidden), value={"shown": 1, "secret": 1}).secret == 7
+    tool = tool_taking(Hidden)
+    assert call(tool, value={"shown": 1}).secret == 7
+    (error,) = tool.parse(b'{"value": {"shown": 1, "secret": 1}}').errors
+    assert error.message == "value.secret: unknown property, remove it"
 
 
 REFUSED: list[tuple[Any, Any, str, str]] = [

@@ -339,6 +339,5 @@ FITTING: Final[tuple[tuple[str, Any], ...]] = (
     ("paint", {"color": "red", "note": None}),
     ("query", {"level": 1, "text_or_number": "12"}),
     ("query", {"level": 1, "anything": '{"a": 1}'}),
-    ("register", {"user": {"name": "Ada", "extra": "1"}}),
     ("schedule", {"at": "2026-01-31T12:00:00Z", "lasts": "PT1H", "link": "notes://1"}),
 )

@@ -138,7 +138,7 @@ def test_unions_of_one_wording_are_checked_as_one() -> None:
 
 
 def test_a_value_with_more_parts_than_a_costly_schema_allows_is_refused() -> None:
-    repairer = Repairer(union(20), extras="warn")
+    repairer = Repairer(union(20))
     few = {"x": {"kind": 1, "of": {"kind": 2}}}
     assert repairer.repair(few).errors == ()
     many = {**few, "y": [1] * (VALUE_STEPS // measure(union(20)).steps)}

@@ -387,12 +387,15 @@ def test_one_record_has_one_schema_whichever_library_it_is_from(order: Any) -> N
     }
 
 
-def test_parameters_are_closed_at_the_top_and_open_below() -> None:
+def test_parameters_are_closed_at_any_depth() -> None:
     def move(to: Point, speed: float = 1.5) -> None: ...
 
     assert schema_of(move) == {
         "type": "object",
-        "properties": {"to": POINT, "speed": {"type": "number", "default": 1.5}},
+        "properties": {
+            "to": {**POINT, "additionalProperties": False},
+            "speed": {"type": "number", "default": 1.5},
+        },
         "required": ["to"],
         "additionalProperties": False,
     }

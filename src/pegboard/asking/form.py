@@ -16,6 +16,7 @@ from msgspec import structs
 from pegboard.argument_problems import ParseError
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
+from pegboard.schema.literals import fold_name
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.signature import schema_of
 from pegboard.tools.tool import Tool, tool_from_function
@@ -83,7 +84,9 @@ def _form_of_type(wanted: Any) -> Form:
     schema = schema_of(wanted)
     tool = _reader_tool(wanted)
     if schema.get("type") == "object":
-        return Form(_flat(schema, wanted), lambda content: _read_whole(tool, content), schema)
+        flat = _flat(schema, wanted)
+        spellings = frozenset(map(fold_name, flat["properties"]))
+        return Form(flat, lambda content: _read_whole(tool, content, spellings), schema)
     # In a form, a single value needs a name.
     one: dict[str, Json] = {"type": "object", "properties": {_ONLY: schema}}
     if _without_null(schema.get("type")) == schema.get("type"):
@@ -116,8 +119,10 @@ def _reader_tool(wanted: Any) -> Tool:
     return tool_from_function(take)
 
 
-def _read_whole(tool: Tool, content: Json) -> tuple[Any, Sequence[ParseError]]:
-    value, errors = _read(tool, {_ONLY: content})
+def _read_whole(tool: Tool, content: Json, spellings: frozenset[str]) -> tuple[Any, Sequence[ParseError]]:
+    # The form does not forbid other fields, so they are not errors.
+    fields = {name: value for name, value in content.items() if fold_name(name) in spellings}
+    value, errors = _read(tool, {_ONLY: fields})
     # The user sees fields, and does not know that they are one argument here.
     prefix = _ONLY + "."
     return value, tuple(

@@ -2,7 +2,7 @@
 
 Theory of operation. `bind_raw` decodes the bytes directly into a struct generated from the parameters: validation and
 conversion are one pass in C. Where msgspec accepts more than the JSON Schema does (formats, patterns, sets), the schema
-also validates the same bytes and decides. Bytes that do not pass return None and take the slow path, which ends in
+also validates the same bytes and decides; names that a nested type does not declare need only a second decode. Bytes that do not pass return None and take the slow path, which ends in
 `bind_value` with a valid JSON value.
 """
 
@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from pegboard.binding.conversion import BindingProblem, Load, explain
+from pegboard.binding.declared_names import compile_names, drops_names
 from pegboard.binding.decoder import compile_decoder
 from pegboard.binding.exact_floats import ExactFloats
 from pegboard.binding.msgspec_types import either_type
@@ -68,8 +69,11 @@ class Binder:
             gc=False,
         )
         decode = msgspec.json.Decoder(self.struct).decode
+        drops = any(drops_names(field.shape) for field in fields)
+        names = compile_names(fields) if drops and sound and not self._loads else None
+        sound = sound and (names is not None or not drops)
         if sound and not self._loads:
-            self.bind_raw = _bind_as_sent(decode)
+            self.bind_raw = _bind_as_sent(decode, names)
         elif any(
             takes_decimals(field.shape) and not isinstance(field.shape, ScalarShape) for _, field, _ in self._loads
         ):
@@ -152,14 +156,27 @@ class Binder:
         return {**value, **settled}
 
 
-def _bind_as_sent(decode: Callable[[bytes | Raw], Any]) -> Callable[[bytes | Raw], Any]:
+def _bind_as_sent(
+    decode: Callable[[bytes | Raw], Any], check_names: Callable[[bytes | Raw], Any] | None
+) -> Callable[[bytes | Raw], Any]:
     def bind(raw: bytes | Raw) -> Any:
         try:
             return decode(raw)
         except NOT_JSON:
             return None
 
-    return bind
+    if check_names is None:
+        return bind
+
+    def bind_declared(raw: bytes | Raw) -> Any:
+        try:
+            bound = decode(raw)
+            check_names(raw)
+        except NOT_JSON:
+            return None
+        return bound
+
+    return bind_declared
 
 
 def _declare(place: str, field: FieldShape, wanted: Any, *, loaded: bool) -> tuple[str, Any] | tuple[str, Any, Any]:

@@ -1,6 +1,6 @@
 """Repairs arguments that have exactly one valid reading.
 
-Theory of operation. A valid value is never changed. Otherwise the walk descends to the invalid parts and makes one
+Theory of operation. A valid value with declared names is never changed. Otherwise the walk descends to the invalid parts and makes one
 attempt at each: it tries what the value can be read as (`literals.readings`), and takes the reading that validates if
 there is exactly one. Two different readings are ambiguous and rejected. Where the schema accepts any string, a string
 is not read as anything else. At a union every branch is tried in the same way. Finally the whole value is validated.
@@ -34,7 +34,7 @@ reads no clock.
     duration_text_converted                  "1h", "90 min"
     timestamp_without_offset                 kept as it is: no offset is guessed
     uri_not_absolute                         kept as it is
-    unknown_parameter                        passed on: the schema does not forbid it
+    unknown_parameter, unknown_property      passed on: the schema does not forbid it
 """
 
 from __future__ import annotations
@@ -42,19 +42,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import islice
-from typing import Final, Literal
+from typing import Final
 
 from msgspec import Struct
 
 from pegboard.argument_problems import ParseError, ParseWarning
 from pegboard.call import Json
 from pegboard.limits import Limits
+from pegboard.repair.places import Place, Places, find_undeclared
 from pegboard.repair.repair_messages import write
 from pegboard.repair.schema_graph import SchemaGraph
 from pegboard.repair.walk import RepairWalk
 from pegboard.schema.cost.work_budget import Exhausted, WorkBudget
 from pegboard.schema.formats import LENIENT, STRICT
-from pegboard.schema.problems import fit_message, format_path, guess, suggest, unknown
+from pegboard.schema.problems import UNKNOWN, fit_message, format_path, guess, suggest, unknown
 from pegboard.schema.validator import Validator, has_soft_formats
 
 __all__ = ["ParseError", "ParseWarning", "Repair", "Repairer"]
@@ -91,90 +92,102 @@ class Repair(Struct, frozen=True):
 class Repairer:
     """Everything that reads one tool's arguments by its schema.
 
-    The schema is one that `check_schema` accepts. `extras` says what happens to arguments that it neither declares nor
-    forbids. What only a repair needs is compiled at the first one, and kept for the WARM most recently used tools.
+    The schema is one that `check_schema` accepts. Names that it neither declares nor forbids are passed on with a
+    warning. What only a repair needs is compiled at the first one, and kept for the WARM most recently used tools.
     """
 
-    __slots__ = ("_extras", "_is_valid", "_names", "_schema")
+    __slots__ = ("_is_valid", "_names", "_places", "_schema")
 
-    def __init__(self, schema: Mapping[str, Json], *, extras: Literal["refuse", "warn"]) -> None:
-        self._schema, self._extras = schema, extras
-        # None: the schema itself decides about other names.
+    def __init__(self, schema: Mapping[str, Json]) -> None:
+        self._schema = schema
+        # The names of the arguments; None if the schema itself decides about others.
         self._names: frozenset[str] | None = None
+        # The places of names if nested objects have some.
+        self._places: Place | None = None
         self._is_valid: Callable[[Json], bool] = self._compile
 
     def fits(self, value: Json) -> bool:
-        """The value is valid and contains only declared arguments."""
-        return self._is_valid(value) and (self._names is None or self._names.issuperset(value))
+        """The value is valid and contains only declared names."""
+        return (
+            self._is_valid(value)
+            and (self._names is None or self._names.issuperset(value))
+            and (self._places is None or next(find_undeclared(self._places, value), None) is None)
+        )
 
     def repair(self, value: Json, limits: Limits = LIMITS) -> Repair:
         """Repair a value, with a warning for every change and an error for every part that does not fit."""
         if self.fits(value):
             return Repair(value)
-        graph = _warm(self)
+        graph, places = _warm(self)
         if graph.is_too_large(value):
             return Repair(value, (), (_TOO_LARGE,))
         try:
             with graph.remembering():
-                return self._mend(graph, value, limits)
+                return self._mend(graph, places, value, limits)
         except Exhausted:
             return Repair(value, (), (_TOO_MUCH,))
 
-    def _mend(self, graph: SchemaGraph, value: Json, limits: Limits) -> Repair:
-        walk = RepairWalk(graph, WorkBudget(limits.repair_work), limits.repair_text)
+    def _mend(self, graph: SchemaGraph, places: Places, value: Json, limits: Limits) -> Repair:
+        walk = RepairWalk(graph, places, WorkBudget(limits.repair_work), limits.repair_text)
         result = walk.repair_arguments(value)
         errors: list[ParseError] = []
         if not graph.root.accepts(result):
             if graph.root.accepts(value):
-                walk, result = RepairWalk(graph, WorkBudget(0), 0), value
+                walk, result = RepairWalk(graph, places, WorkBudget(0), 0), value
             else:
                 errors = walk.errors(result)
         warnings = [write(note) for note in walk.notes]
-        self._judge_extras(result, warnings, errors)
+        self._report_undeclared(places, result, warnings, errors)
         return Repair(result, tuple(warnings), tuple(errors))
 
     def report(self, value: Json, limits: Limits = LIMITS) -> tuple[ParseError, ...]:
         """Every problem of a value, without any repair."""
         self.fits(value)
-        graph = _warm(self)
+        graph, places = _warm(self)
         if graph.is_too_large(value):
             return (_TOO_LARGE,)
         with graph.remembering():
             valid = graph.root.accepts(value)
-            errors = [] if valid else RepairWalk(graph, WorkBudget(limits.repair_work), 0).errors(value)
-        self._judge_extras(value, [], errors)
+            errors = [] if valid else RepairWalk(graph, places, WorkBudget(limits.repair_work), 0).errors(value)
+        self._report_undeclared(places, value, [], errors)
         return tuple(errors)
 
     def _compile(self, value: Json) -> bool:
         graph = _draw(self._schema)
-        self._names = graph.declared()
+        root = Places(graph).with_names()
+        self._names = root.declared
+        self._places = root if any(root.inside()) else None
         self._is_valid = graph.root.fits
         return self._is_valid(value)
 
-    def _judge_extras(self, value: Json, warnings: list[ParseWarning], errors: list[ParseError]) -> None:
-        declared = self._names
-        if declared is None and errors:
-            properties = self._schema.get("properties")
-            declared = frozenset(properties) if isinstance(properties, Mapping) else None
-        if declared is None or not isinstance(value, dict) or value.keys() <= declared:
-            return
-        told = {error.path for error in errors}
-        lacks = any(error.code == "missing_required" and error.path in declared for error in errors)
-        names = sorted(declared)
-        strange = ((format_path((None, name)), name, got) for name, got in value.items() if name not in declared)
-        for place, name, got in islice((item for item in strange if item[0] not in told), UNKNOWN_ARGUMENT):
-            meant = guess(name, names, value, self._schema)
-            if (lacks and meant) or (self._extras == "refuse" and self._names is not None):
+    def _report_undeclared(
+        self, places: Places, value: Json, warnings: list[ParseWarning], errors: list[ParseError]
+    ) -> None:
+        """Add a warning for each undeclared name, or an error for one that is probably a missing name."""
+        reported = {error.path for error in errors}
+        missing = {error.path for error in errors if error.code == "missing_required"}
+        undeclared = (
+            (path, name, given, place)
+            for path, given, place in find_undeclared(places.at([""]), value, in_open=bool(missing))
+            for name in given
+            if name not in place.members and format_path((path, name)) not in reported
+        )
+        for path, name, given, place in islice(undeclared, UNKNOWN_ARGUMENT):
+            where, names, at_top = format_path((path, name)), sorted(place.members), path is None
+            lacks = any(format_path((path, each)) in missing for each in names)
+            if lacks and (meant := guess(name, names, given, place.schema)):
                 # Allowed or not, it is probably the missing one.
-                errors.append(unknown(place, name, names, value, meant, at_top=True))
-            elif self._names is not None:
-                message = fit_message(place, "unknown argument, passed on", suggest(name, names, value))
-                warnings.append(ParseWarning(place, "unknown_parameter", message, got, got))
+                errors.append(unknown(where, name, names, given, meant, at_top=at_top))
+            elif place.declared is not None:
+                code, word = UNKNOWN[at_top]
+                message = fit_message(where, f"unknown {word}, passed on", suggest(name, names, given))
+                warnings.append(ParseWarning(where, code, message, given[name], given[name]))
 
 
 @lru_cache(maxsize=WARM_CALLS)
-def _warm(repairer: Repairer) -> SchemaGraph:
-    return _draw(repairer._schema)
+def _warm(repairer: Repairer) -> tuple[SchemaGraph, Places]:
+    graph = _draw(repairer._schema)
+    return graph, Places(graph)
 
 
 def _draw(schema: Mapping[str, Json]) -> SchemaGraph:

@@ -100,28 +100,6 @@ class SchemaGraph:
             return base + unquote(reference[1:])
         return base if reference == "#" else self._anchors.get((base, reference[1:]))
 
-    def declared(self) -> frozenset[str] | None:
-        """The names of the arguments; None if the schema itself decides about others."""
-        queue, seen = [""], set[str]()
-        names: set[str] = set()
-        while queue and len(seen) < FACETS:
-            pointer = queue.pop()
-            part = lookup(self.schema, pointer)
-            if pointer in seen or not isinstance(part, Mapping):
-                continue
-            seen.add(pointer)
-            if part.keys() & {"additionalProperties", "unevaluatedProperties", "patternProperties"}:
-                return None
-            names.update(part.get("properties", ()))
-            queue.extend(self.also(pointer, part))
-            queue.extend(join(pointer, key) for key in ("then", "else") if key in part)
-            for key in ("anyOf", "oneOf", "dependentSchemas"):
-                inner = part.get(key, ())
-                queue.extend(
-                    join(pointer, key, name) for name in (inner if isinstance(inner, Mapping) else range(len(inner)))
-                )
-        return frozenset(names)
-
     def summary(self, pointer: str, depth: int = 0) -> SchemaSummary:
         """The types of a subschema, and whether it is simple; a self-reference adds nothing."""
         found = self._surfaces.get(pointer)
@@ -369,7 +347,7 @@ class SchemaNode:
         """The node of a list's item; None if it is not restricted."""
         index = min(index, self._first_items)
         if index not in self._items:
-            found = [pointer for facet, part in self.facets for pointer in _item_pointers(index, facet, part)]
+            found = [pointer for facet, part in self.facets for pointer in item_pointers(index, facet, part)]
             self._items[index] = self._graph.node(tuple(dict.fromkeys(found))) if found else None
         return self._items[index]
 
@@ -395,7 +373,8 @@ class SchemaNode:
         return [(name, node, node.names) for name, node in self.properties.items() if node.names is not None]
 
 
-def _item_pointers(index: int, pointer: str, part: Mapping[str, Json]) -> Iterator[str]:
+def item_pointers(index: int, pointer: str, part: Mapping[str, Json]) -> Iterator[str]:
+    """The subschemas of a list's item."""
     items = part.get("items")
     # Before 2020-12, a list in items means prefixItems, and additionalItems means items.
     key, rest = ("items", "additionalItems") if isinstance(items, list) else ("prefixItems", "items")

@@ -9,6 +9,7 @@ from typing import NamedTuple, ParamSpec
 
 from pegboard.argument_problems import ParseError
 from pegboard.call import Json
+from pegboard.repair.places import Places, find_undeclared
 from pegboard.repair.repair_messages import Note
 from pegboard.repair.schema_graph import SchemaGraph, SchemaNode
 from pegboard.schema.cost.work_budget import STEPS_A_UNIT, TEXT_A_UNIT, Exhausted, WorkBudget
@@ -44,11 +45,12 @@ class RepairWalk:
     takes the outcome. All work is charged to the budget: Exhausted ends a repair.
     """
 
-    __slots__ = ("_ambiguous", "_budget", "_chosen", "_graph", "_longest", "_texts", "notes")
+    __slots__ = ("_ambiguous", "_budget", "_chosen", "_graph", "_longest", "_places", "_texts", "notes")
 
-    def __init__(self, graph: SchemaGraph, budget: WorkBudget, longest: int) -> None:
+    def __init__(self, graph: SchemaGraph, places: Places, budget: WorkBudget, longest: int) -> None:
         """`longest` limits the text that is parsed as something else, in characters."""
         self._graph = graph
+        self._places = places
         self._budget = budget
         self._longest = longest
         self._texts = 0
@@ -144,7 +146,7 @@ class RepairWalk:
         container = isinstance(value, CONTAINERS)
         if container:
             self._pay_check(value)
-        if node.fits(value):
+        if node.fits(value) and not (container and self._has_undeclared(node, value)):
             return value
         if isinstance(value, str):
             if len(value) > self._longest and not node.accepts(value):
@@ -156,6 +158,9 @@ class RepairWalk:
             mend = self._repair_object if isinstance(value, dict) else self._repair_list
             return mend(node, value, path, depth)
         return self._convert(node, value, path, depth, wrap=wrap)
+
+    def _has_undeclared(self, node: SchemaNode, value: Json) -> bool:
+        return next(find_undeclared(self._places.at(node.pointers), value), None) is not None
 
     def _leave(self, value: str, path: Path) -> str:
         """Keep text that is too long to be parsed as something else."""
@@ -257,6 +262,11 @@ class RepairWalk:
         if isinstance(value, str) and node.plain and not node.accepts(value):
             return value
         options = [option for option in node.options if not (isinstance(value, dict) and option.excludes(value))]
+        if node.accepts(value):
+            # Only its names need repair, in the one branch that takes it.
+            options = [option for option in options if option.accepts(value)]
+            if len(options) != 1:
+                return value
         if not isinstance(value, str):
             # If a branch of the value's own type rejects it, no other branch may bypass that.
             kind = kind_of(value)

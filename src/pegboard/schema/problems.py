@@ -23,6 +23,8 @@ _NAME = re.compile(r"[\w$-]{1,80}")
 Path: TypeAlias = "tuple[Path, str | int] | None"
 
 
+# The code of an undeclared name and the word for it, inside an object and at the top.
+UNKNOWN = (("unknown_property", "property"), ("unknown_parameter", "argument"))
 _TYPE_CODES: Final = {
     ("boolean", "string"): "invalid_boolean_string",
     ("boolean", "integer"): "invalid_boolean_number",
@@ -182,7 +184,7 @@ def unknown(
     at_top: bool,
 ) -> ParseError:
     """An unknown name; `guessed` is the suggestion."""
-    code, word = ("unknown_parameter", "argument") if at_top else ("unknown_property", "property")
+    code, word = UNKNOWN[at_top]
     absent = list(islice((each for each in names if each not in given), 8))
     hint = guessed or (f", remove it or use one of: {', '.join(absent)}" if absent else ", remove it")
     return ParseError(path, code, fit_message(path, f"unknown {word}", hint), given.get(name))

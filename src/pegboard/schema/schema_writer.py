@@ -46,23 +46,25 @@ _NUMERIC_NAMES = {
     "integer": r"^-?(0|[1-9][0-9]*)$",
     "number": r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$",
 }
+# Keywords with values, in place of schemas.
+_DATA = frozenset({"default", "const", "enum", "examples"})
 _REFERENCE = re.compile(r"^#/\$defs/(.+)$")
 
 
 def write_schema(shaped: Shaped) -> Schema:
     """The schema of one shape."""
-    writer = _Writer(shaped.named, [shaped.shape], private=False)
+    writer = _Writer(shaped.named, [shaped.shape])
     return writer.finish(writer.write(shaped.shape))
 
 
 def write_parameters(
     fields: Sequence[FieldShape], named: Mapping[Hashable, RecordShape | AliasShape], *, private: bool = False
 ) -> Schema:
-    """The input schema of a function: closed at the top, so that unknown names are noticed.
+    """The input schema of a function: closed at any depth, since a name without a parameter or field would be lost.
 
     `private` adds keywords that only the repair engine reads.
     """
-    writer = _Writer(named, [field.shape for field in fields], private=private)
+    writer = _Writer(named, [field.shape for field in fields], private=private, closed=True)
     schema: Schema = {"type": "object"}
     if fields:
         schema["properties"] = {field.name: writer.write_parameter(field) for field in fields}
@@ -92,10 +94,16 @@ def json_form(value: Any) -> Json:
 
 class _Writer:
     def __init__(
-        self, named: Mapping[Hashable, RecordShape | AliasShape], roots: Iterable[Shape], *, private: bool
+        self,
+        named: Mapping[Hashable, RecordShape | AliasShape],
+        roots: Iterable[Shape],
+        *,
+        private: bool = False,
+        closed: bool = False,
     ) -> None:
         self._named = named
         self._private = private
+        self._closed = closed
         self._defs: dict[str, Schema] = {}
         uses: dict[Hashable, int] = {}
         for root in roots:
@@ -206,12 +214,17 @@ class _Writer:
             "type": "object",
             **({"properties": properties} if properties else {}),
             **({"required": required} if required else {}),
-            **({"additionalProperties": False} if record.closed else {}),
+            **self._write_extras(record),
         }
+
+    def _write_extras(self, record: RecordShape) -> Schema:
+        if record.extras == "forbid" or (record.extras == "drop" and self._closed):
+            return {"additionalProperties": False}
+        return {"additionalProperties": True} if record.extras == "allow" and self._closed else {}
 
     def _adopt(self, foreign: Mapping[str, Json]) -> Schema:
         """A foreign schema, with its definitions moved into ours."""
-        schema = dict(foreign)
+        schema = dict(_close(foreign) if self._closed else foreign)
         theirs = schema.pop("$defs", {})
         renamed = {}
         for name, definition in theirs.items():
@@ -221,6 +234,18 @@ class _Writer:
         for name, definition in theirs.items():
             self._defs[renamed[name]] = _rename(definition, renamed)
         return _rename(schema, renamed)  # type: ignore[no-any-return]  # a mapping stays one
+
+
+def _close(part: Json) -> Json:
+    """A foreign schema whose objects take only the names that they declare, unless they say otherwise."""
+    if isinstance(part, list):
+        return [_close(inner) for inner in part]
+    if not isinstance(part, Mapping):
+        return part
+    closed = {word: inner if word in _DATA else _close(inner) for word, inner in part.items()}
+    if part.get("type") == "object" and isinstance(part.get("properties"), Mapping):
+        closed.setdefault("additionalProperties", False)
+    return closed
 
 
 def _rename(part: Json, names: Mapping[str, str]) -> Json:

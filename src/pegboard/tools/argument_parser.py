@@ -80,7 +80,7 @@ class ArgumentParser:
     @cached_property
     def repairer(self) -> Repairer:
         """Compiled at the first call that does not fit as sent."""
-        return repairer_of(self.schema)
+        return Repairer(self.schema)
 
     def prepare_value(self, value: Json) -> Json:
         """The decoded arguments as the schema should see them."""
@@ -135,7 +135,7 @@ class BoundParser(ArgumentParser):
 
     @cached_property
     def repairer(self) -> Repairer:
-        return repairer_of(write_parameters(self._inferred.fields, self._inferred.named, private=True))
+        return Repairer(write_parameters(self._inferred.fields, self._inferred.named, private=True))
 
     def prepare_value(self, value: Json) -> Json:
         return self._binder.without_nulls(value)
@@ -225,12 +225,7 @@ class DeclaredParser(OwnSchemaParser):
 
     @cached_property
     def repairer(self) -> Repairer:
-        return repairer_of(write_declared(self._parameters, self._source, private=True))
-
-
-def repairer_of(schema: Mapping[str, Json]) -> Repairer:
-    """Undeclared names are rejected if the schema forbids them, else passed on with a warning."""
-    return Repairer(schema, extras="refuse" if schema.get("additionalProperties") is False else "warn")
+        return Repairer(write_declared(self._parameters, self._source, private=True))
 
 
 def choose_output(inferred: InferredFunction, given: Mapping[str, Json] | None) -> Mapping[str, Json] | None:

@@ -14,6 +14,7 @@ from pegboard.call import Json
 from pegboard.schema.types.annotations import UNRESOLVED, hints_of
 from pegboard.schema.types.constraints import NO_NOTES, ValueNotes, read_notes
 from pegboard.schema.types.docstrings import read_docs
+from pegboard.schema.types.shape import Extras
 
 
 class RecordField(Struct, frozen=True, kw_only=True):
@@ -64,12 +65,30 @@ def summary_of(cls: type) -> str:
     return read_docs(_own_docstring(cls)).summary.partition("\n\n")[0].replace("\n", " ")
 
 
-def is_closed(cls: Any, maker: str) -> bool:
-    """Whether the class itself rejects undeclared names."""
+def extras_of(cls: Any, maker: str) -> Extras:
+    """What the class does with names that it does not declare."""
     if maker == "msgspec":
-        return bool(cls.__struct_config__.forbid_unknown_fields)
+        return "forbid" if cls.__struct_config__.forbid_unknown_fields else "drop"
+    if not maker.startswith("pydantic"):
+        return "drop"
     config = getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
-    return maker.startswith("pydantic") and config.get("extra") == "forbid"
+    match config.get("extra"):
+        case "forbid":
+            return "forbid"
+        case "allow":
+            return "allow"
+        case "ignore":
+            return "read"
+    return "read" if _reads_other_names(cls, maker) else "drop"
+
+
+def _reads_other_names(cls: Any, maker: str) -> bool:
+    """Whether a pydantic class sees names before they are matched with its fields, or knows several for one."""
+    validators = cls.__pydantic_decorators__.model_validators.values()
+    fields = cls.model_fields if maker == "pydantic" else cls.__pydantic_fields__
+    return any(validator.info.mode != "after" for validator in validators) or any(
+        not isinstance(field.validation_alias, str | None) for field in fields.values()
+    )
 
 
 def is_array(cls: Any, maker: str) -> bool:

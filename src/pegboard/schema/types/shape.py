@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct
 
@@ -78,6 +78,10 @@ class FieldShape(Struct, frozen=True, kw_only=True):
     default: Any = UNSET
 
 
+Extras: TypeAlias = Literal["forbid", "drop", "read", "allow"]
+"""What a record class does with names that it does not declare: reject, drop, read some itself, or keep them."""
+
+
 class RecordShape(ShapeNode, frozen=True):
     """A JSON object with declared names; `maker` is the library of its class, which decides how it is built."""
 
@@ -85,7 +89,7 @@ class RecordShape(ShapeNode, frozen=True):
     name: str
     fields: tuple[FieldShape, ...]
     maker: str
-    closed: bool = False
+    extras: Extras = "drop"
     tag: tuple[str, Json] | None = None
 
 

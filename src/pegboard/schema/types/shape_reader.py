@@ -253,7 +253,7 @@ class ShapeReader:
             name=cls.__name__,
             fields=fields,
             maker=maker,
-            closed=record_types.is_closed(cls, maker),
+            extras=record_types.extras_of(cls, maker),
             tag=record_types.tag_of(cls, maker),
         )
         self.named[key] = record
