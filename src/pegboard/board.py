@@ -121,10 +121,10 @@ class Board(ToolRegistry, Hosted):
         self.name = name
         self.version = str(version)
         self.limits = limits or Limits()
-        self.services = Services()
         self.tools = ToolCatalog()
         self.resources = ResourceCatalog()
         self.prompts = PromptCatalog()
+        self.services = Services(self._find_argument)
         self.changes = ChangeLog(self.limits.changes)
         self._title = title
         self._threads = Threads(self.limits.threads, self.limits.thread_queue, self.limits.threads_asking)
@@ -171,6 +171,15 @@ class Board(ToolRegistry, Hosted):
         self._dispatcher = Dispatcher(
             self.tools, self._runner.handler, self._surround, instructions, self._catalog_methods, listen, self._tasks
         )
+
+    def _find_argument(self, kind: object) -> str | None:
+        """Where a tool, prompt or resource takes this type from its callers."""
+        offered: tuple[Prompt | Resource, ...] = (*self.prompts.all, *self.resources.templates)
+        for tool in (*self.tools, *(one.tool for one in offered if one.relay is None)):
+            for name, wanted in tool.argument_types.items():
+                if wanted == kind:
+                    return f"{tool.source}: parameter {name!r} of {tool.name}"
+        return None
 
     @property
     def info(self) -> Mapping[str, Json]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from types import FrameType
 from typing import Any, Literal, get_type_hints
 
 from msgspec import Struct
@@ -34,7 +36,9 @@ class Recipe(Struct, frozen=True):
 class Services:
     """The recipes of a board, by type, and the instances that live as long as the application."""
 
-    def __init__(self) -> None:
+    def __init__(self, find_argument: Callable[[object], str | None] = lambda _kind: None) -> None:
+        """`find_argument` says which parameter takes a type from callers, if there is one."""
+        self._find_argument = find_argument
         self._recipes: dict[Any, Recipe] = {}
         self._instances: dict[Any, Any] = {}
         self._making: dict[Any, asyncio.Lock] = {}
@@ -50,6 +54,7 @@ class Services:
 
     def value(self, kind: object, instance: object) -> None:
         """Supply this instance wherever `kind` is requested."""
+        self._check_free(kind)
         self._recipes[kind] = Recipe(lambda: instance, {}, "app")
         self._instances.pop(kind, None)
 
@@ -59,10 +64,20 @@ class Services:
             raise DeclarationError(f"The factory for {_name(kind)} must be callable, got {type(make).__name__}")
         if lifetime not in ("call", "app"):
             raise DeclarationError(f"lifetime must be 'call' or 'app', got {lifetime!r}")
+        self._check_free(kind)
         needs = _needs(kind, make)
         self._check_cycle(kind, needs)
         self._recipes[kind] = Recipe(make, needs, lifetime)
         self._instances.pop(kind, None)
+
+    def _check_free(self, kind: object) -> None:
+        """Reject a type that a tool takes from its callers: they could go on sending it."""
+        argument = None if kind in self else self._find_argument(kind)
+        if argument is not None:
+            raise DeclarationError(
+                f"{_registration_place()}: {_name(kind)} cannot become a service, because callers send it as an argument "
+                f"already: {argument}; register the service before the tool"
+            )
 
     def _check_cycle(self, kind: object, needs: Mapping[str, Any]) -> None:
         """Reject a factory that closes a cycle: none of the types in it could ever be made."""
@@ -212,6 +227,14 @@ def _needs(kind: object, make: Callable[..., Any]) -> Mapping[str, Any]:
                 "and pass it on"
             )
     return needs
+
+
+def _registration_place() -> str:
+    """The author's line that registers a service, as file:line."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith(("pegboard.", "contextlib")):
+        frame = frame.f_back
+    return "services" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def _name(kind: object) -> str:

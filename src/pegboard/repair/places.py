@@ -227,7 +227,9 @@ def _other_pointers(pointer: str, part: Mapping[str, Json]) -> Iterator[str]:
 
 
 def _count_first(part: Mapping[str, Json]) -> int:
-    return max((len(listed) for key in ("prefixItems", "items") if isinstance(listed := part.get(key), list)), default=0)
+    return max(
+        (len(listed) for key in ("prefixItems", "items") if isinstance(listed := part.get(key), list)), default=0
+    )
 
 
 def _mapping(part: Mapping[str, Json], key: str) -> Mapping[str, Json]:

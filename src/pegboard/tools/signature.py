@@ -51,7 +51,10 @@ def _is_type(thing: Any) -> bool:
 
 
 class InferredFunction(Struct, frozen=True, kw_only=True):
-    """A function as a tool: `order` lists all its parameters in order, by their Python names."""
+    """A function as a tool: `order` lists all its parameters in order, by their Python names.
+
+    `argument_types` are the types of the parameters whose values a caller sends.
+    """
 
     source: str
     docs: Docs
@@ -61,6 +64,7 @@ class InferredFunction(Struct, frozen=True, kw_only=True):
     fields: tuple[FieldShape, ...]
     named: Mapping[Hashable, RecordShape | AliasShape]
     injected: Mapping[str, Any]
+    argument_types: Mapping[str, Any]
     returns: Shaped | None
 
 
@@ -80,6 +84,7 @@ def infer(
     keyword_only: list[str] = []
     fields: list[FieldShape] = []
     injected: dict[str, Any] = {}
+    argument_types: dict[str, Any] = {}
     for parameter in _signature_of(function, source).parameters.values():
         if parameter.name in fixed:
             continue
@@ -99,6 +104,7 @@ def infer(
         if wanted is not None:
             injected[parameter.name] = wanted
             continue
+        argument_types[parameter.name] = _bare_type(annotation)
         reader.where = where
         fields.append(_read_parameter(parameter, annotation, docs, reader))
     _refuse_same_names(fields, source)
@@ -111,6 +117,7 @@ def infer(
         fields=tuple(fields),
         named=reader.named,
         injected=injected,
+        argument_types=argument_types,
         returns=read_returned(hints.get("return", Any)),
     )
 
@@ -159,11 +166,15 @@ def kind_of(function: Callable[..., Any]) -> Kind:
 
 def wanted_type(annotation: Any, is_injected: IsInjected) -> Any:
     """The type to inject for an annotation, or None if the caller sends the value."""
+    bare = _bare_type(annotation)
+    return bare if _is_of_the_call(bare) or (bare is not Any and is_injected(bare)) else None
+
+
+def _bare_type(annotation: Any) -> Any:
+    """The type without metadata, and without None as an alternative."""
     bare = annotation.__origin__ if hasattr(annotation, "__metadata__") else annotation
     options = [option for option in get_args(bare) if option is not type(None)]
-    if _is_union(bare) and len(options) == 1:
-        bare = options[0]
-    return bare if _is_of_the_call(bare) or (bare is not Any and is_injected(bare)) else None
+    return options[0] if _is_union(bare) and len(options) == 1 else bare
 
 
 def _is_of_the_call(annotation: Any) -> bool:

@@ -133,6 +133,8 @@ class Tool:
     source: str
     kind: Kind
     injected: Mapping[str, Any]
+    argument_types: Mapping[str, Any] = {}
+    """The types of the parameters whose values a caller sends, by name."""
     hooks: tuple[Any, ...]
     _parser: ArgumentParser
     author: Invoke
@@ -187,6 +189,7 @@ class Tool:
         self.source = inferred.source
         self.kind = inferred.kind
         self.injected = inferred.injected
+        self.argument_types = inferred.argument_types
         self.input_schema = work.schema
         self.output_schema = choose_output(inferred, output_schema)
         self.icons = read_icons(self.icons)
