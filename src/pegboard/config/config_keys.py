@@ -227,6 +227,7 @@ ROOT: Final = ObjectValue(
             ),
             "what to do about tools that changed since they were accepted: report",
         ),
+        "inherit": ObjectField("inherit", _TEXTS, "variables to pass to every process from the gateway's own environment"),
         "middleware": ObjectField("middleware", _MIDDLEWARE, "middleware around the calls of all tools"),
         "endpoints": ObjectField(
             "endpoints",

@@ -17,6 +17,7 @@ from pegboard import middleware
 from pegboard.call import Json
 from pegboard.config.config_keys import ROOT, SERVER
 from pegboard.config.foreign.client_formats import translate
+from pegboard.config.inherited_variables import network_secrets
 from pegboard.config.mistakes import ConfigReport, did_you_mean
 from pegboard.config.server_entry import ServerEntryReader, collect_secrets
 from pegboard.config.source_file import KeyPath, read_source
@@ -224,8 +225,15 @@ def read_config(path: str | Path, environ: Mapping[str, str] | None = None) -> G
     values = ROOT.read(tree, (), notes)
     entries = ServerEntryReader(spoken.folder, surroundings, notes)
     collect_secrets(values, notes)
+    for secret in network_secrets(surroundings):
+        notes.keep_secret(secret)
+    inherited = entries.inherited(values.pop("inherit", ()), ("inherit",))
     _resolve(values, tree, entries, notes)
     notes.raise_if_any()
+    for toolbox in values.get("toolboxes", {}).values():
+        for server in toolbox.get("servers", {}).values():
+            if server["kind"] == "stdio":
+                server["inherit"] = (*inherited, *server.get("inherit", ()))
     lock = values.pop("lock", {})
     values.pop("schema", None)
     values["lock"] = lock.get("policy", "report")

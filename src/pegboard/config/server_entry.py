@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from pegboard.call import Json
 from pegboard.config.config_keys import SERVER
-from pegboard.config.inherited_variables import INHERITED_VARIABLES
+from pegboard.config.inherited_variables import BASIC_VARIABLES
 from pegboard.config.mistakes import ConfigReport, describe_server
 from pegboard.config.source_file import KeyPath
 from pegboard.middleware.observability.masking import is_secret, secret_arguments
@@ -138,11 +138,16 @@ class ServerEntryReader:
                 self._notes.add_mistake(
                     (*place, "env", name), "is not a valid variable name", fix="use only A-Z, 0-9 and _"
                 )
-        for position, name in enumerate(settled.get("inherit", ())):
+        self.inherited(settled.get("inherit", ()), (*place, "inherit"))
+
+    def inherited(self, names: Sequence[str], place: KeyPath) -> Sequence[str]:
+        """The names of variables to inherit; their values are secrets, and a missing one gets a warning."""
+        for position, name in enumerate(names):
             if name not in self._environ:
-                self._notes.warn((*place, "inherit", position), f"{name} is not set in the environment of the gateway")
-            elif name not in INHERITED_VARIABLES:
+                self._notes.warn((*place, position), f"{name} is not set in the environment of the gateway")
+            elif name not in BASIC_VARIABLES:
                 self._notes.keep_secret(self._environ[name])
+        return names
 
     def _read_env(self, text: str, place: KeyPath) -> dict[str, str]:
         path = self.path(text)

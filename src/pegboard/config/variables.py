@@ -20,7 +20,7 @@ from typing import Final
 from msgspec import Struct
 
 from pegboard.call import Json
-from pegboard.config.inherited_variables import INHERITED_VARIABLES
+from pegboard.config.inherited_variables import BASIC_VARIABLES
 from pegboard.config.mistakes import ConfigReport, ExpandedText, UnresolvedText, format_path, is_in_server
 from pegboard.config.source_file import KeyPath
 
@@ -163,7 +163,7 @@ class Variables:
     def _taken(self, name: str) -> ExpandedText:
         value = self._environ[name]
         # Paths such as HOME and PATH are not secrets.
-        if name not in INHERITED_VARIABLES:
+        if name not in BASIC_VARIABLES:
             self._notes.keep_secret(value)
         return ExpandedText(value)
 

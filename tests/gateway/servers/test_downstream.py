@@ -20,7 +20,7 @@ import pytest
 from pegboard import Board, Context
 from pegboard.call import NULL_CHANNEL, Caller, Json, Notification, Question
 from pegboard.client.links.link import OutgoingRequest
-from pegboard.config.gateway_config import ServerConfig
+from pegboard.config.gateway_config import ServerConfig, read_config
 from pegboard.errors import (
     Busy,
     ConnectionLost,
@@ -137,6 +137,33 @@ async def test_a_child_sees_what_it_is_given_and_no_more(monkeypatch: pytest.Mon
         env = json.loads(await call(server, "seen"))["env"]
     assert (env["GIVEN"], env["PASSED_ON"]) == ("1", "yes")
     assert not {"KEPT_BACK", "NOT_THERE"} & env.keys()
+
+
+NETWORK = {
+    "NODE_EXTRA_CA_CERTS": "/ca.pem", "SSL_CERT_FILE": "/ca.pem", "SSL_CERT_DIR": "/certs", "REQUESTS_CA_BUNDLE": "/ca.pem",
+    "CURL_CA_BUNDLE": "/ca.pem", "HTTPS_PROXY": "http://proxy:3128", "no_proxy": "localhost", "NPM_CONFIG_REGISTRY": "https://npm",
+    "UV_INDEX_URL": "https://pypi", "PIP_EXTRA_INDEX_URL": "https://me:hunter2hunter2@pypi",
+}  # fmt: skip
+
+
+async def test_a_child_learns_how_to_reach_the_network_but_no_secret_by_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in NETWORK.items():
+        monkeypatch.setenv(name, value)
+    for name in ("UV_PUBLISH_TOKEN", "NPM_CONFIG__AUTH", "UV_INDEX_MINE_PASSWORD", "KEPT_BACK"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("FOR_ALL", "yes")
+    file = tmp_path / "mcp.json"
+    program, *args = bad().command
+    file.write_text(json.dumps({"inherit": ["FOR_ALL"], "mcpServers": {"bad": {"command": program, "args": args}}}))
+    config = read_config(file)
+    assert config.secrets >= {"hunter2hunter2"}
+    async with behind(config.toolboxes["main"].servers["bad"]) as server:
+        env = json.loads(await call(server, "seen"))["env"]
+    assert env.items() >= NETWORK.items()
+    assert env["FOR_ALL"] == "yes"
+    assert not {"UV_PUBLISH_TOKEN", "NPM_CONFIG__AUTH", "UV_INDEX_MINE_PASSWORD", "KEPT_BACK"} & env.keys()
 
 
 async def test_a_legacy_server_is_told_all_that_a_gateway_can_carry() -> None:

@@ -16,7 +16,8 @@ from typing import Final
 
 from pegboard.client.links.server_messages import UNREAD, shorten
 from pegboard.client.links.server_output import last_output, shorten_output
-from pegboard.config.inherited_variables import INHERITED_VARIABLES
+from pegboard.client.transports.installers import installer_hint
+from pegboard.config.inherited_variables import is_inherited
 from pegboard.errors import ConnectionLost, ServerFault, Unreachable
 from pegboard.middleware.observability.masking import mask_command
 from pegboard.protocol.jsonrpc import has_line_break
@@ -37,8 +38,8 @@ _log = logging.getLogger("pegboard.client")
 
 
 def child_environment(more: Mapping[str, str] | None) -> dict[str, str]:
-    """The environment of a child: what every program needs, and what it was given."""
-    kept = {name: value for name, value in os.environ.items() if name in INHERITED_VARIABLES or name.startswith("LC_")}
+    """The environment of a child: what every program needs, how to reach the network, and what it was given."""
+    kept = {name: value for name, value in os.environ.items() if is_inherited(name)}
     return {**kept, **(more or {})}
 
 
@@ -115,7 +116,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if not self._write(message):
             # The loss follows within the grace period, and with it the reason.
             await self._lost_reported.wait()
-            raise Unreachable(f"{self.name}: {self._end()}{self._exit_reason()}")
+            raise Unreachable(f"{self.name}: {self._end()}{self.last_words()}")
         if not self._may_write.is_set():
             await self._may_write.wait()
 
@@ -222,7 +223,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._lost_reported.set()
         lost, self._lost = self._lost, None
         if lost is not None and not self._closing:
-            lost(ConnectionLost(f"{self.name}: {self._end()}{self._exit_reason()}"))
+            lost(ConnectionLost(f"{self.name}: {self._end()}{self.last_words()}"))
 
     def _end(self) -> str:
         code = None if self._process is None else self._process.get_returncode()
@@ -233,9 +234,12 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 return f"was ended by {signal.Signals(-code).name}"
         return f"ended with exit code {code}"
 
-    def _exit_reason(self) -> str:
-        words = last_output([*self._stderr_tail, self._stderr_rest.decode("utf-8", "replace")])
-        return f", saying: {words}" if words else ""
+    def last_words(self) -> str:
+        """The end of its stderr as the end of a message, with a hint for commands that install what they run."""
+        lines = [*self._stderr_tail, self._stderr_rest.decode("utf-8", "replace")]
+        words = last_output(lines)
+        hint = installer_hint(self._command, child_environment(self._env), "\n".join(lines))
+        return f"{f', saying: {words}' if words else ''}{hint}"
 
     def _receive_data(self, data: bytes) -> None:
         *lines, rest = data.split(b"\n")

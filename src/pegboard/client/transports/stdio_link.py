@@ -13,7 +13,7 @@ from pegboard.client.links.duplex_link import DuplexLink
 from pegboard.client.links.era_cache import recall
 from pegboard.client.links.link import DEFAULT_OPTIONS, Identity, LinkOptions
 from pegboard.client.transports.child_process import ChildProcess, format_command
-from pegboard.errors import ConnectionLost, Unreachable
+from pegboard.errors import ConnectionLost, ResponseTimeout, Unreachable
 from pegboard.protocol.revisions import NEWEST_LEGACY
 
 RESTART_SECONDS: Final = 60.0
@@ -83,6 +83,8 @@ class StdioLink(DuplexLink):
         )
         try:
             await self._speak(child, version)
+        except ResponseTimeout as late:
+            raise ResponseTimeout(f"{late}{child.last_words()}") from None
         finally:
             if child.pid is not None:
                 self.spawns += 1
