@@ -7,11 +7,12 @@ they may read a file.
 from __future__ import annotations
 
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from pegboard.call import Json
+from pegboard.protocol.json_values import as_object, objects_in
 
 Block: TypeAlias = dict[str, Json]
 Annotations: TypeAlias = Mapping[str, Json]
@@ -135,11 +136,17 @@ def is_textual(mime_type: str) -> bool:
 def check_annotations(annotations: Annotations) -> None:
     """Reject annotations that clients would misread; raises ValueError."""
     audience = annotations.get("audience")
-    if audience is not None and (isinstance(audience, str) or not set(audience) <= {"user", "assistant"}):
+    if audience is not None and not _is_audience(audience):
         raise ValueError(f'audience must be a list of "user" and "assistant", got {audience!r}')
     priority = annotations.get("priority")
-    if priority is not None and not 0 <= priority <= 1:
+    if priority is not None and not (isinstance(priority, int | float) and 0 <= priority <= 1):
         raise ValueError(f"priority must be between 0 (optional) and 1 (required), got {priority!r}")
+
+
+def _is_audience(value: Json) -> bool:
+    if not isinstance(value, Collection) or isinstance(value, str):
+        return False
+    return all(role in ("user", "assistant") for role in value)
 
 
 def encode_base64(data: bytes) -> str:
@@ -202,6 +209,11 @@ def link_block(
     return _dressed(block, annotations, meta)
 
 
+def joined_text(blocks: Json) -> str:
+    """The texts of the text blocks, joined by newlines."""
+    return "\n".join(str(block.get("text", "")) for block in objects_in(blocks) if block.get("type") == "text")
+
+
 def name_of(uri: str) -> str:
     """The default name of a resource: the last part of its URI."""
     parts = urlsplit(uri)
@@ -209,7 +221,7 @@ def name_of(uri: str) -> str:
     return unquote(last) or parts.netloc or uri
 
 
-def blocks_for(version: str, blocks: Sequence[Block]) -> Sequence[Block]:
+def blocks_for(version: str, blocks: Sequence[Mapping[str, Json]]) -> Sequence[Mapping[str, Json]]:
     """The blocks that a client of this revision can read; a newer type becomes text that describes it.
 
     Returns the same sequence if nothing changes. Unknown types are kept: they come from a downstream server, and the
@@ -223,16 +235,16 @@ def blocks_for(version: str, blocks: Sequence[Block]) -> Sequence[Block]:
     return [_as_text(block) if block.get("type") in too_new else block for block in blocks]
 
 
-def _as_text(block: Block) -> Block:
+def _as_text(block: Mapping[str, Json]) -> Block:
     if block.get("type") == "resource_link":
         text = _describe_link(block)
     else:
-        size = len((block.get("data") or "").rstrip("=")) * 3 // 4
+        size = len(str(block.get("data") or "").rstrip("=")) * 3 // 4
         text = f"[audio, {block.get('mimeType', 'unknown type')}, {size} bytes: not readable in this protocol revision]"
-    return text_block(text, block.get("annotations"), block.get("_meta"))
+    return text_block(text, as_object(block.get("annotations")), as_object(block.get("_meta")))
 
 
-def _describe_link(block: Block) -> str:
+def _describe_link(block: Mapping[str, Json]) -> str:
     label = block.get("title") or block.get("name") or "resource"
     kind = f" ({block['mimeType']})" if block.get("mimeType") else ""
     about = f": {block['description']}" if block.get("description") else ""

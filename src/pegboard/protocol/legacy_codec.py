@@ -12,6 +12,7 @@ from pegboard.call import EncodedResult, Json, Notification, Question, Reply, Re
 from pegboard.errors import Busy, DuplicateRequestId, InvalidParams, Refusal, ResourceNotFound
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.content import blocks_for
+from pegboard.protocol.json_values import as_object, objects_in
 from pegboard.protocol.revisions import FIELDS, LEGACY, NEWEST_LEGACY, REVISIONS, trim
 
 _encode = msgspec.json.Encoder().encode
@@ -122,19 +123,19 @@ class LegacyCodec:
             case "server/discover":
                 return self._initialized(result)
             case "tools/list":
-                result = {**result, "tools": [_tool(tool, self.version) for tool in result["tools"]]}
+                result = {**result, "tools": [_tool(tool, self.version) for tool in objects_in(result["tools"])]}
             case "tools/call":
                 result = _called(result, self.version, wrapped=wrapped)
             case "resources/list" | "resources/templates/list" | "prompts/list":
                 result = _listed(result, self.version)
             case "prompts/get":
-                result = {**result, "messages": [_message(one, self.version) for one in result["messages"]]}
+                result = {**result, "messages": [_message(one, self.version) for one in objects_in(result["messages"])]}
         return trim("result", result, self.version)
 
     def _initialized(self, discovered: Mapping[str, Json]) -> Mapping[str, Json]:
         answer: dict[str, Json] = {
             "protocolVersion": self.version,
-            "capabilities": trim("capabilities", discovered["capabilities"], self.version),
+            "capabilities": trim("capabilities", as_object(discovered["capabilities"]), self.version),
             "serverInfo": trim("implementation", self._info, self.version),
         }
         if "instructions" in discovered:
@@ -144,7 +145,7 @@ class LegacyCodec:
 
 def _tool(tool: Mapping[str, Json], version: str) -> Mapping[str, Json]:
     output = tool.get("outputSchema")
-    if output is not None and output.get("type") != "object":
+    if isinstance(output, Mapping) and output.get("type") != "object":
         # "outputSchema … type: object" until 2025-11-25: another value is wrapped in an object, and so is its schema.
         tool = {**tool, "outputSchema": _box_schema(output)}
     return trim("tool", tool, version)
@@ -156,13 +157,14 @@ _LISTS = {"resources": "resource", "resourceTemplates": "resource", "prompts": "
 
 def _listed(result: Mapping[str, Json], version: str) -> Mapping[str, Json]:
     return {
-        key: [trim(_LISTS[key], item, version) for item in value] if key in _LISTS else value
+        key: [trim(_LISTS[key], item, version) for item in objects_in(value)] if key in _LISTS else value
         for key, value in result.items()
     }
 
 
 def _message(message: Mapping[str, Json], version: str) -> Mapping[str, Json]:
-    return {**message, "content": blocks_for(version, [message["content"]])[0]}
+    content = message["content"]
+    return {**message, "content": blocks_for(version, [content])[0]} if isinstance(content, Mapping) else message
 
 
 def _box_schema(schema: Mapping[str, Json]) -> Mapping[str, Json]:

@@ -94,6 +94,8 @@ class ModernCodec:
 
     def _complete(self, result: Mapping[str, Json]) -> bytes:
         if "_meta" in result or "resultType" in result:
-            return _encode({"resultType": "complete", **result, "_meta": {**self._meta, **result.get("_meta", {})}})
+            own = result.get("_meta")
+            meta = {**self._meta, **own} if isinstance(own, Mapping) else self._meta
+            return _encode({"resultType": "complete", **result, "_meta": meta})
         body = _encode(result)
         return self._open + (b"}" if body == b"{}" else b"," + body[1:])
