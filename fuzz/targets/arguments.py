@@ -54,7 +54,7 @@ SCHEMAS = (
         "required": ["only"],
     },
 )
-REPAIRERS = tuple(Repairer(schema, extras="warn") for schema in SCHEMAS)
+REPAIRERS = tuple(Repairer(schema) for schema in SCHEMAS)
 
 
 def check(data: bytes) -> None:

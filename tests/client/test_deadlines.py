@@ -30,7 +30,7 @@ async def test_retries_share_one_deadline() -> None:
             writer.close()
 
     async with nothing_left(), faking(modern(answer)) as fake, Client(fake.url) as client:
-        with pytest.raises(ResponseTimeout, match="no answer to resources/read within 120 s"):
+        with pytest.raises(ResponseTimeout, match="no response to resources/read within 120 s"):
             await client.read("any://thing", timeout=120)
         assert fake.methods.count("resources/read") == 2
 
@@ -48,7 +48,7 @@ async def test_rounds_of_questions_share_one_deadline_less_the_time_to_answer() 
 
     async with nothing_left(), faking(modern(answer)) as fake:
         async with Client(fake.url, elicit=think, timeout=1000, max_timeout=100) as client:
-            with pytest.raises(ResponseTimeout, match="no answer to tools/call"):
+            with pytest.raises(ResponseTimeout, match="no response to tools/call"):
                 await client.call("any")
         assert fake.methods.count("tools/call") == 3
 

@@ -184,7 +184,7 @@ async def test_silence_ends_at_the_deadline_and_stops_the_call(
 ) -> None:
     key = request.node.name
     async with nothing_left(), connect() as client:
-        with pytest.raises(ResponseTimeout, match=r"no answer to tools/call within 0.2 s"):
+        with pytest.raises(ResponseTimeout, match=r"no response to tools/call within 0.2 s"):
             await client.call("hold", {"key": key}, timeout=0.2)
         assert (await client.call("was_stopped", {"key": key})).text == "true"
 

@@ -108,7 +108,7 @@ def test_an_address_that_another_server_has_is_an_error(count: str) -> None:
         command = (*PEGBOARD, "run", BOARD, "--http", "--port", str(server.port), "--workers", count)
         with Child(*command, stdin=subprocess.DEVNULL) as child:
             assert child.wait() == 2
-            assert "choose another one" in child.said()
+            assert "choose another port" in child.said()
 
 
 def test_who_waits_where_a_worker_was_killed_is_served_by_the_next_there() -> None:

@@ -252,7 +252,7 @@ def test_a_port_in_use_is_one_line_and_exit_2() -> None:
         with Child(*PEGBOARD, "run", ROUGH, "--http", "--port", port, stdin=subprocess.DEVNULL) as child:
             line = one_line(child)
         assert port in line
-        assert "choose another one" in line
+        assert "choose another port" in line
         with Child(sys.executable, ROUGH, stdin=subprocess.DEVNULL, ROUGH_PORT=port) as child:
             assert port in one_line(child)
 

@@ -72,7 +72,7 @@ class RequestSender:
         except TimeoutError as late:
             if not deadline.expired or isinstance(late, ResponseTimeout):
                 raise
-            fault = ResponseTimeout(f"{self._link.name}: no answer to {out.method} within {deadline.seconds:g} s")
+            fault = ResponseTimeout(f"{self._link.name}: no response to {out.method} within {deadline.seconds:g} s")
             self._breaker.fail(fault)
             raise fault from None
         finally:

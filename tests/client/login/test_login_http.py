@@ -113,7 +113,7 @@ async def test_answers_have_a_size_and_a_time() -> None:
     async with asking(answer, seconds=0.2) as (login_client, url, _):
         with pytest.raises(MalformedMessage, match=f"more than {DOCUMENT_BYTES} bytes"):
             await login_client.get(f"{url}/large")
-        with pytest.raises(ResponseTimeout, match=r"no answer within 0\.2 s"):
+        with pytest.raises(ResponseTimeout, match=r"no response within 0\.2 s"):
             await login_client.get(f"{url}/slow")
 
 

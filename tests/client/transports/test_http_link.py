@@ -386,13 +386,13 @@ async def test_a_server_that_hangs_is_given_up_at_the_deadline(wrap: Any) -> Non
     async with nothing_left(), faking(wrap(hang)) as fake:
         version = MODERN if wrap is modern else LEGACY
         async with Client(fake.url, version=version) as client:
-            with pytest.raises(ResponseTimeout, match=r"no answer to tools/call within 0\.2 s"):
+            with pytest.raises(ResponseTimeout, match=r"no response to tools/call within 0\.2 s"):
                 await client.call("any", timeout=0.2)
 
 
 async def test_a_server_that_hangs_from_the_start_is_given_up_too() -> None:
     async with nothing_left(), faking(hang) as fake:
-        with pytest.raises(ResponseTimeout, match=r"no answer to initialize within 0\.2 s"):
+        with pytest.raises(ResponseTimeout, match=r"no response to initialize within 0\.2 s"):
             async with Client(fake.url, connect_timeout=0.2):
                 pass
 

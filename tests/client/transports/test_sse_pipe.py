@@ -75,7 +75,7 @@ async def test_a_stream_that_its_server_forgot_is_opened_again_for_the_same_call
 async def test_a_server_that_hangs_is_given_up_at_the_deadline_and_told_so() -> None:
     server = First(lambda asked, writer: reply(writer, b"", "202 Accepted"))
     async with nothing_left(), faking(server.answer) as fake, Client(fake.url) as client:
-        with pytest.raises(ResponseTimeout, match=r"no answer to tools/call within 0\.2 s"):
+        with pytest.raises(ResponseTimeout, match=r"no response to tools/call within 0\.2 s"):
             await client.call("any", timeout=0.2)
         await until(lambda: "notifications/cancelled" in fake.methods)
 

@@ -211,7 +211,7 @@ async def test_nobody_there_is_said_so() -> None:
 
 async def test_a_server_that_never_answers_the_handshake_is_given_up() -> None:
     async with nothing_left(), faking(lambda asked, writer: None) as fake:
-        with pytest.raises(Unreachable, match=r"no answer to the handshake within 0\.2 s"):
+        with pytest.raises(Unreachable, match=r"no response to the handshake within 0\.2 s"):
             async with Client(fake.url.replace("http", "ws"), connect_timeout=0.2):
                 pass
 

@@ -128,7 +128,7 @@ async def test_variables_are_read_from_a_file_and_inherited_by_name(
 async def test_a_startup_timeout_in_milliseconds_bounds_the_connection() -> None:
     program, *args = script("while True: read()")
     async with nothing_left():
-        with pytest.raises(PegboardError, match=r"no answer to \w+ within 0\.15 s"):
+        with pytest.raises(PegboardError, match=r"no response to \w+ within 0\.15 s"):
             await Client({"command": program, "args": args, "startup_timeout_ms": 150}).__aenter__()
 
 

@@ -318,7 +318,7 @@ async def test_too_many_who_wait_are_sent_away() -> None:
     ("how", "state", "problem"),
     [
         ("silent", "failed", r"no response to initialize within 2 s"),
-        ("never_lists", "failed", r"no answer to tools/list within 2 s"),
+        ("never_lists", "failed", r"no response to tools/list within 2 s"),
         ("dies", "failed", "ended with exit code 1, saying: I would rather not"),
     ],
 )

@@ -25,7 +25,7 @@ async def test_a_login_beforehand_serves_the_gateway() -> None:
         async with nothing_left(), kept(config, login=Logins(storage).auth) as far:
             assert far.state == "needs_login"
             assert "pegboard login CONFIG far" in far.problem
-            assert far.describe_problem == "needs a login, which whoever runs this gateway has to do"
+            assert far.describe_problem == "needs a login by the operator of this gateway"
             # What `pegboard login` does, in a process of its own.
             async with Client(server.url, auth=Logins(storage, login=person).auth(config)) as client:
                 await client.discover()

@@ -94,7 +94,7 @@ async def test_a_server_that_has_gone_unnoticed_is_found_out_and_found_again(mon
         assert downstream.catalog is first
         server.hung = True
         await until(lambda: downstream.state == "failed")
-        assert "no answer to server/discover within 0.3 s" in downstream.problem
+        assert "no response to server/discover within 0.3 s" in downstream.problem
         server.hung = False
         await until(lambda: downstream.state == "ready")
 

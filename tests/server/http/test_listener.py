@@ -111,7 +111,7 @@ def test_a_port_in_use_is_a_setup_error_that_names_it(run: Run) -> None:
     async def scene() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-            with pytest.raises(SetupError, match=rf"127\.0\.0\.1:{port}.*choose another one"):
+            with pytest.raises(SetupError, match=rf"127\.0\.0\.1:{port}.*choose another port"):
                 await listen(Scripted(echo), Limits(), port=port)
         with pytest.raises(SetupError, match=r"no\.such\.host\.invalid"):
             await listen(Scripted(echo), Limits(), host="no.such.host.invalid")

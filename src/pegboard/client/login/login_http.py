@@ -122,7 +122,7 @@ class LoginClient:
                 finally:
                     response.close()
         except TimeoutError:
-            raise ResponseTimeout(f"{request.address}: no answer within {self._seconds:g} s") from None
+            raise ResponseTimeout(f"{request.address}: no response within {self._seconds:g} s") from None
 
 
 async def _read(response: Response, address: Address) -> tuple[LoginResponse, str]:

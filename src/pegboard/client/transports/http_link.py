@@ -195,7 +195,7 @@ class HttpLink:
                 await legacy.open()
         except TimeoutError:
             await legacy.close()
-            raise ResponseTimeout(f"{self.name}: no answer to initialize within {self._timeout:g} s") from None
+            raise ResponseTimeout(f"{self.name}: no response to initialize within {self._timeout:g} s") from None
         except HttpRejection as rejection:
             if rejection.status in _NO_POST and (rejection.error is None or rejection.error.code not in MODERN_CODES):
                 first = await self._http_sse(version)

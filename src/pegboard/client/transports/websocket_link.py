@@ -97,7 +97,7 @@ class WebSocketPipe(ConnectionProtocol):
                 self._flush()
                 await shaken
         except TimeoutError:
-            raise Unreachable(f"{self.name}: no answer to the handshake within {self._timeout:g} s") from None
+            raise Unreachable(f"{self.name}: no response to the handshake within {self._timeout:g} s") from None
         except ServerFault as fault:
             raise with_server_name(fault, self.name) from None
         self._lost = lost

@@ -121,7 +121,7 @@ class ServerConnection:
                 return await self._sender.send_once(out)
         except TimeoutError:
             raise ResponseTimeout(
-                f"{self.link.name}: no answer to {method} within {self._connect_timeout:g} s"
+                f"{self.link.name}: no response to {method} within {self._connect_timeout:g} s"
             ) from None
 
     async def listen(self, params: Mapping[str, Json], channel: Channel) -> Mapping[str, Json]:
