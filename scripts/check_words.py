@@ -46,7 +46,6 @@ FILES = (
 )
 # A list of words, and folders that are not rewritten yet: remove a folder from this list when it is.
 SKIPPED = (
-    "src/pegboard/client/transports/",
     "src/pegboard/gateway/modes/search_words.py",
     "src/pegboard/gateway/servers/",
 )

@@ -287,9 +287,10 @@ async def test_what_a_server_logs_is_heard_by_whoever_calls_it(room: Room, versi
             # One word of a random level at once; what is below the level of the gateway's own link is not sent.
             await text(client, f"{EVERYTHING}toggle-simulated-logging")
             await text(client, f"{EVERYTHING}toggle-simulated-logging")
-            if room.heard:
-                break
-    assert "level" in str(room.heard[0][1])
+            # The server may also log what an earlier test has asked it.
+            if any("level" in str(message) for _, message, *_ in room.heard):
+                return
+    pytest.fail(f"nothing was heard but {room.heard}")
 
 
 @ERAS

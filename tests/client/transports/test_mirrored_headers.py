@@ -81,7 +81,7 @@ def test_what_we_write_every_server_that_checks_takes(value: Any) -> None:
 def test_a_tool_whose_annotation_is_invalid_is_left_out(part: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     good = tool(r={"type": "string", "x-mcp-header": "R"})
     assert usable_tools([tool(r=part), good], "there") == [good]
-    assert "there: left out of its list of tools" in caplog.text
+    assert "there: a tool is omitted from its list" in caplog.text
 
 
 def test_two_annotations_that_differ_in_case_alone_are_invalid() -> None:

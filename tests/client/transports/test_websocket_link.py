@@ -180,10 +180,10 @@ async def test_what_a_websocket_does_not_carry_is_a_clear_error(sent: bytes, tol
     ("status", "kind", "told"),
     [
         ("401 Unauthorized", Unauthorized, "wants credentials"),
-        ("403 Forbidden", Unauthorized, "wants credentials"),
-        ("404 Not Found", Unreachable, "answered 404, 'not here', and opens no WebSocket"),
+        ("403 Forbidden", Unauthorized, "requires credentials"),
+        ("404 Not Found", Unreachable, "answered 404, 'not here', and did not open a WebSocket"),
         ("200 OK", Unreachable, "answered 200"),
-        ("101 Switching Protocols", MalformedMessage, "does not keep to the handshake"),
+        ("101 Switching Protocols", MalformedMessage, "response to the WebSocket handshake is invalid"),
         ("307 Temporary Redirect", Unreachable, "answered 307"),
     ],
 )

@@ -117,7 +117,7 @@ async def test_a_login_that_was_lost_is_shown_and_the_next_one_found() -> None:
     server = Server()
     async with faking(server) as fake, behind(far(fake)) as downstream:
         server.down = "401 Unauthorized"
-        with pytest.raises(Exception, match="wants credentials"):
+        with pytest.raises(Exception, match="requires credentials"):
             await call(downstream, "one")
         await until(lambda: downstream.state == "needs_login")
         assert downstream.tools == ["one"]

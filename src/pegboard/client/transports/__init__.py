@@ -1,1 +1,1 @@
-"""One module for each way to reach a server."""
+"""The transports: one module for each way to reach a server."""

@@ -1,4 +1,4 @@
-"""A child process with its own process group, and how it is ended."""
+"""A child process in its own process group, and how it is stopped."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from pegboard.protocol.jsonrpc import has_line_break
 
 STDERR_BYTES: Final = 64 * 1024
 WRITE_BYTES: Final = 1024 * 1024
-# Together no more than three seconds.
+# Together at most three seconds.
 EXIT_SECONDS: Final = 1.5
 TERM_SECONDS: Final = 1.0
 KILL_SECONDS: Final = 0.5
 EOF_GRACE_SECONDS: Final = 0.5
-# Of what arrives at once: a flood of short lines would hold the event loop while each is logged.
+# The number of lines logged of each read: logging a flood of short lines would block the event loop.
 _LOGGED_LINES: Final = 100
 
 _ID: Final = re.compile(rb'"id"\s*:\s*([0-9]{1,15})\s*[,}]')
@@ -72,7 +72,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._open_ends = {0, 1, 2}
         self._may_write = asyncio.Event()
         self._may_write.set()
-        # In one piece: a line may come a few bytes at a time, and each piece would weigh ten times as much.
+        # One buffer: a line may arrive a few bytes at a time, and a list of pieces would take ten times the memory.
         self._line = bytearray()
         self._skipping = False
         self._stderr_tail: deque[str] = deque()
@@ -90,7 +90,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     @property
     def stderr_tail(self) -> str:
-        """The end of what it wrote to stderr."""
+        """The end of its output on stderr."""
         return "\n".join(self._stderr_tail)
 
     async def open(self, receive: Callable[[bytes], None], lost: Callable[[ServerFault], None]) -> None:
@@ -153,10 +153,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
                     await self._ends_within(KILL_SECONDS)
         finally:
             self._signal(signal.SIGKILL)
-            # Also when this is cancelled: a process that is not reaped would outlive its transport.
+            # Also on cancellation: a process that is not reaped would outlive its transport.
             await self._ends_within(KILL_SECONDS)
             process.close()
-            # The transports of its pipes say goodbye in the loop's next rounds.
+            # The transports of its pipes close in the next turns of the loop.
             for _ in range(3):
                 await asyncio.sleep(0)
 
@@ -167,18 +167,18 @@ class ChildProcess(asyncio.SubprocessProtocol):
         return self._exited.is_set()
 
     def _signal(self, number: int) -> None:
-        """Signal the group while the child lives: later its number may be that of another group."""
+        """Signal the group while the child lives: afterwards the number may belong to another group."""
         pid = self.pid
         if pid is not None and not self._exited.is_set():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, number)
 
-    # What the loop tells.
+    # The callbacks of the loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._process = transport  # type: ignore[assignment]  # that of a subprocess
         stdin = self._process.get_pipe_transport(0)  # type: ignore[union-attr]  # it was set above
-        # uvloop tells of a process that was given up while it started, too.
+        # uvloop also calls this for a process that was cancelled while it started.
         if stdin is not None and not stdin.is_closing():
             stdin.set_write_buffer_limits(WRITE_BYTES)  # type: ignore[union-attr]  # stdin is written to
 
@@ -201,7 +201,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._await_exit()
 
     def process_exited(self) -> None:
-        # Whatever it started and left behind goes with it.
+        # Kill the processes that it started and left behind.
         self._signal(signal.SIGKILL)
         self._exited.set()
         self._await_exit()
@@ -249,7 +249,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 continue
             if self._line:
                 self._line += line
-                line = bytes(self._line)  # noqa: PLW2901 — the line is what all its pieces make
+                line = bytes(self._line)  # noqa: PLW2901 — the line is complete now
                 self._line.clear()
             if len(line) > self._max_line:
                 self._reject_line(line[:512])
@@ -262,7 +262,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self._skip_long_line()
 
     def _skip_long_line(self) -> None:
-        """A line that is too long is lost; whoever waits for it is told so."""
+        """Drop a line that is too long; the request that waits for it gets an error."""
         head = bytes(self._line[:512])
         self._line.clear()
         self._skipping = True
@@ -281,7 +281,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self._stderr_rest = b""
         texts = [text for line in lines if (text := line.decode("utf-8", "replace").rstrip()[:8192])]
         if len(texts) > _LOGGED_LINES:
-            _log.debug("%s: %d lines on stderr left out of the log", self.name, len(texts) - _LOGGED_LINES)
+            _log.debug("%s: %d lines on stderr omitted from the log", self.name, len(texts) - _LOGGED_LINES)
         for text in texts[-_LOGGED_LINES:]:
             _log.debug("%s: %s", self.name, shorten_output(text, len(text)))
         self._stderr_tail.extend(texts)

@@ -21,7 +21,7 @@ from pegboard.limits import Limits
 from pegboard.protocol.jsonrpc import is_batch
 from pegboard.protocol.sse import Event, EventReader
 
-WANTS_CREDENTIALS: Final = "It wants credentials: send them as a header, or let somebody log in with auth=OAuth()."
+WANTS_CREDENTIALS: Final = "The server requires credentials: send them as a header, or log in with auth=OAuth()."
 _ERROR_BYTES: Final = 256 * 1024
 _BUSY: Final = frozenset({408, 429, 502, 503, 504})
 _EVENTS: Final = b"text/event-stream"
@@ -32,9 +32,9 @@ _split = msgspec.json.Decoder(list[Raw]).decode
 
 
 class EndpointClient:
-    """Where the messages of one server go; `headers` are its user's own, and go nowhere else, as do an authorizer's.
+    """The endpoint of one server; `headers` and the authorizer's credentials are only sent to its origin.
 
-    `within` is the zone of the server that named the address, None where a person configured it.
+    `within` is the zone of the server that named the address, None if a person configured it.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class EndpointClient:
         agent = (
             {} if any(name.lower() == "user-agent" for name in headers) else {"User-Agent": f"pegboard/{__version__}"}
         )
-        # Packing what stays on this machine would only cost time.
+        # Compression on the same machine would only cost time.
         packed = {} if address.is_loopback else {"Accept-Encoding": "gzip, deflate"}
         common = header_lines({**agent, **packed}, "")
         self._post = common + (b"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n")
@@ -73,13 +73,13 @@ class EndpointClient:
         return await self._pool.send(request, urgent=urgent)
 
     async def get(self, fields: bytes = b"", secrets: bytes = b"") -> Response:
-        """Ask for a stream; it is held open, so it takes nobody's place."""
+        """Request a stream; it stays open, so it does not count towards the limit of connections."""
         secrets += self._own if self._authorizer is None else self._own + await self._authorizer.lines()
         request = HttpRequest("GET", self.address, self._get + fields, secrets, within=self._within)
         return await self._pool.send(request, urgent=True)
 
     async def delete(self, fields: bytes, secrets: bytes) -> None:
-        """End a session; whatever the server says to it."""
+        """End a session; the response is ignored."""
         secrets += self._own if self._authorizer is None else self._own + await self._authorizer.lines()
         request = HttpRequest("DELETE", self.address, fields, secrets, within=self._within)
         response = await self._pool.send(request, urgent=True)
@@ -87,7 +87,7 @@ class EndpointClient:
 
 
 class HttpRejection(Exception):
-    """An answer of HTTP that is none of MCP, or an error beside the answer's own road; `error` is what it says of itself."""
+    """An HTTP error response, or an MCP error with an HTTP error status; `error` is the MCP error in the body."""
 
     def __init__(self, response: Response, error: WireError | None, request_id: RequestId | None, text: str) -> None:
         super().__init__(f"status {response.status}")
@@ -99,7 +99,7 @@ class HttpRejection(Exception):
         self._challenge = response.header(b"www-authenticate")
 
     def explain(self, name: object) -> PegboardError:
-        """As it is raised to whoever called."""
+        """The exception for the caller."""
         said = self.error.message if self.error is not None else self._text
         told = f"{name}: answered {self.status}" + (f", {said[:200]!r}" if said else "")
         if self.status in (401, 403):
@@ -107,17 +107,17 @@ class HttpRejection(Exception):
         if self.error is not None:
             return refusal_of(self.error)
         if self.status in _BUSY:
-            return Unreachable(f"{told}. It cannot serve this now.", retry_after=parse_retry_after(self._retry_after))
-        return MalformedMessage(f"{told} and no MCP message")
+            return Unreachable(f"{told}. It is unavailable.", retry_after=parse_retry_after(self._retry_after))
+        return MalformedMessage(f"{told} without an MCP message")
 
 
 def parse_retry_after(told: str) -> float | None:
-    """The seconds of a Retry-After field; None where it has none, or a date."""
+    """The seconds of a Retry-After field; None if it is missing, or a date."""
     return float(told) if told.isdecimal() and len(told) < 6 else None
 
 
 async def read_rejection(response: Response, limits: Limits) -> HttpRejection:
-    """What an answer says that HTTP itself says is none."""
+    """Read the body of an HTTP error response."""
     body = await response.read_all(_ERROR_BYTES)
     try:
         message = read_server_message(body, limits)
@@ -130,7 +130,7 @@ async def read_rejection(response: Response, limits: Limits) -> HttpRejection:
 
 
 class EventStream:
-    """Reads streams of events, and remembers where to go on should one break off."""
+    """Reads event streams, and keeps the position at which to resume."""
 
     __slots__ = ("has_events", "last_id", "limits", "retry")
 
@@ -141,7 +141,7 @@ class EventStream:
         self.has_events = 0
 
     async def read(self, response: Response, request_id: RequestId | None, handle: Handle) -> ServerMessage | None:
-        """Hand on what comes until the answer does; None where the stream ends without."""
+        """Pass messages to `handle` until the response arrives; None if the stream ends without it."""
         reader = EventReader(self.limits.server_message_bytes)
         while chunk := await response.read():
             for event in _events(reader, chunk):
@@ -160,7 +160,7 @@ class EventStream:
 
 
 def _events(reader: EventReader, chunk: bytes) -> Iterator[Event]:
-    """One event after another, so that those of a chunk are not all held at once."""
+    """Yield one event at a time, so that those of a chunk are not all in memory at once."""
     try:
         yield from reader.feed(chunk)
     except ValueError as problem:
@@ -170,14 +170,14 @@ def _events(reader: EventReader, chunk: bytes) -> Iterator[Event]:
 async def read_answer(
     response: Response, request_id: RequestId, handle: Handle, stream: EventStream
 ) -> ServerMessage | None:
-    """The answer to a request, or its Rejection; None where a stream ended before it."""
+    """The response to a request; raises HttpRejection for an error; None if a stream ended before it."""
     if not response.is_success:
         raise await read_rejection(response, stream.limits)
     if response.media_type == _EVENTS:
         return await stream.read(response, request_id, handle)
     body = await response.read_all(stream.limits.server_message_bytes)
     if response.status == 202 and not body:
-        raise MalformedMessage("answered 202 to a request, and no MCP message")
+        raise MalformedMessage("answered 202 to a request, without an MCP message")
     found = None
     for message in read_messages(body, stream.limits):
         if not message.is_answer:
@@ -185,9 +185,9 @@ async def read_answer(
         elif message.id == request_id or (message.id is None and message.error is not None):
             found = message
         else:
-            raise MalformedMessage(f"answered another request (id {message.id!r} instead of {request_id!r})")
+            raise MalformedMessage(f"responded to another request (id {message.id!r} instead of {request_id!r})")
     if found is None:
-        raise MalformedMessage("no MCP message in the answer")
+        raise MalformedMessage("no MCP message in the response")
     return found
 
 
@@ -198,7 +198,7 @@ def read_messages(body: bytes, limits: Limits) -> list[ServerMessage]:
     try:
         return [read_server_message(bytes(one), limits) for one in _split(body)]
     except msgspec.DecodeError:
-        raise MalformedMessage("no MCP message") from None
+        raise MalformedMessage("invalid MCP message") from None
 
 
 def is_stream(response: Response) -> bool:

@@ -41,13 +41,13 @@ from pegboard.protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS
 
 _log = logging.getLogger("pegboard.client")
 
-# What servers of the first transport answer to a POST, and what no busy or locked server does.
+# What servers of the first transport return for a POST, and what busy or protected servers do not.
 _NO_POST = frozenset({400, 404, 405})
 _UNDECIDED = frozenset({401, 403, 407, 408, 429, 502, 503, 504})
 
 
 class EraTransport(Protocol):
-    """One way to speak with a server over HTTP."""
+    """One HTTP transport to a server."""
 
     @property
     def version(self) -> str: ...
@@ -64,7 +64,7 @@ class EraTransport(Protocol):
 
 
 class HttpLink:
-    """A link to a URL; `version` pins the revision, else the server is asked for the newest that both speak."""
+    """A link to a URL; `version` pins the revision, otherwise the newest common one is negotiated."""
 
     transport = "http"
 
@@ -111,7 +111,7 @@ class HttpLink:
             if era_transport is not None:
                 await era_transport.close()
         finally:
-            # Whoever is cancelled while it says goodbye leaves all the same.
+            # Also if it is cancelled while the session is being ended.
             await self._pool.close()
 
     async def request(self, out: OutgoingRequest) -> Mapping[str, Json]:
@@ -142,7 +142,7 @@ class HttpLink:
             if self._era_transport is None:
                 self._era_transport = await self._detect()
             elif self._era_transport is instead_of:
-                _log.info("%s: does not speak as it did; it is asked again how it does", self.name)
+                _log.info("%s: the protocol revision has changed; detecting it again", self.name)
                 forget(self.name)
                 self._era_transport = await self._probe()
                 await instead_of.close()
@@ -174,7 +174,7 @@ class HttpLink:
         return modern
 
     async def _discover(self, modern: ModernHttp) -> Sequence[str] | None:
-        """The revisions that a modern server speaks; None for a legacy server."""
+        """The revisions that a modern server supports; None for a legacy server."""
         try:
             async with asyncio.timeout(self._timeout):
                 return await versions_in_answer(modern.request(probe()))
@@ -219,17 +219,17 @@ class HttpLink:
             await duplex.close()
             raise
         except (ServerFault, Refusal, TimeoutError) as problem:
-            _log.debug("%s: no HTTP+SSE either: %s", self.name, problem)
+            _log.debug("%s: does not support HTTP+SSE either: %s", self.name, problem)
             await duplex.close()
             return None
         return duplex
 
 
 def _may_have_changed_era(era_transport: EraTransport, rejection: HttpRejection) -> bool:
-    """Whether a server that answers so may have become one of the other era."""
+    """Whether this rejection may mean that the server now speaks the other era."""
     if rejection.status in _UNDECIDED:
         return False
     if not REVISIONS[era_transport.version].has_sessions:
-        # An error that names no request of ours was made by somebody who did not understand it.
+        # An error without the id of our request comes from a server that did not understand it.
         return rejection.error is None or not isinstance(rejection.request_id, int)
     return rejection.error is not None and rejection.error.code in MODERN_CODES

@@ -1,4 +1,4 @@
-"""Arguments that a tool wants repeated in HTTP headers."""
+"""Arguments that must be repeated in HTTP headers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SAFEST: Final = 2**53 - 1
 
 
 def usable_tools(tools: Iterable[dict[str, Json]], name: str) -> list[dict[str, Json]]:
-    """The tools whose annotations can be followed.
+    """The tools whose header annotations are valid.
 
     "Rejection means the client MUST exclude the invalid tool from the result of `tools/list`" (Schema Extension)
     """
@@ -30,7 +30,7 @@ def usable_tools(tools: Iterable[dict[str, Json]], name: str) -> list[dict[str, 
             if isinstance(schema, Mapping):
                 check_headers(schema, f"tool {tool.get('name')!r}")
         except DeclarationError as problem:
-            _log.warning("%s: left out of its list of tools: %s", name, problem)
+            _log.warning("%s: a tool is omitted from its list: %s", name, problem)
             continue
         kept.append(tool)
     return kept
@@ -60,7 +60,7 @@ def _value_at(value: Json, path: Sequence[str]) -> Json:
 
 
 def _text(value: Json) -> str | None:
-    """The value as a header has it; None for what has no form there, which the server will refuse by the body."""
+    """The value of a header; None for a value that has no such form, which the server rejects because of the body."""
     match value:
         case bool():
             return "true" if value else "false"

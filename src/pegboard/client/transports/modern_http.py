@@ -18,7 +18,7 @@ from pegboard.protocol.revisions import NAMED
 
 
 class ModernHttp:
-    """Asks one endpoint, with nothing kept between two requests."""
+    """Sends requests to one endpoint, without state between them."""
 
     mirrors = True
     is_open = True
@@ -39,13 +39,13 @@ class ModernHttp:
         async def handle(message: ServerMessage) -> None:
             if message.method is None or message.id is not None:
                 # "Servers MUST NOT initiate JSON-RPC requests, and clients do not send JSON-RPC responses"
-                sent = f": {(message.method or 'an answer')[:80]}"
+                sent = f": {(message.method or 'a response')[:80]}"
                 warn_rarely(self._name, self._name, "sent a message of another kind on the stream of a request", sent)
                 return
             await out.deliver(Notification(message.method, message.parameters()), request_id)
 
         try:
-            # Whoever listens holds its connection for long: it takes no other's place.
+            # A listening request stays open, so it does not count towards the limit of connections.
             listens = out.method == "subscriptions/listen"
             response = await self._endpoint.post(body, self._fields(out), urgent=listens)
             try:
@@ -53,7 +53,7 @@ class ModernHttp:
             finally:
                 response.close()
             if answer is None:
-                raise ConnectionLost(f"ended its stream, and no MCP message answers {out.method}")
+                raise ConnectionLost(f"ended its stream without a response to {out.method}")
             return result_of(answer, out.read)
         except ServerFault as fault:
             raise with_server_name(fault, self._name) from None
@@ -64,14 +64,14 @@ class ModernHttp:
         return fields + mirror(out.mirrors, out.params.get("arguments")) if out.mirrors else fields
 
     async def close(self) -> None:
-        """Nothing is kept."""
+        """Nothing to close."""
 
 
 @lru_cache(maxsize=1024)
 def _lines(version: str, method: str, about: str | None) -> bytes:
-    """The header lines that repeat what a request is about."""
+    """The header lines that repeat the subject of a request."""
     if not method.isascii() or not method.isprintable():
-        # It stands in a header as it is: no method has such a name, and none may end its line.
+        # The name is written into a header as it is: a line break in it would start another header.
         raise MethodNotFound(f"There is no method {method[:80]!r}")
     lines = f"MCP-Protocol-Version: {version}\r\nMcp-Method: {method}\r\n".encode()
     return lines if about is None else lines + b"Mcp-Name: %b\r\n" % encode_value(about)

@@ -30,7 +30,7 @@ from pegboard.protocol import jsonrpc
 from pegboard.protocol.revisions import CHANGE_KINDS
 
 RESUMPTIONS: Final = 5
-"""How often in a row a stream is asked for again without a word from it."""
+"""How many attempts in a row to resume a stream may bring no event."""
 STREAM_RETRY_SECONDS: Final = 1.0
 _MAX_RETRY_SECONDS: Final = 30.0
 
@@ -38,7 +38,7 @@ _log = logging.getLogger("pegboard.client")
 
 
 class ClientSession(Struct, frozen=True, eq=False):
-    """What a handshake settled; `secrets` are the header lines that prove it."""
+    """The result of a handshake; `secrets` are the header lines with the session id."""
 
     version: str
     fields: bytes
@@ -46,7 +46,7 @@ class ClientSession(Struct, frozen=True, eq=False):
 
 
 class SessionHttp:
-    """Asks one endpoint within a session, which is opened anew when the server has forgotten it."""
+    """Sends requests to one endpoint in a session; opens a new session if the server does not know it any more."""
 
     mirrors = False
     is_open = True
@@ -76,13 +76,13 @@ class SessionHttp:
         return self._asked if self._session is None else self._session.version
 
     async def open(self) -> None:
-        """Shake hands, unless that is done; a Rejection where the endpoint does not know how."""
+        """Perform the handshake unless it is done; raises HttpRejection if the endpoint does not support it."""
         async with self._opening:
             if self._session is None:
                 await self._open()
 
     async def close(self) -> None:
-        """End the session; what is under way in the background has a moment to end by itself."""
+        """End the session; background tasks have a moment to finish."""
         if self._stream_task is not None:
             self._stream_task.cancel()
         await self._legacy.close(CANCEL_SECONDS)
@@ -101,7 +101,7 @@ class SessionHttp:
         if session is None:
             await self.open()
             session = self._session
-            assert session is not None  # noqa: S101 — or opening had failed
+            assert session is not None  # noqa: S101 — otherwise opening had failed
         match out.method:
             case "server/discover":
                 return self._legacy.discovered
@@ -112,10 +112,10 @@ class SessionHttp:
         except HttpRejection as rejection:
             if not _is_over(rejection, session):
                 raise
-        # "it MUST start a new session by sending a new InitializeRequest"; what was refused was not worked on.
+        # "it MUST start a new session by sending a new InitializeRequest"; a rejected request was not processed.
         await self._reopen(session)
         renewed = self._session
-        assert renewed is not None  # noqa: S101 — or opening had failed
+        assert renewed is not None  # noqa: S101 — otherwise opening had failed
         try:
             return await self._ask(out, renewed)
         except HttpRejection as rejection:
@@ -132,11 +132,11 @@ class SessionHttp:
         finally:
             response.close()
         if answer is None:
-            raise ConnectionLost(f"{self._name}: ended its stream before the answer to initialize")
+            raise ConnectionLost(f"{self._name}: ended its stream before the response to initialize")
         version = self._legacy.accept(result_of(answer))
         session_id = response.headers.get(b"mcp-session-id", b"").strip()
         if not all(0x21 <= byte <= 0x7E for byte in session_id):
-            raise ConnectionLost(f"{self._name}: its session id has characters that no session id has")
+            raise ConnectionLost(f"{self._name}: its session id contains invalid characters")
         secrets = b"Mcp-Session-Id: %b\r\n" % session_id if session_id else b""
         session = ClientSession(version, f"MCP-Protocol-Version: {version}\r\n".encode(), secrets)
         self._session = session
@@ -145,7 +145,7 @@ class SessionHttp:
             self._stream_task.cancel()
         heard = asyncio.Event()
         self._stream_task = asyncio.create_task(self._read_stream(session, heard))
-        # What a server says outside of requests, many lose while this stream is not open; some have no head before they speak.
+        # Many servers drop messages outside of requests until this stream is open; some send no head before the first.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STREAM_RETRY_SECONDS):
                 await heard.wait()
@@ -154,7 +154,7 @@ class SessionHttp:
         async with self._opening:
             if self._session is not old:
                 return
-            _log.info("%s: has forgotten our session; a new one is opened", self._name)
+            _log.info("%s: does not know our session any more; opening a new one", self._name)
             self._session = None
             try:
                 await self._open()
@@ -195,7 +195,7 @@ class SessionHttp:
             answer = None
         else:
             if answer is None and stream.last_id is not None:
-                # Whoever waits for us may hang up meanwhile, as the server has us do.
+                # The caller may also disconnect meanwhile, as the server asked us to.
                 await out.close_stream(round(min(stream.retry, _MAX_RETRY_SECONDS) * 1000))
         finally:
             response.close()
@@ -206,9 +206,9 @@ class SessionHttp:
     async def _resume(
         self, out: OutgoingRequest, request_id: int, session: ClientSession, handle: Any, stream: EventStream
     ) -> ServerMessage | None:
-        """Go on where a stream broke off; "waiting the given number of milliseconds before attempting to reconnect"."""
+        """Resume a stream; "waiting the given number of milliseconds before attempting to reconnect"."""
         if stream.last_id is None:
-            raise ConnectionLost(f"{self._name}: ended its stream, and no MCP message answers {out.method}")
+            raise ConnectionLost(f"{self._name}: ended its stream without a response to {out.method}")
         for attempt in range(RESUMPTIONS):
             await asyncio.sleep(_pause(stream, attempt))
             heard = stream.has_events
@@ -219,7 +219,7 @@ class SessionHttp:
                 try:
                     if not is_stream(response):
                         raise ConnectionLost(
-                            f"{self._name}: broke off, and cannot be resumed (status {response.status})"
+                            f"{self._name}: its stream broke off, and cannot be resumed (status {response.status})"
                         )
                     answer = await stream.read(response, request_id, handle)
                 finally:
@@ -233,12 +233,12 @@ class SessionHttp:
                 return None
             if answer is not None or stream.has_events > heard:
                 return answer
-        raise ConnectionLost(f"{self._name}: broke off before the answer to {out.method}, and did not come back")
+        raise ConnectionLost(f"{self._name}: its stream broke off before the response to {out.method}")
 
     async def _receive(
         self, message: ServerMessage, out: OutgoingRequest, request_id: int, questions: IncomingQuestions
     ) -> None:
-        """What comes on the stream of a request before its answer."""
+        """Handle a message on the stream of a request before the response."""
         if message.method is None:
             warn_rarely(self._name, self._name, "sent a response to a request that was not made")
         elif message.id is not None:
@@ -250,7 +250,7 @@ class SessionHttp:
         else:
             await out.deliver(Notification(message.method, message.parameters()), request_id)
 
-    # What comes without being asked for.
+    # Messages outside of requests.
 
     async def _read_stream(self, session: ClientSession, opened: asyncio.Event) -> None:
         stream = EventStream(self._limits)
@@ -269,7 +269,7 @@ class SessionHttp:
                     if is_stream(response):
                         await stream.read(response, None, self._receive_unsolicited)
                     elif response.status != 401:
-                        # By 405 a server says that it offers no such stream; by 404 that the session is over.
+                        # 405 means that the server does not offer such a stream, 404 that the session has ended.
                         return
                 finally:
                     response.close()
@@ -277,7 +277,7 @@ class SessionHttp:
                 _log.debug("%s: %s", self._name, problem)
             failures = 0 if stream.has_events > heard else failures + 1
             await asyncio.sleep(_pause(stream, failures))
-        _log.info("%s: its stream of notices stays closed", self._name)
+        _log.info("%s: its stream of notifications stays closed", self._name)
 
     async def _receive_unsolicited(self, message: ServerMessage) -> None:
         if message.method is None:
@@ -289,10 +289,10 @@ class SessionHttp:
         else:
             await self._legacy.deliver(Notification(message.method, message.parameters()))
 
-    # Messages besides requests.
+    # Other messages.
 
     async def _ask_in_session(self, out: OutgoingRequest) -> Mapping[str, Json]:
-        """Send a request in the session as it is; a new one is not opened for it."""
+        """Send a request in the current session; does not open a new one."""
         session = self._session
         if session is None:
             raise ConnectionLost(f"{self._name}: the session is closed")
@@ -318,13 +318,13 @@ class SessionHttp:
 
 
 def _pause(stream: EventStream, failures: int) -> float:
-    """The seconds until the next attempt; the first one waits for as long as the server asked."""
+    """The seconds until the next attempt; the first one waits for the time that the server requested."""
     return backoff(failures + 1, max(stream.retry, 0.05), max(_MAX_RETRY_SECONDS, stream.retry))
 
 
 def _is_over(rejection: HttpRejection, session: ClientSession) -> bool:
     if not session.secrets:
         return False
-    # Some servers of these revisions answer 400 where the specification has 404.
+    # Some servers of these revisions return 400 where the specification requires 404.
     told = rejection.error is not None and "session" in rejection.error.message.lower()
     return rejection.status == 404 or (rejection.status == 400 and told)

@@ -21,7 +21,7 @@ _log = logging.getLogger("pegboard.client")
 
 
 class SsePipe:
-    """A pipe of two halves: the stream is read by one task, each message is a POST of its own."""
+    """A pipe in two parts: one task reads the stream, and each message is a POST of its own."""
 
     transport = "sse"
 
@@ -43,7 +43,7 @@ class SsePipe:
             await self._check_response(response)
         if not is_stream(response):
             response.close()
-            raise MalformedMessage(f"{self.name}: answered {response.status} to GET and no stream of events")
+            raise MalformedMessage(f"{self.name}: answered {response.status} to GET without an event stream")
         self._found = asyncio.get_running_loop().create_future()
         self._reader = asyncio.create_task(self._read(response, receive))
         self._post_address = self._endpoint.at(await self._found, response.zone)
@@ -54,9 +54,9 @@ class SsePipe:
         response = await self._post_address.post(message, urgent=True)
         if response.status == 404:
             response.close()
-            # Started anew before the end of its stream was heard: nobody waits there, and nothing was worked on.
-            self._report_lost(ConnectionLost(f"{self.name}: has forgotten our stream"))
-            raise Unreachable(f"{self.name}: has forgotten our stream")
+            # The server restarted and we have not seen the end of our stream yet: the message was not processed.
+            self._report_lost(ConnectionLost(f"{self.name}: does not know our stream any more"))
+            raise Unreachable(f"{self.name}: does not know our stream any more")
         await self._check_response(response)
 
     def send_now(self, message: bytes) -> None:
@@ -115,15 +115,15 @@ class SsePipe:
         try:
             address = self._endpoint.address.join(reference)
         except PegboardError:
-            raise MalformedMessage(f"{self.name}: names no address for messages, {reference[:200]!r}") from None
+            raise MalformedMessage(f"{self.name}: sent an invalid address for messages, {reference[:200]!r}") from None
         if address.origin != self._endpoint.address.origin:
-            # What is sent there carries the credentials that were given for this server.
-            raise MalformedMessage(f"{self.name}: wants messages sent to another origin, {address}")
+            # Messages to this address carry the credentials for this server.
+            raise MalformedMessage(f"{self.name}: the address for messages has another origin, {address}")
         self._found.set_result(address)
 
 
 class SseLink(DuplexLink):
-    """A link to a server that speaks HTTP+SSE."""
+    """A link to a server that uses HTTP+SSE."""
 
     def __init__(
         self,

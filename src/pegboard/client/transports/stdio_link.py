@@ -42,22 +42,22 @@ class StdioLink(DuplexLink):
 
     @property
     def pid(self) -> int | None:
-        """The process that serves us."""
+        """The id of the server process."""
         return None if self._child is None else self._child.pid
 
     @property
     def stderr_tail(self) -> str:
-        """The end of what the server wrote to stderr."""
+        """The end of the server's output on stderr."""
         return "" if self._child is None else self._child.stderr_tail
 
     async def _connect(self, again: bool, version: str | None) -> None:
         if again:
-            _log.warning("%s: has died, and is started again", self.name)
+            _log.warning("%s: the process has exited and is started again", self.name)
         self._count(time.monotonic())
         try:
             return await self._start(version)
         except ConnectionLost:
-            # Some legacy servers exit at a first request that is not the handshake.
+            # Some legacy servers exit if the first request is not the handshake.
             if version is not None or recall(self._cache_key) is not None:
                 raise
         try:
@@ -73,7 +73,7 @@ class StdioLink(DuplexLink):
         if len(self._starts) == most and now - self._starts[0] < RESTART_SECONDS:
             wait = RESTART_SECONDS - (now - self._starts[0])
             times = f"{most} times within {RESTART_SECONDS:g} s"
-            raise Unreachable(f"{self.name}: died {times}; it is tried again in {wait:.0f} s", retry_after=wait)
+            raise Unreachable(f"{self.name}: died {times}; the next attempt is in {wait:.0f} s", retry_after=wait)
         self._starts.append(now)
 
     async def _start(self, version: str | None) -> None:
@@ -89,6 +89,6 @@ class StdioLink(DuplexLink):
             if child.pid is not None:
                 self.spawns += 1
                 given = ", ".join(sorted(self._options.env or ())) or "none of its own"
-                # One that does not come up is tried again and again.
+                # A server that fails to start is tried again and again.
                 level = logging.INFO if self.spawns == 1 else logging.DEBUG
                 _log.log(level, "%s: process %d was started; variables: %s", self.name, child.pid, given)

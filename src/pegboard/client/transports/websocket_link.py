@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 WRITE_BYTES: Final = 1024 * 1024
 PARSED_BYTES: Final = 1024
 PARSE_SECONDS: Final = 0.01
-"""How long frames are parsed before the event loop gets its turn: a frame may be two bytes, and costs as much as a large one."""
+"""How long frames are parsed in one turn of the event loop: a frame of two bytes costs as much as a large one."""
 PING_SECONDS: Final = 20.0
 CLOSE_SECONDS: Final = 1.0
 
 _log = logging.getLogger("pegboard.client.websocket")
-# Each opening and closing would be a line.
+# The library logs every opening and closing.
 _log.setLevel(logging.WARNING)
 
 
 class WebSocketPipe(ConnectionProtocol):
-    """Carries messages of text; what else a server may send is not for us.
+    """Carries text messages; binary ones are ignored.
 
-    A server from which nothing comes for two pings is gone, even where its connection does not say so.
+    A server that sends nothing for two pings is considered lost, even if its connection stays open.
     """
 
     transport = "ws"
@@ -50,7 +50,7 @@ class WebSocketPipe(ConnectionProtocol):
     def __init__(
         self, address: Address, name: str, headers: Mapping[str, str], dialer: Dialer, timeout: float, max_size: int
     ) -> None:
-        # Only who opens a WebSocket needs it.
+        # Only imported when a WebSocket is opened.
         from websockets.client import ClientProtocol  # noqa: PLC0415
         from websockets.uri import WebSocketURI  # noqa: PLC0415
 
@@ -60,7 +60,7 @@ class WebSocketPipe(ConnectionProtocol):
         self._dialer = dialer
         self._timeout = timeout
         path, _, query = address.target.partition("?")
-        # Nothing is compressed: a few bytes could stand for any number of them.
+        # No compression: a few bytes could expand to any number of them.
         self._protocol: ClientProtocol = ClientProtocol(
             WebSocketURI(address.secure, address.host, address.port, path, query, None, None),
             subprotocols=[SUBPROTOCOL],  # type: ignore[list-item]  # a NewType of str
@@ -87,7 +87,7 @@ class WebSocketPipe(ConnectionProtocol):
         try:
             async with asyncio.timeout(self._timeout):
                 await self._dialer.connect(self._address, lambda: self, tunnels=True)
-                # Not before: a loop need not say goodbye to whom it was told to leave while it connected.
+                # Not before: a loop need not report the loss of a connection that was cancelled while it connected.
                 self._connected = True
                 self._transport.set_write_buffer_limits(WRITE_BYTES)
                 request = self._protocol.connect()
@@ -125,14 +125,14 @@ class WebSocketPipe(ConnectionProtocol):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._closed.wait()
             except TimeoutError:
-                _log.debug("%s: does not say goodbye", self.name)
+                _log.debug("%s: did not send a close frame", self.name)
             finally:
-                # Whoever is cancelled while it says goodbye leaves all the same.
+                # Also if it is cancelled while it waits for the close frame.
                 self._transport.abort()
         self._transport.abort()
         await self._closed.wait()
 
-    # What the loop tells.
+    # The callbacks of the loop.
 
     def data_received(self, data: bytes) -> None:
         self._pinged = False
@@ -141,13 +141,13 @@ class WebSocketPipe(ConnectionProtocol):
             self._parse()
 
     def _parse(self) -> None:
-        """Parse what has come; nothing more is read while that takes long, or while the server does not read."""
+        """Parse the received data; pauses reading if that takes long, or while the server does not read."""
         self._parsing = None
         loop = asyncio.get_running_loop()
         until = loop.time() + PARSE_SECONDS
         while self._unparsed and not self._transport.is_closing():
             if not self._may_write.is_set():
-                # Each ping is answered: a server that reads no answers is not read either.
+                # Each ping needs a response: do not read from a server that does not read.
                 self._pause()
                 return
             if loop.time() >= until:
@@ -169,12 +169,12 @@ class WebSocketPipe(ConnectionProtocol):
         self._protocol.receive_data(data)
         for event in self._protocol.events_received():
             if self._handshake_done is not None:
-                self._check_response(event)  # type: ignore[arg-type]  # the first event is the answer to the handshake
+                self._check_response(event)  # type: ignore[arg-type]  # the first event is the response
             else:
                 self._receive_frame(event)  # type: ignore[arg-type]  # once it is open there are no other events
         self._flush()
         if self._handshake_done is not None and self._protocol.handshake_exc is not None:
-            self._fail(MalformedMessage(f"{self.name}: answers the handshake of a WebSocket with something else"))
+            self._fail(MalformedMessage(f"{self.name}: its response to the WebSocket handshake is invalid"))
         elif self._protocol.close_expected():
             self._report_lost()
 
@@ -209,7 +209,7 @@ class WebSocketPipe(ConnectionProtocol):
             return
         status = response.status_code
         if status == 101:
-            self._fail(MalformedMessage(f"{self.name}: does not keep to the handshake of a WebSocket: {refused}"))
+            self._fail(MalformedMessage(f"{self.name}: its response to the WebSocket handshake is invalid: {refused}"))
             return
         said = bytes(response.body or b"")[:200].decode("utf-8", "replace").strip()
         told = f"{self.name}: answered {status}" + (f", {said!r}" if said else "")
@@ -218,7 +218,7 @@ class WebSocketPipe(ConnectionProtocol):
             self._fail(Unauthorized(f"{told}. {WANTS_CREDENTIALS}", status, challenge))
         else:
             wait = parse_retry_after("".join(response.headers.get_all("Retry-After")))
-            self._fail(Unreachable(f"{told}, and opens no WebSocket", retry_after=wait))
+            self._fail(Unreachable(f"{told}, and did not open a WebSocket", retry_after=wait))
 
     def _receive_frame(self, frame: Frame) -> None:
         message = self._messages.add(frame.opcode, bytes(frame.data), frame.fin)
@@ -264,13 +264,13 @@ class WebSocketPipe(ConnectionProtocol):
     def _end(self) -> ServerFault:
         wrong, told = self._protocol.parser_exc, self._protocol.close_rcvd
         if wrong is not None and not isinstance(wrong, EOFError):
-            return MalformedMessage(f"{self.name}: sent what a WebSocket does not carry: {wrong}")
+            return MalformedMessage(f"{self.name}: sent an invalid WebSocket frame: {wrong}")
         said = "" if told is None else f" ({told.code} {told.reason}".rstrip() + ")"
         return ConnectionLost(f"{self.name}: closed the connection{said}")
 
 
 class WebSocketLink(DuplexLink):
-    """A link to a WebSocket; one that was lost is opened anew for the next request."""
+    """A link to a WebSocket; a lost one is opened again for the next request."""
 
     def __init__(
         self,
@@ -280,14 +280,14 @@ class WebSocketLink(DuplexLink):
         options: LinkOptions,
     ) -> None:
         super().__init__(url, "ws", identity, unattributed, options)
-        # The schemes of a WebSocket are those of HTTP, with the same ports.
+        # The schemes of WebSockets correspond to those of HTTP, with the same ports.
         self._address = read_address("http" + url.removeprefix("ws"))
         self._headers = options.headers or {}
         header_lines(self._headers, url)
         self._dialer = Dialer(ca=options.ca, timeout=options.connect_timeout)
         self._pool: HttpPool | None = None
         if options.auth is not None:
-            # With the same ways, so that a login knows where the server is.
+            # With the same dialer, so that a login uses the same connections and knows the zone of the server.
             self._pool = HttpPool(dialer=self._dialer)
             self.authorizer = options.auth.authorizer(self._address, self._pool)
 
