@@ -179,7 +179,7 @@ async def test_what_a_websocket_does_not_carry_is_a_clear_error(sent: bytes, tol
 @pytest.mark.parametrize(
     ("status", "kind", "told"),
     [
-        ("401 Unauthorized", Unauthorized, "wants credentials"),
+        ("401 Unauthorized", Unauthorized, "requires credentials"),
         ("403 Forbidden", Unauthorized, "requires credentials"),
         ("404 Not Found", Unreachable, "answered 404, 'not here', and did not open a WebSocket"),
         ("200 OK", Unreachable, "answered 200"),

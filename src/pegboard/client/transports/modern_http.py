@@ -53,7 +53,7 @@ class ModernHttp:
             finally:
                 response.close()
             if answer is None:
-                raise ConnectionLost(f"ended its stream without a response to {out.method}")
+                raise ConnectionLost(f"ended its stream without an MCP response to {out.method}")
             return result_of(answer, out.read)
         except ServerFault as fault:
             raise with_server_name(fault, self._name) from None

@@ -208,7 +208,7 @@ class SessionHttp:
     ) -> ServerMessage | None:
         """Resume a stream; "waiting the given number of milliseconds before attempting to reconnect"."""
         if stream.last_id is None:
-            raise ConnectionLost(f"{self._name}: ended its stream without a response to {out.method}")
+            raise ConnectionLost(f"{self._name}: ended its stream without an MCP response to {out.method}")
         for attempt in range(RESUMPTIONS):
             await asyncio.sleep(_pause(stream, attempt))
             heard = stream.has_events
