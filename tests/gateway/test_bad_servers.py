@@ -60,7 +60,7 @@ async def is_well(client: Client) -> None:
     [
         ("never", "did not answer in time"),
         ("stranger", "did not answer in time"),
-        ("huge", "answered with more than is read"),
+        ("huge", "sent a response that is too large"),
         ("garbled", ""),
         ("null", ""),
         ("die", ""),

@@ -247,7 +247,7 @@ async def test_a_log_of_several_calls_goes_to_our_own_on_one_line(caplog: pytest
         waiting.cancel()
         await asyncio.wait([waiting])
     assert len(ann.heard) == 1
-    assert "bad says: mind the\\ngap" in caplog.text
+    assert "bad logged: mind the\\ngap" in caplog.text
 
 
 # -- deadlines --------------------------------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ async def test_a_server_that_needs_longer_to_start_is_given_more_time_until_it_i
     async with behind(bad("slow", connect_timeout=0.2)) as server:
         assert server.state == "failed"
         assert server.problem.endswith(
-            "; it is tried next with a connectTimeout of 0.4 s; set more if it needs longer to start"
+            "; next attempt with a connectTimeout of 0.4 s; set more if it needs longer to start"
         )
         with pytest.raises(ServerFault) as refused:
             await call(server, "echo", {"text": "x"}, timeout=0.1)

@@ -109,8 +109,8 @@ async def test_a_server_is_still_retried_after_a_thousand_failures(
     caplog.set_level(logging.DEBUG, "pegboard.gateway")
     async with faking(server) as fake, behind(far(fake)):
         # 2**1024 does not fit a float.
-        await until(lambda: len(caplog.records) > 1100 or "is not watched" in caplog.text[-1000:])
-    assert "is not watched over any more" not in caplog.text
+        await until(lambda: len(caplog.records) > 1100 or "is not supervised" in caplog.text[-1000:])
+    assert "is not supervised any more" not in caplog.text
 
 
 async def test_a_login_that_was_lost_is_shown_and_the_next_one_found() -> None:
@@ -170,7 +170,7 @@ async def test_a_listener_that_fails_is_logged_and_the_server_kept(caplog: pytes
         await downstream.wait_connected()
         assert downstream.state == "ready"
         await downstream.stop()
-    assert "could not be told on" in caplog.text
+    assert "failed to handle a change" in caplog.text
 
 
 async def test_what_is_wrongly_configured_is_shown_and_stops_nobody() -> None:

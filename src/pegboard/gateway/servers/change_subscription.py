@@ -32,7 +32,7 @@ class _SubscriptionChannel:
     async def emit(self, notice: Notification) -> None:
         if notice.method == RESOURCE_UPDATED:
             uri = notice.params.get("uri")
-            # A server tells of what it was asked for: anything else would only fill the log of changes.
+            # A server may only report subscribed resources: anything else would fill the log of changes.
             if isinstance(uri, str) and self._followed.covers(uri):
                 self._updated(uri)
         elif notice.method in CHANGE_KINDS:
@@ -41,15 +41,15 @@ class _SubscriptionChannel:
             self.acknowledged.set()
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
-        """Nobody is asked on a subscription."""
+        """Answer nothing: a subscription has no caller to ask."""
         return {}
 
     async def close_stream(self, retry_ms: int) -> None:
-        """There is none."""
+        """Nothing to do: there is no stream."""
 
 
 class ChangeSubscription:
-    """Keeps one subscription open; when what is followed changes, the new one begins before the old one ends."""
+    """Keeps one subscription open; when the followed URIs change, the new one begins before the old one ends."""
 
     def __init__(self, changed: Callable[[], None], updated: Callable[[str], None]) -> None:
         self._changed = changed
@@ -63,15 +63,15 @@ class ChangeSubscription:
         return self._uris
 
     def follow(self, uris: frozenset[str]) -> None:
-        """Follow these resources from now on, and no others."""
+        """Subscribe to these resources from now on, and to no others."""
         if uris != self._uris:
             self._uris = uris
             self._uris_moved.set()
 
     async def run(self, connection: ServerConnection, catalog: ServerCatalog) -> None:
-        """Listen until that is not possible any more, and raise why."""
+        """Listen until that fails, and raise the reason."""
         if self._missed:
-            # Nobody knows what was missed meanwhile.
+            # It is unknown what was missed meanwhile.
             for uri in self._uris:
                 self._updated(uri)
         self._missed = True
@@ -91,7 +91,7 @@ class ChangeSubscription:
                 await asyncio.wait([current])
 
     async def _begin(self, connection: ServerConnection, wanted: Mapping[str, Json]) -> asyncio.Task[None] | None:
-        """A subscription that the server has taken note of; None where there is nothing to subscribe to."""
+        """Start a subscription and wait for its acknowledgement; None if there is nothing to subscribe to."""
         if not any(wanted.values()):
             return None
         ear = _SubscriptionChannel(self._changed, self._updated, FollowedUris(wanted["resourceSubscriptions"]))
@@ -112,11 +112,11 @@ class ChangeSubscription:
         try:
             await connection.listen({"notifications": wanted}, ear)
         except Refusal as refusal:
-            _log.info("%s: refuses to tell changes: %s", connection.link.name, shorten_output(refusal.message, 200))
+            _log.info("%s: rejected the subscription: %s", connection.link.name, shorten_output(refusal.message, 200))
             less = {**wanted, "resourceSubscriptions": []}
             if not wanted["resourceSubscriptions"] or not any(less.values()):
                 await asyncio.get_running_loop().create_future()
-            # One resource that cannot be followed does not cost us the changes of the lists.
+            # A resource that cannot be subscribed to must not cost us the changes of the lists.
             await self._listen(connection, less, ear)
         raise ConnectionLost(f"{connection.link.name}: ended the subscription")
 

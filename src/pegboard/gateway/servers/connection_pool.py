@@ -11,20 +11,20 @@ from pegboard.errors import Busy, Unreachable
 from pegboard.gateway.servers.server_connection import ServerConnection
 
 MAX_CONNECTIONS: Final = 64
-"""How many who call have a lane of their own at a time."""
+"""How many callers may have their own connection at a time."""
 IDLE_SECONDS: Final = 300.0
 STOP_SECONDS: Final = 3.0
 CLEANUP_SECONDS: Final = 1.0
-"""What a connection that did not close in time has to kill its process and reap it."""
+"""The time that a connection has to kill and reap its process if it did not close in time."""
 
 _log = logging.getLogger("pegboard.gateway")
 
 OWN_KEY: Final = None
-"""The key of the lane that is the gateway's own."""
+"""The key of the gateway's own connection."""
 
 
 class ConnectionPool:
-    """Makes a connection at the first use of its key, and closes those of callers that were not used for a while."""
+    """Creates a connection at the first use of its key, and closes callers' connections that were idle for a while."""
 
     def __init__(
         self, name: str, make: Callable[[Hashable], ServerConnection], idle_seconds: float = IDLE_SECONDS
@@ -40,7 +40,7 @@ class ConnectionPool:
 
     @property
     def spawns(self) -> int:
-        """How many processes were started, of lanes that are closed too."""
+        """How many processes were started, including those of closed connections."""
         return self._spawns + sum(
             connection.spawns for connection in (*self.connections.values(), *self._closing.values())
         )
@@ -49,7 +49,7 @@ class ConnectionPool:
         return len(self.connections)
 
     def connection(self, key: Hashable = OWN_KEY) -> ServerConnection:
-        """The lane of that key; Busy where there are too many and all of them are in use, Unreachable once closed."""
+        """The connection of that key; Busy if there are too many and all are in use, Unreachable once closed."""
         connection = self.connections.get(key)
         if connection is None:
             if self._closed:
@@ -63,7 +63,7 @@ class ConnectionPool:
         return connection
 
     def drop(self, key: Hashable) -> None:
-        """Close a lane, soon; the next who needs it gets a new one."""
+        """Close a connection soon; the next request for this key gets a new one."""
         connection = self.connections.pop(key, None)
         if connection is not None:
             task = asyncio.create_task(connection.close())
@@ -71,7 +71,7 @@ class ConnectionPool:
             task.add_done_callback(self._close)
 
     async def close(self) -> None:
-        """Close them all, and wait for those that were dropped."""
+        """Close all connections, and wait for those that were dropped."""
         self._closed = True
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -87,12 +87,12 @@ class ConnectionPool:
     def _close(self, closed: asyncio.Task[None]) -> None:
         self._spawns += self._closing.pop(closed).spawns
         if not closed.cancelled() and (problem := closed.exception()) is not None:
-            _log.error("%s: could not be closed in order", self._name, exc_info=problem)
+            _log.error("%s: the connection could not be closed cleanly", self._name, exc_info=problem)
 
     def _make_room(self) -> None:
         unused = [key for key, connection in self.connections.items() if key is not OWN_KEY and not connection.users]
         if not unused:
-            raise Busy(f"The server {self._name!r} is used by {MAX_CONNECTIONS} others at once", retry_after=5)
+            raise Busy(f"The server {self._name!r} is used by {MAX_CONNECTIONS} other callers", retry_after=5)
         self.drop(min(unused, key=lambda key: self.connections[key].used_at))
 
     def _schedule_sweep(self) -> None:

@@ -39,19 +39,19 @@ from pegboard.limits import Limits
 from pegboard.protocol.revisions import MODERN, REVISIONS
 
 MAX_CALLERS: Final = 256
-"""How many who call are remembered by what they can do."""
+"""How many callers are cached with their capabilities."""
 SPARE_CONNECTIONS: Final = 520
-"""Calls that wait for a person lend their slot, but not their connection; and our own requests need some."""
+"""Calls that wait for a person release their slot, but not their connection; and our own requests need some."""
 
 OnChange: TypeAlias = Callable[["Downstream"], None]
 OnUpdated: TypeAlias = Callable[["Downstream", str], None]
 Prepare: TypeAlias = Callable[["Downstream", ServerCatalog], Awaitable[None]]
 """Called with a new catalog before it is in effect."""
 Login: TypeAlias = Callable[[ServerConfig, str], Auth | None]
-"""Says how a server is logged in to, for a principal; "" is the gateway itself."""
+"""Returns how to log in to a server, for a principal; "" is the gateway itself."""
 
 _CLIENT: Final[Mapping[str, Json]] = {"name": "pegboard", "title": "Pegboard", "version": __version__}
-# All that a gateway can carry to somebody: what a legacy server is told once, whoever calls later.
+# All capabilities that a gateway can forward: a legacy server gets them once, before the callers are known.
 _CARRIED: Final[Mapping[str, Json]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 _TOLD: Final[Mapping[State, str]] = {
     "failed": "cannot be reached now; the gateway keeps trying",
@@ -63,9 +63,9 @@ _OURSELVES: Final = Identity(_CLIENT, _CARRIED, "info")
 
 
 class Downstream:
-    """A server of a toolbox; `problem` is for who runs the gateway, and `explain` for who calls.
+    """A server of a toolbox; `problem` is for the operator of the gateway, and `explain` for callers.
 
-    `on_change` is told of another catalogue or state.
+    `on_change` is called when the catalog or the state changes.
     """
 
     names_server: ClassVar[bool] = True
@@ -89,7 +89,7 @@ class Downstream:
         self.config = config
         self._login = login
         self._board = board
-        # What children are told by their environment, whatever their entry says.
+        # Variables that all children get, whatever their entry sets.
         self._marks = marks or {}
         self._tools = KnownTools()
         self._slots = RequestSlots(config.name, config.concurrency)
@@ -115,7 +115,7 @@ class Downstream:
 
     @property
     def catalog(self) -> ServerCatalog | None:
-        """What was last listed, through every failure; the same object for as long as it says the same."""
+        """The last catalog, kept through every failure; the same object as long as its content is the same."""
         return self._supervisor.catalog
 
     @property
@@ -149,17 +149,17 @@ class Downstream:
         return version is not None and REVISIONS[version].asks_midway
 
     def start(self) -> None:
-        """Begin to connect, unless the server waits until it is needed."""
+        """Begin to connect, unless the server only starts when it is needed."""
         if not self.config.lazy:
             self._supervisor.start_when_needed()
 
     async def wait_connected(self) -> None:
-        """Wait until the first attempt has ended, well or not; a server that waits to be needed is needed now."""
+        """Wait until the first attempt has succeeded or failed; this starts a server that only starts when needed."""
         self._supervisor.start_when_needed()
         await self._supervisor.settled.wait()
 
     def follow(self, uris: frozenset[str]) -> None:
-        """Tell of changes of these resources from now on, and of no others."""
+        """Report changes of these resources from now on, and of no others."""
         self._supervisor.follow(uris)
 
     async def send(
@@ -204,7 +204,7 @@ class Downstream:
                 self._pool.drop(key)
 
     def explain(self, fault: ServerFault) -> str:
-        """What a caller may know of a fault: nothing of where the server is, how it is started or what it is sent."""
+        """What a caller may know about a fault, without the server's address, command or requests."""
         match fault:
             case Unauthorized():
                 told = _TOLD["needs_login"]
@@ -213,9 +213,9 @@ class Downstream:
             case ConnectionLost():
                 told = "was lost before it answered; it may have processed the request"
             case MessageTooLong():
-                told = "answered with more than is read; ask it for less at a time"
+                told = "sent a response that is too large; request less data at a time"
             case MalformedMessage():
-                told = "answered with something that is no MCP message"
+                told = "sent an invalid MCP message"
             case Unreachable(retry_after=float(seconds)):
                 told = f"cannot be reached now; try again in {max(1, round(seconds))} s"
             case _:
@@ -223,18 +223,18 @@ class Downstream:
         return f"The server '{self.name}' {told}."
 
     async def stop(self) -> None:
-        """Let go of the server: its processes, connections and tasks are gone within three seconds."""
+        """Disconnect from the server: its processes, connections and tasks end within three seconds."""
         await self._supervisor.stop()
         await self._pool.close()
 
     def _key(self, caller: Caller) -> Hashable:
-        """Whom a caller shares a link with; where there are no sessions, those of one principal."""
+        """The key of the callers that share a link; without sessions, those of one principal."""
         if self.config.kind == "board":
             return OWN_KEY
         return caller.principal if self.config.share == "principal" else (caller.principal, caller.session)
 
     def _identify(self, out: OutgoingRequest, caller: Caller) -> None:
-        """Note for whom a request is sent. The server learns what the caller can do, but not who it is."""
+        """Set the caller of a request. The server gets the caller's capabilities, but not its identity."""
         known = self._callers.get(id(caller))
         if known is None or known[0] is not caller:
             shown = replace(caller, version=MODERN, transport="direct")

@@ -12,7 +12,7 @@ from pegboard.loading import load_board
 
 
 class LocalBoard:
-    """Stands for the board in a file."""
+    """The board in a file."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -27,7 +27,7 @@ class LocalBoard:
         return {} if self._board is None else self._board.info
 
     async def start(self) -> None:
-        """Load and start it; in a thread, as what a file does when it is imported may take its time."""
+        """Load and start the board; in a thread, since importing the file may take long."""
         if self._board is None:
             self._board = await asyncio.to_thread(load_board, self._target)
         await self._board.start()
@@ -37,5 +37,5 @@ class LocalBoard:
             await self._board.stop()
 
     def _handle(self, call: Call) -> Coroutine[Any, Any, Reply]:
-        assert self._board is not None  # noqa: S101 — it is started before it is asked
+        assert self._board is not None  # noqa: S101 — start() comes before the first request
         return self._board.handler(call)

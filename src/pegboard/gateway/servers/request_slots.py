@@ -14,7 +14,7 @@ MAX_WAITING: Final = 256
 
 
 class RequestSlots:
-    """The first to come is the first to be served; whoever finds too many waiting is refused."""
+    """Serves requests in order of arrival; rejects a request if too many are waiting."""
 
     def __init__(self, name: str, size: int, waiting: int = MAX_WAITING) -> None:
         self._name = name
@@ -24,14 +24,14 @@ class RequestSlots:
         self.taken = 0
 
     def take_now(self) -> bool:
-        """Take a slot if one is free and nobody waits."""
+        """Take a slot if one is free and no request waits."""
         if self.taken >= self._size or self._waiting:
             return False
         self.taken += 1
         return True
 
     async def take(self, seconds: float) -> None:
-        """Wait for a slot, so long at most; Busy where there is none."""
+        """Wait for a slot, at most this long; raises Busy if there is none."""
         if self.take_now():
             return
         if len(self._waiting) >= self._most:
@@ -49,7 +49,7 @@ class RequestSlots:
             raise
 
     def free(self) -> None:
-        """Give a slot back, to the next who waits."""
+        """Return a slot; the next waiting request gets it."""
         self.taken -= 1
         while self._waiting and self.taken < self._size:
             turn = self._waiting.popleft()
@@ -59,10 +59,10 @@ class RequestSlots:
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Somebody else may have the slot meanwhile.
+        """Let another request use the slot meanwhile.
 
-        It is taken back without a wait, and so there may be one too many for a while: what a server waits for from us must
-        not wait for that server.
+        It is taken back without waiting, so there may be one too many for a while: an answer that a server waits for
+        must not wait for that server.
         """
         self.free()
         try:
@@ -72,7 +72,7 @@ class RequestSlots:
 
     def _leave(self, turn: asyncio.Future[None]) -> None:
         if turn.done() and not turn.cancelled():
-            # It was given a slot and does not need it any more.
+            # It got a slot and does not need it any more.
             self.free()
             return
         turn.cancel()

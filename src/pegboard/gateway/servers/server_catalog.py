@@ -1,4 +1,4 @@
-"""What one server listed."""
+"""The lists of one server."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from pegboard.protocol.params import PREFIX
 from pegboard.tools.qualified_names import dropped_because
 
 MAX_ITEMS: Final = 10_000
-"""How many of a kind one server may have; the rest is left out."""
+"""How many definitions of a kind one server may have; the rest is dropped."""
 MAX_ITEM_BYTES: Final = 1024 * 1024
 MAX_BYTES: Final = 32 * 1024 * 1024
-"""How large all definitions of one kind may be; the rest is left out."""
+"""How large all definitions of one kind may be; the rest is dropped."""
 MAX_PAGES: Final = 1000
 MAX_NAME_LENGTH: Final = 256
 MAX_DROPPED: Final = 100
-"""How many of those that are left out are named."""
+"""How many of the dropped definitions are named."""
 
 Ask: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
-"""Sends a request, and brings its result: that of `server/discover` as values, a list's member by member as it came."""
+"""Sends a request and returns its result: that of `server/discover` as values, that of a list as raw members."""
 Definition: TypeAlias = Mapping[str, Json]
 
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -43,10 +43,10 @@ _named_item = msgspec.json.Decoder(_NamedItem).decode
 
 
 class ServerCatalog(Struct, frozen=True, kw_only=True):
-    """The definitions are as they came; `dropped` says what was left out and why, `withheld` the same for tools by name.
+    """The definitions, unchanged; `dropped` lists what was left out and why, `withheld` the same for tools by name.
 
-    `ttl_ms` is how long the server says that its lists hold, the shortest of them, and `private` whether one of them is
-    for our eyes only. The `digest` is the same as long as the server says the same, in whatever order.
+    `ttl_ms` is the shortest lifetime that the server states for its lists, and `private` whether one of them must not
+    be shared. The `digest` stays the same as long as the content does, in whatever order.
     """
 
     info: Mapping[str, Json] = {}
@@ -64,20 +64,20 @@ class ServerCatalog(Struct, frozen=True, kw_only=True):
     digest: str = ""
 
     def announces_changes(self, kind: str) -> bool:
-        """Whether the server says so when its list of that kind changes."""
+        """Whether the server reports changes of its list of that kind."""
         return _declares(self.capabilities, kind, "listChanged")
 
     def announces_updates(self) -> bool:
-        """Whether its resources can be followed."""
+        """Whether its resources can be subscribed to."""
         return _declares(self.capabilities, "resources", "subscribe")
 
 
 async def list_server_catalog(
     ask: Ask, version: Callable[[], str], *, mirrors: Callable[[], bool], name: str
 ) -> ServerCatalog:
-    """Ask a server for all that it says it has.
+    """Read all lists that a server declares.
 
-    `mirrors` says whether arguments are repeated in headers on the way there; tools that ask for that wrongly are left out.
+    `mirrors` returns whether arguments are repeated in headers; tools with invalid header annotations are then dropped.
     """
     told = await ask("server/discover", {})
     capabilities = told.get("capabilities")
@@ -87,7 +87,7 @@ async def list_server_catalog(
     tools = await shelf.fill("tools", "tools/list", _check_tool) if "tools" in capabilities else []
     if mirrors():
         tools = shelf.keep(
-            "tools", tools, lambda tool: bool(usable_tools([tool], name)), "has a header that no server can read"
+            "tools", tools, lambda tool: bool(usable_tools([tool], name)), "has an invalid header annotation"
         )
     prompts = await shelf.fill("prompts", "prompts/list", _check_prompt) if "prompts" in capabilities else []
     resources: list[dict[str, Json]] = []
@@ -116,7 +116,7 @@ async def list_server_catalog(
 
 
 class _CatalogReader:
-    """Collects lists page by page, and what is wrong with them."""
+    """Collects lists page by page, and the problems of their definitions."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -128,7 +128,7 @@ class _CatalogReader:
     async def fill(
         self, member: str, method: str, check: Callable[[dict[str, Json]], tuple[str, str]]
     ) -> list[dict[str, Json]]:
-        """Every page of a list; `check` gives what a definition goes by, and what is wrong with it."""
+        """Read every page of a list; `check` returns the name of a definition, and its problem if it has one."""
         found: dict[str, dict[str, Json]] = {}
         size = 0
         try:
@@ -136,8 +136,8 @@ class _CatalogReader:
         except MethodNotFound:
             if member == "tools":
                 raise
-            # Many servers say that they have resources, and know but one of the two lists.
-            self.drop(f"{member}: the server says it has some, and does not know {method}")
+            # Many servers declare resources, but support only one of the two lists.
+            self.drop(f"{member}: the server declares them, but does not support {method}")
             return []
         for number, raw in enumerate(pages, 1):
             size += len(bytes(raw))
@@ -152,11 +152,11 @@ class _CatalogReader:
                 continue
             value = _plain(raw)
             if not isinstance(value, dict):
-                self.drop(f"{member}: number {number} is no object")
+                self.drop(f"{member}: number {number} is not an object")
                 continue
             key, problem = check(value)
             if problem or key in found:
-                self.drop(f"{member}: {key[:80]!r} {problem or 'is there twice; the first stays'}")
+                self.drop(f"{member}: {key[:80]!r} {problem or 'occurs twice; the first one is kept'}")
                 self._withhold(member, key, problem)
                 continue
             found[key] = value
@@ -165,7 +165,7 @@ class _CatalogReader:
     def keep(
         self, member: str, items: list[dict[str, Json]], good: Callable[[dict[str, Json]], bool], problem: str
     ) -> list[dict[str, Json]]:
-        """Those that are good; the others are named."""
+        """The items that pass the check; the others are dropped with their names."""
         kept = []
         for item in items:
             if good(item):
@@ -195,7 +195,7 @@ class _CatalogReader:
             except InvalidParams:
                 if not params or restarted:
                     raise
-                # "discard all cached pages and re-fetch from the beginning": the cursor does not hold any more.
+                # "discard all cached pages and re-fetch from the beginning": the cursor is no longer valid.
                 items, params, size, restarted = [], {}, 0, True
                 continue
             try:
@@ -210,11 +210,11 @@ class _CatalogReader:
                 return items
             if len(items) > MAX_ITEMS or size > MAX_BYTES:
                 self.drop(
-                    f"{member}: more than {MAX_ITEMS} or {MAX_BYTES} bytes; the pages that follow were not asked for"
+                    f"{member}: more than {MAX_ITEMS} or {MAX_BYTES} bytes; the following pages were not requested"
                 )
                 return items
             params = {"cursor": cursor}
-        self.drop(f"{member}: more than {MAX_PAGES} pages; those that follow were not asked for")
+        self.drop(f"{member}: more than {MAX_PAGES} pages; the following ones were not requested")
         return items
 
     def _note(self, page: Mapping[str, Any]) -> None:
@@ -236,7 +236,7 @@ def _check_tool(tool: dict[str, Json]) -> tuple[str, str]:
     if not problem:
         schema = tool.get("inputSchema")
         if not isinstance(schema, dict) or schema.get("type", "object") != "object":
-            problem = "has no inputSchema of an object"
+            problem = "has no inputSchema of type object"
         else:
             problem = _wrong(tool, outputSchema=dict, annotations=dict, description=str, title=str, icons=list)
     return name, problem
@@ -248,7 +248,7 @@ def _check_prompt(prompt: dict[str, Json]) -> tuple[str, str]:
         problem = _wrong(prompt, arguments=list, description=str, title=str, icons=list)
     arguments = prompt.get("arguments") or ()
     if not problem and not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in arguments):
-        problem = "has an argument with no name"
+        problem = "has an argument without a name"
     return name, problem
 
 
@@ -276,11 +276,11 @@ def _placed(item: dict[str, Json], member: str) -> tuple[str, str]:
         return str(uri), f"has no {member}"
     if len(uri) > MAX_URI_LENGTH:
         return uri, f"has a {member} of more than {MAX_URI_LENGTH} characters"
-    return uri, "" if uri.isprintable() else f"has a {member} with characters that nobody can see"
+    return uri, "" if uri.isprintable() else f"has a {member} with invisible characters"
 
 
 def _wrong(item: dict[str, Json], **kinds: type) -> str:
-    """The first member that is there and of the wrong kind."""
+    """The problem of the first member that has the wrong type."""
     for member, kind in {**kinds, "_meta": dict}.items():
         if item.get(member) is not None and not isinstance(item[member], kind):
             return f"has a {member} of the wrong type"

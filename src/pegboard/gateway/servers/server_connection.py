@@ -24,17 +24,17 @@ _log = logging.getLogger("pegboard.gateway")
 
 MAX_RETRIES: Final = 2
 AGAIN_SECONDS: Final = 1.0
-"""How soon after a failure a call may have the server tried again."""
+"""How soon after a failure a call may try to connect again."""
 
 STARTING_SECONDS: Final = 5.0
-"""When to try again what a server was not there for yet."""
+"""When to retry a call to a server that was still starting."""
 
 ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
-"""What a server may ask something for."""
+"""The methods during which a server may send questions."""
 
 
 class ServerConnection:
-    """A link that is opened once for all who need it."""
+    """A link that is opened once for all requests."""
 
     def __init__(
         self,
@@ -64,31 +64,31 @@ class ServerConnection:
 
     @property
     def spawns(self) -> int:
-        """How many processes were started for it."""
+        """How many processes were started for this connection."""
         return self.link.spawns if isinstance(self.link, StdioLink) else 0
 
     async def open(self, *, now: bool = False, seconds: float | None = None) -> None:
-        """Open the link; where that failed a moment ago, the same fault at once, unless it has to be tried `now`.
+        """Open the link; shortly after a failure, raises the same fault again, unless it must be tried `now`.
 
-        Whoever has only so many `seconds` is told after them that it still begins.
+        After `seconds`, a caller gets the error that the server is still starting.
         """
         if self.link.is_open:
             return
         if self._opening is None:
             if self._closed:
-                raise Unreachable(f"{self.link.name}: is not used any more")
+                raise Unreachable(f"{self.link.name}: the connection is closed")
             since = asyncio.get_running_loop().time() - self._failed_at
             if self._failure is not None and not now and since < AGAIN_SECONDS:
                 raise self._failure.with_traceback(None)
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(self._opened)
         opening = self._opening
-        # Whoever gives up waiting does not take it from the others.
+        # A caller that stops waiting must not cancel the attempt for the others.
         done, _ = await asyncio.wait([opening], timeout=seconds)
         if not done:
             raise Unreachable(f"{self.link.name}: is still starting", retry_after=STARTING_SECONDS)
         if opening.cancelled():
-            raise Unreachable(f"{self.link.name}: is not used any more")
+            raise Unreachable(f"{self.link.name}: the connection is closed")
         opening.result()
 
     async def send(self, out: OutgoingRequest) -> Mapping[str, Json]:
@@ -113,7 +113,7 @@ class ServerConnection:
         )
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A request of our own."""
+        """Send a request of the gateway itself."""
         read = read_values if method == "server/discover" else read_members
         out = OutgoingRequest(method=method, params=params, channel=self.unattributed, read=read)
         try:
@@ -128,7 +128,7 @@ class ServerConnection:
         return await self._sender.listen(params, channel)
 
     async def close(self) -> None:
-        """Let go of the link, and of who waits for it."""
+        """Close the link, and fail the requests that wait for it."""
         self._closed = True
         if self._opening is not None:
             self._opening.cancel()
@@ -136,7 +136,7 @@ class ServerConnection:
         await self.link.close()
 
     async def _open(self) -> None:
-        # Finding out the era may take an answer that does not come, and the handshake another.
+        # Detecting the era may take one timeout, and the handshake another.
         seconds = 2 * self._connect_timeout
         try:
             async with asyncio.timeout(seconds):
@@ -144,14 +144,14 @@ class ServerConnection:
         except TimeoutError as late:
             if isinstance(late, ResponseTimeout):
                 raise
-            raise ResponseTimeout(f"{self.link.name}: cannot be spoken to within {seconds:g} s") from None
+            raise ResponseTimeout(f"{self.link.name}: no connection within {seconds:g} s") from None
         except Refusal as refusal:
-            raise Unreachable(f"{self.link.name}: refuses to begin: {refusal.message[:200]}") from None
+            raise Unreachable(f"{self.link.name}: rejected the handshake: {refusal.message[:200]}") from None
         except ServerFault:
             raise
         except PegboardError as problem:
             raise Unreachable(f"{self._name}: {problem}") from None
-        except Exception as problem:  # noqa: BLE001 — a board of this process starts what its author gave it
+        except Exception as problem:  # noqa: BLE001 — starting a board runs its author's code
             _log.exception("%s: cannot be started", self._name)
             raise Unreachable(f"{self._name}: cannot be started, {type(problem).__name__}") from None
 

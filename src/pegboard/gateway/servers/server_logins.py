@@ -16,20 +16,20 @@ from pegboard.gateway.state_folder import token_folder
 
 
 class NoLogin:
-    """The login of a program that nobody sits at: it does not take place."""
+    """The login of a program without a user: it fails."""
 
     def __init__(self, server: str) -> None:
         self._server = server
 
     def opened(self, registered: str | None) -> AbstractAsyncContextManager[Redirect]:
-        """Say who has to act."""
+        """Raise an error that names the command to run."""
         raise LoginFailed(f"The server {self._server!r} needs a login: run `pegboard login CONFIG {self._server}`")
 
 
 class Logins:
-    """Tells how each server is logged in to, for the gateway itself (no principal) or for one who calls.
+    """How to log in to each server, for the gateway itself (no principal) or for one caller.
 
-    Where a person sits by, `login` takes them to the server's own login.
+    If a user is present, `login` takes them to the login page of the server.
     """
 
     def __init__(self, storage: Storage | None = None, login: Login | None = None) -> None:
@@ -37,7 +37,7 @@ class Logins:
         self._login = login
 
     def auth(self, config: ServerConfig, principal: str = "") -> Auth | None:
-        """None where the server is sent no token of ours, whatever it asks for."""
+        """The credentials for a server; None if it must not get a token of ours."""
         if config.kind not in ("http", "sse", "websocket") or any(
             name.lower() == "authorization" for name in config.headers
         ):
@@ -67,7 +67,7 @@ class Logins:
 
 
 class PrefixedStorage:
-    """What one principal keeps in a storage that all share."""
+    """The part of a shared storage that belongs to one principal."""
 
     def __init__(self, storage: Storage, principal: str) -> None:
         self._storage = storage
@@ -84,6 +84,6 @@ class PrefixedStorage:
 
 
 def token_storage() -> Storage:
-    """Where this user's tokens are kept; encrypted where `PEGBOARD_SECRET` is set and can be used for that."""
+    """The storage of this user's tokens; encrypted if `PEGBOARD_SECRET` is set and `cryptography` is installed."""
     secret = os.environ.get("PEGBOARD_SECRET") if find_spec("cryptography") is not None else None
     return FileStorage(token_folder(), secret or None)

@@ -43,28 +43,28 @@ State: TypeAlias = Literal["idle", "connecting", "ready", "failed", "needs_login
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 30.0
 STEADY_SECONDS: Final = 30.0
-"""A server that stayed this long has not failed before."""
+"""After this time without a failure, earlier failures do not count any more."""
 NEVER: Final = math.inf
 MAX_REPORTED: Final = 1500
-"""Characters of a problem that are logged: a command, and the last words of what it started."""
+"""Characters of a problem that are logged: a command, and the last lines that it wrote."""
 DEBOUNCE_SECONDS: Final = 0.2
 IDLE_DEBOUNCES: Final = 5
-"""A server that tells changes and has none is listed ever more rarely: its pause doubles so often."""
+"""If a server reports changes and there are none, the pause before listing it doubles at most this many times."""
 REST_FACTOR: Final = 4
-"""A server whose lists took long to read is left alone for so many times as long before it is listed again."""
+"""After reading lists that took long, the pause is this many times as long."""
 HEALTH_CHECK_SECONDS: Final = 60.0
-"""How often a server that nobody calls is asked whether it is still there."""
+"""How often an idle server is checked."""
 SHORTEST_TTL: Final = 30.0
 MAX_START_SECONDS: Final = 60.0
-"""What a server is given at most to begin, where its own `connectTimeout` is less: a first start may have to download it."""
+"""The maximum time to start, if `connectTimeout` is less: a first start may have to download the server."""
 
 
 class Supervisor:
-    """Keeps one server; `problem` is for who runs the gateway.
+    """Supervises one server; `problem` is for the operator of the gateway.
 
-    `changed` is told of another catalogue or state, `updated` of the URI of a resource. The catalogue is the same object for
-    as long as it says the same. `connect_timeout` doubles with each attempt to begin that had too little of it, and stays so:
-    who needed long may need as long again.
+    `changed` is called when the catalog or the state changes, `updated` with the URI of a resource. The catalog is the
+    same object as long as its content is the same. `connect_timeout` doubles with each attempt to start that timed out,
+    and stays so: a server that was slow once may be slow again.
     """
 
     names_server: ClassVar[bool] = True
@@ -101,27 +101,27 @@ class Supervisor:
         self._relisting = asyncio.Lock()
 
     def start_when_needed(self) -> None:
-        """Begin to supervise, unless that is done already or the server was stopped."""
+        """Begin to supervise, unless that has begun or the server was stopped."""
         if self.state != "stopped" and not self.is_running:
             self.is_running = True
             self._task = asyncio.create_task(self._supervise())
 
     def follow(self, uris: frozenset[str]) -> None:
-        """Tell of changes of these resources from now on, and of no others."""
+        """Report changes of these resources from now on, and of no others."""
         self._subscription.follow(uris)
         if uris:
             self.start_when_needed()
 
     def note_healthy(self) -> None:
-        """A call has found the server well."""
+        """A call has reached the server."""
         self._healthy.set()
 
     def note_suspect(self) -> None:
-        """A call has reason to think that the server is not well."""
+        """A call failed in a way that may mean that the server is not healthy."""
         self._suspect.set()
 
     async def stop(self) -> None:
-        """Watch no more."""
+        """Stop supervising."""
         self.state = "stopped"
         if self._task is not None:
             self._task.cancel()
@@ -146,15 +146,15 @@ class Supervisor:
                 self._take_problem(problem)
                 self.settled.set()
                 await self._pause(failures, problem)
-        except Exception:  # noqa: BLE001 — a fault of ours: whoever runs this is told, and calls are still served
-            _log.exception("%s: is not watched over any more", self.name)
+        except Exception:  # noqa: BLE001 — an error of ours: it is logged, and calls are still served
+            _log.exception("%s: is not supervised any more", self.name)
             self._set_state("failed", "an error of the gateway itself, see its log")
             self.settled.set()
         finally:
             self.is_running = False
 
     async def _connect_and_stay(self) -> None:
-        """Connect, and stay until the server is lost, and raise why; it returns where nobody needs it any more."""
+        """Connect, and wait until the server is lost and raise the reason; returns if it is no longer needed."""
         connection = self._pool.connection()
         try:
             if not connection.link.is_open:
@@ -163,7 +163,7 @@ class Supervisor:
             await self._list(connection)
             connection.breaker.succeed()
             if self._reported:
-                _log.info("%s: is there again", self.name)
+                _log.info("%s: is available again", self.name)
                 self._reported = ""
             self._ready_at = asyncio.get_running_loop().time()
             self._set_state("ready", "")
@@ -172,17 +172,17 @@ class Supervisor:
         except ResponseTimeout as late:
             if self._ready_at == NEVER:
                 raise self._extend_timeout(connection, late) from None
-            # A process that hangs, or a connection that nobody reads, does not recover by itself.
+            # A process that hangs, or a connection that is not read, does not recover by itself.
             if isinstance(connection.link, DuplexLink) and not connection.users:
                 self._pool.drop(OWN_KEY)
             raise
 
     def _extend_timeout(self, connection: ServerConnection, late: ResponseTimeout) -> ResponseTimeout:
-        """Give a server that did not begin in time more of it at the next attempt, which needs a new lane."""
+        """Allow more time for the next attempt to start the server, which needs a new connection."""
         self.connect_timeout = max(self.connect_timeout, min(2 * self.connect_timeout, MAX_START_SECONDS))
         if not (connection.users and connection.link.is_open):
             self._pool.drop(OWN_KEY)
-        told = f"it is tried next with a connectTimeout of {self.connect_timeout:g} s; set more if it needs longer to start"
+        told = f"next attempt with a connectTimeout of {self.connect_timeout:g} s; set more if it needs longer to start"
         return ResponseTimeout(f"{late}; {told}")
 
     async def _list(self, connection: ServerConnection) -> None:
@@ -190,7 +190,7 @@ class Supervisor:
             await self._read_lists(connection)
 
     async def _read_lists(self, connection: ServerConnection) -> None:
-        """List what there is, and tell of it where it is not as it was."""
+        """Read the lists, and report a change if they differ."""
         seconds = max(self._config.timeout, self.connect_timeout)
         link = connection.link
         try:
@@ -201,7 +201,7 @@ class Supervisor:
         except TimeoutError as late:
             if isinstance(late, ResponseTimeout):
                 raise
-            raise ResponseTimeout(f"{link.name}: its lists do not come within {seconds:g} s") from None
+            raise ResponseTimeout(f"{link.name}: its lists did not arrive within {seconds:g} s") from None
         self._tools.update(found.tools)
         if self.catalog is not None and self.catalog.digest == found.digest:
             return
@@ -214,21 +214,21 @@ class Supervisor:
             self._notify(self._on_change)
 
     async def list_again(self) -> None:
-        """A call found out that a tool is not as it was listed, or came before anything was."""
+        """Read the lists again: a call found that a tool has changed, or came before the first listing."""
         generation = self._tools.generation
         try:
             async with self._relisting:
                 if self._tools.generation == generation:
                     await self._read_lists(self._pool.connection())
         except ServerFault as fault:
-            _log.info("%s: a call goes out unprepared, %s", self.name, shorten_output(str(fault)))
+            _log.info("%s: a call is sent without the tool's definition, %s", self.name, shorten_output(str(fault)))
             if not generation:
-                # The next call does not try it again: that is the keeper's.
+                # The next call does not try it again: the supervisor does.
                 self._tools.update(())
 
     async def _wait_for_event(self, connection: ServerConnection) -> None:
-        """Wait for the first thing that ends a stay."""
-        assert self.catalog is not None  # noqa: S101 — it was listed just now
+        """Wait for the first event that ends the connection."""
+        assert self.catalog is not None  # noqa: S101 — it has just been listed
         watches: list[Coroutine[Any, Any, None]] = [
             self._subscription.run(connection, self.catalog),
             self._refresh(connection),
@@ -249,7 +249,7 @@ class Supervisor:
             task.result()
 
     async def _refresh(self, connection: ServerConnection) -> None:
-        """List again after a change was told, once for all that are told within a moment."""
+        """Read the lists again after a reported change, once for all changes within a moment."""
         loop = asyncio.get_running_loop()
         in_vain, took = 0, 0.0
         while True:
@@ -261,17 +261,17 @@ class Supervisor:
             try:
                 await self._list(connection)
             except Refusal as refusal:
-                _log.warning("%s: refused to be listed again: %s", self.name, shorten_output(refusal.message, 200))
+                _log.warning("%s: rejected the request for a list: %s", self.name, shorten_output(refusal.message, 200))
             in_vain = in_vain + 1 if self.catalog is before else 0
             took = loop.time() - began
 
     async def _check_health(self, connection: ServerConnection) -> None:
-        """Ask the server now and then whether it is still there, and list it again where it tells no changes."""
+        """Check now and then that the server responds, and read its lists again if it does not report changes."""
         while True:
             seconds = HEALTH_CHECK_SECONDS if (ttl := self._ttl()) is None else min(HEALTH_CHECK_SECONDS, ttl)
             self._suspect.clear()
             try:
-                # With jitter, so that many servers are not asked together.
+                # With jitter, so that many servers are not checked at the same time.
                 async with asyncio.timeout(seconds * (0.9 + 0.2 * random.random())):
                     await self._suspect.wait()
             except TimeoutError:
@@ -286,11 +286,11 @@ class Supervisor:
         try:
             await connection.ask(method, {})
         except Refusal:
-            # Whoever refuses is there.
+            # An error response proves that the server is alive.
             return
 
     def _ttl(self) -> float | None:
-        """How long the lists hold of a server that tells no changes and gives them a time; None for others."""
+        """The lifetime of the lists if the server states one and does not report changes; otherwise None."""
         catalog = self.catalog
         if catalog is None or catalog.ttl_ms is None:
             return None
@@ -307,7 +307,7 @@ class Supervisor:
             await asyncio.sleep(max(left, min(seconds, 1.0)))
 
     async def _pause(self, failures: int, problem: PegboardError) -> None:
-        """Wait before the next attempt, unless a call has found the server well meanwhile."""
+        """Wait before the next attempt, unless a call reaches the server meanwhile."""
         wanted = problem.retry_after if isinstance(problem, Unreachable) else None
         pause = max(backoff(failures, FIRST_PAUSE, LONGEST_PAUSE), min(wanted or 0.0, LONGEST_PAUSE))
         self._healthy.clear()
@@ -343,5 +343,5 @@ class Supervisor:
     def _notify(self, listener: Callable[..., None], *told: object) -> None:
         try:
             listener(*told)
-        except Exception:  # noqa: BLE001 — whatever a listener does, the server is watched over
-            _log.exception("%s: a change could not be told on", self.name)
+        except Exception:  # noqa: BLE001 — an error of a listener must not end the supervision
+            _log.exception("%s: a listener failed to handle a change", self.name)

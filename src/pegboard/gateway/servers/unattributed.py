@@ -19,10 +19,10 @@ from pegboard.errors import InvalidRequest, MethodNotFound
 _log = logging.getLogger("pegboard.gateway")
 
 TEXT: Final = 500
-"""How much of what a server logs is shown in our own log."""
+"""The maximum length of a server's log message in our own log."""
 LOG_LINES: Final = 100
 LOG_SECONDS: Final = 10.0
-"""How many messages of a server are logged within so many seconds."""
+"""How many messages of a server are logged within that many seconds."""
 
 _LEVELS: Final[Mapping[str, int]] = {
     "debug": logging.DEBUG,
@@ -35,11 +35,11 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
 class UnattributedChannel:
-    """Answers for a gateway, which knows but its roots; nobody is asked in another's name.
+    """Answers questions of a server that belong to no call: with the gateway's roots, or through a running call.
 
-    `under_way` are the calls that the server may be asking for. A server of the older revisions need not say for which. An
-    answer finds its question by the question's own id, so that where all of them are of one owner, any of them can carry it.
-    Where they are not, that is `muddled`, and from then on calls had better go one at a time.
+    `running_calls` are the calls that the question may belong to; a legacy server need not name one. A question has its
+    own id, so if all running calls have the same owner, any of them can forward it. Otherwise the connection is
+    `ambiguous` from then on, and its calls run one at a time.
     """
 
     def __init__(
@@ -63,21 +63,21 @@ class UnattributedChannel:
             return
         level, data = notice.params.get("level"), notice.params.get("data")
         text = data if isinstance(data, str) else _encode(data).decode("utf-8", "replace")
-        # A line of ours is one line, whatever a server writes into it.
-        _log.log(_LEVELS.get(str(level), logging.ERROR), "%s says: %s", self._name, shorten_output(text, TEXT))
+        # A log message of ours is one line, whatever the server sends.
+        _log.log(_LEVELS.get(str(level), logging.ERROR), "%s logged: %s", self._name, shorten_output(text, TEXT))
 
     def _may_log(self) -> bool:
-        """Whether one more message is logged: a server must not fill the log."""
+        """Whether one more message may be logged: a server must not fill the log."""
         now = self._clock()
         if now - self._window_began >= LOG_SECONDS:
             if self._logged > LOG_LINES:
-                _log.warning("%s: %d of its log messages were left out", self._name, self._logged - LOG_LINES)
+                _log.warning("%s: %d of its log messages were omitted", self._name, self._logged - LOG_LINES)
             self._window_began, self._logged = now, 0
         self._logged += 1
         return self._logged <= LOG_LINES
 
     async def close_stream(self, retry_ms: int) -> None:
-        """There is none."""
+        """Nothing to do: there is no stream."""
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
         return {key: await self._answer(key, question) for key, question in questions.items()}
@@ -91,18 +91,18 @@ class UnattributedChannel:
         if len(self._running_calls) > 1 and not self.ambiguous:
             self.ambiguous = True
             _log.warning(
-                "%s: asks for one of several callers and does not say for which. Nobody is asked, and from now on its calls "
-                "go one at a time; with `share: principal` each caller has a server of their own",
+                "%s: sent a question that names no call while several callers were active; the question was cancelled and "
+                "calls are now serialized; with `share: principal` each caller has its own connection",
                 self._name,
             )
         if question.method == "elicitation/create":
             return {"action": "cancel"}
         if question.method == "sampling/createMessage":
-            raise InvalidRequest("Nobody can be asked: it is not said which call this is for")
-        raise MethodNotFound(f"There is no method {question.method[:80]!r} here")
+            raise InvalidRequest("The question cannot be answered: it does not name the call it belongs to")
+        raise MethodNotFound(f"This client does not support {question.method[:80]!r}")
 
     def _only_call(self) -> OutgoingRequest | None:
-        """The newest call that is not being asked, where there is but one who could be meant."""
+        """The newest call that has no open question, if all running calls have the same owner."""
         newest: OutgoingRequest | None = None
         for one in self._running_calls:
             if newest is not None and one.owner != newest.owner:
