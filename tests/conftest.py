@@ -1,7 +1,7 @@
 """What holds for all tests.
 
-Property tests try the same cases each time, so that a change is judged by itself; with PEGBOARD_EXPLORE set, as in
-`make test-long`, they look for new ones.
+Property tests try the same few cases each time, so that a change is judged by itself; with PEGBOARD_EXPLORE set, as in
+`make test-long`, they look for new ones, ten times as many.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ import tempfile
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.depth import EXPLORE, examples
+
 pytest_plugins = ["tests.leaks", "tests.loops"]
 
 # Hypothesis judges the speed of examples by the clock, which says nothing on a busy machine.
-settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "explore", max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("steady", settings.get_profile("explore"), derandomize=True)
-settings.load_profile("explore" if os.environ.get("PEGBOARD_EXPLORE") else "steady")
+settings.load_profile("explore" if EXPLORE else "steady")
 
 STATE = "PEGBOARD_STATE"
 

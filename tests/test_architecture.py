@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.same_on_every_python
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "pegboard"
 TEXT = (ROOT / "ARCHITECTURE.md").read_text()

@@ -20,7 +20,10 @@ from pegboard.errors import DeclarationError, UnknownTool
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.naming import find_misspelt, suggest
 from pegboard.tools.tool import Tool, tool_from_function
+from tests.depth import EXPLORE, deeper
 from tests.work import assert_linear
+
+pytestmark = pytest.mark.same_on_every_python
 
 Make = Callable[[int], Callable[[], Any]]
 
@@ -29,7 +32,7 @@ DEPTHS = ([8, 16], [32, 64])
 PLAIN_DEPTHS = ([8, 16, 32], [64, 128])
 # Models are not read where pydantic would try too many alternatives.
 MODEL_DEPTHS = ([4, 8], [32, 64])
-SIZES = ([16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192],)
+SIZES = ([16, 32, 64, 128, 256, 512, 1024, 2048, *([4096, 8192] if EXPLORE else [])],)
 LINKS = ([16, 32, 64, 128, 256],)
 
 
@@ -271,6 +274,7 @@ INPUTS: dict[str, tuple[Make, tuple[list[int], ...]]] = {
 }  # fmt: skip
 
 
+@deeper
 @pytest.mark.parametrize("name", INPUTS)
 def test_twice_the_input_takes_at_most_three_times_the_work(name: str) -> None:
     make, ranges = INPUTS[name]

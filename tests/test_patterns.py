@@ -17,6 +17,8 @@ import pegboard
 from pegboard.gateway.lock.injection_rules import RULES
 from tests.patterns import find_slow
 
+pytestmark = pytest.mark.same_on_every_python
+
 WAYS = {"search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
 
 # Patterns that the judge cannot clear by their form alone, and what bounds their work.

@@ -11,6 +11,8 @@ import pytest
 
 from pegboard import __version__
 
+pytestmark = pytest.mark.same_on_every_python
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

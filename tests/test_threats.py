@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.same_on_every_python
+
 TESTS = Path(__file__).resolve().parent
 THREATS = (TESTS.parent / "THREATS.md").read_text()
 NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`")

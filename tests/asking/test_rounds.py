@@ -17,6 +17,7 @@ from pegboard import Accepted, Board, Cancelled, Client, Context, Declined, Elic
 from pegboard.call import NULL_CHANNEL, Call, Caller, Done, InputRequired, Json, Question, Reply
 from pegboard.client.question_handlers import Elicitation, QuestionHandlers
 from pegboard.errors import DeclarationError, InvalidParams, MissingCapability, QuestionFailed, ToolError
+from tests.depth import examples
 from tests.waiting import SOON, until
 
 ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
@@ -647,7 +648,7 @@ def tool_of(plan: list[Step]) -> Callable[[Context], Any]:
     return walk
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(25))
 @given(steps)
 def test_any_tool_comes_to_the_same_end_in_rounds_and_at_once(plan: list[Step]) -> None:
     board = Board("asks")

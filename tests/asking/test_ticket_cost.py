@@ -17,6 +17,8 @@ from pegboard.stores.memory import MemoryRecords
 from tests.asking.test_rounds import accept, required, send
 from tests.work import grows_linearly
 
+pytestmark = pytest.mark.same_on_every_python
+
 KEYS = [b"k" * 32, b"o" * 32, b"p" * 32]
 SIZE = 20_000
 

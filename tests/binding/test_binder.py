@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from pegboard.schema.types.constraints import MaxLength, MinLength, Pattern, Range
 from pegboard.schema.validator import Validator
 from pegboard.tools.tool import Tool, tool_from_function
+from tests.depth import examples
 
 
 class Colour(enum.Enum):
@@ -473,7 +474,7 @@ values = st.recursive(
 
 
 @pytest.mark.parametrize("annotation", AGREEING, ids=str)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(value=values)
 def test_the_decoder_and_the_schema_agree(annotation: Any, value: Any) -> None:
     tool = _tools.setdefault(str(annotation), tool_taking(annotation))

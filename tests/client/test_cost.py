@@ -12,6 +12,8 @@ from pegboard.client.login.metadata import covers
 from pegboard.errors import PegboardError
 from tests.work import grows_linearly
 
+pytestmark = pytest.mark.same_on_every_python
+
 HERE = read_address("https://mcp.example.com/a/b")
 
 

@@ -1,4 +1,4 @@
-"""Clients that come and go, on either event loop: two hundred of them, by every transport, leave nothing behind."""
+"""Clients that come and go, on either event loop: a hundred on each, by every transport, leave nothing behind."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from pegboard.client.links import era_cache
 from pegboard.errors import ConnectionLost, ResponseTimeout
 from tests.client.fakes import script
 from tests.client.process_leftovers import nothing_left
+from tests.depth import EXPLORE, deeper
 from tests.server_processes import HttpChild
 
 pytestmark = pytest.mark.process
 
 FILE = Path(__file__).with_name("battery_board.py")
-CLIENTS: Final = 200
+CLIENTS: Final = 200 if EXPLORE else 100
+# A client is cancelled after up to so many turns of the loop.
+TURNS: Final = 40
 AT_ONCE: Final = 8
 ECHO: Final = "discovered(read())\nwhile True:\n    asked = read()\n    if 'id' in asked: text(asked, 'hi')\n"
 DIES: Final = "discovered(read())\nread()\nos.kill(os.getpid(), signal.SIGKILL)\n"
@@ -78,14 +81,15 @@ def life(number: int, port: int) -> Coroutine[Any, Any, None]:
         lambda: lose(script(DIES)),
         lambda: give_up(script(SILENT), "any", {}),
         lambda: give_up(url, "hold", {"key": str(number)}),
-        lambda: change_ones_mind(url, number // 5),
-        lambda: change_ones_mind(socket, number // 5),
-        lambda: change_ones_mind(script(ECHO), number // 5),
+        lambda: change_ones_mind(url, TURNS * number // CLIENTS),
+        lambda: change_ones_mind(socket, TURNS * number // CLIENTS),
+        lambda: change_ones_mind(script(ECHO), TURNS * number // CLIENTS),
     ]
     return lives[number % len(lives)]()
 
 
-def test_two_hundred_short_lives_leave_nothing(run: Run, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@deeper
+def test_many_short_lives_leave_nothing(run: Run, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(era_cache, "_eras", {})
 
     async def main() -> None:

@@ -14,6 +14,8 @@ from pegboard.config.source_file import read_source
 from pegboard.errors import SetupError
 from tests.work import grows_linearly
 
+pytestmark = pytest.mark.same_on_every_python
+
 TEXTS: dict[str, Callable[[int], str]] = {
     "lists": lambda size: "[" * size,
     "nothing": lambda size: "\n" * size,

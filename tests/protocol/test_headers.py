@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from pegboard.errors import HeaderMismatch
 from pegboard.protocol.headers import check_mirror, check_params, decode_value, encode_value, is_single
 
+pytestmark = pytest.mark.same_on_every_python
+
 
 @pytest.mark.parametrize(
     ("value", "header"),

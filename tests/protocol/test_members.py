@@ -10,6 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pegboard.protocol.members import repeated_member
+from tests.depth import examples
+
+pytestmark = pytest.mark.same_on_every_python
 
 LONG = "x" * 1100
 NAMES = ["a", "b", "\\u0061", "", '\\"', "\\u0022", "\\\\", "\\\\u0022", "é", LONG]
@@ -57,7 +60,7 @@ def repeats(text: str) -> bool:
     return any(found)
 
 
-@settings(deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=examples(150))
 @given(objects(TEXTS) | TEXTS)
 def test_a_repeated_member_is_never_missed_and_nothing_else_is_taken_for_one(text: str) -> None:
     assert (repeated_member(text.encode()) is not None) == repeats(text)

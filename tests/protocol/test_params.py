@@ -15,6 +15,9 @@ from pegboard.errors import InvalidParams, InvalidRequest
 from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.params import PREFIX, Params, RequestMeta, read_meta, read_params
+from tests.depth import examples
+
+pytestmark = pytest.mark.same_on_every_python
 
 LIMITS = Limits()
 
@@ -202,7 +205,7 @@ def comes_twice(body: bytes) -> bool:
     return any(found)
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(150))
 @given(messages())
 def test_a_repeated_member_is_never_missed_and_nothing_else_is_taken_for_one(body: bytes) -> None:
     try:

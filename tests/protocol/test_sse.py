@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from pegboard.protocol.sse import KEEP_ALIVE, Event, EventReader, event, retry
 from tests.work import grows_linearly
 
+pytestmark = pytest.mark.same_on_every_python
+
 LINE = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=20)
 NAME = st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]), min_size=1, max_size=8)
 EVENTS = st.lists(st.tuples(LINE, st.none() | NAME, st.none() | NAME), max_size=5)

@@ -11,6 +11,8 @@ import pytest
 
 import pegboard
 
+pytestmark = pytest.mark.same_on_every_python
+
 SOURCE = Path(pegboard.__file__).parent
 NAMES = frozenset({"MODERN", "LEGACY", "NEWEST_LEGACY", "ASSUMED"})
 DATE = re.compile(r"20\d\d-\d\d-\d\d")

@@ -17,15 +17,18 @@ from pegboard.repair import repair_messages, repairer
 from pegboard.repair.repairer import Repairer
 from pegboard.schema.schema_check import check_schema
 from pegboard.schema.validator import Validator
+from tests.depth import examples
 from tests.repair.schemas import TEXTS, cases, parts, values
 from tests.repair.sloppy import CALLS, FITTING, REFUSED, TOOLS, Sloppy
 from tests.work import count_calls
+
+pytestmark = pytest.mark.same_on_every_python
 
 # Warnings about what is kept as it is: they come back as long as it is sent.
 KEPT = {"uri_not_absolute", "timestamp_without_offset", "unknown_parameter", "unknown_property"}
 
 properties = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.same_on_every_python
+
 HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent
 ERAS = {"2026-07-28": "modern", "2025-11-25": "legacy"}

@@ -22,6 +22,8 @@ from pegboard.schema.literals import (
     to_uuid,
 )
 
+pytestmark = pytest.mark.same_on_every_python
+
 
 @pytest.mark.parametrize(
     ("text", "number"),

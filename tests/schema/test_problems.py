@@ -13,6 +13,7 @@ from pegboard.argument_problems import ParseError
 from pegboard.repair.repairer import Repairer
 from pegboard.schema.problems import format_keys, format_path, render
 from pegboard.schema.wording import closest, describe, example, show_value
+from tests.depth import examples
 from tests.repair.schemas import parts, values
 from tests.repair.sloppy import CALLS, REFUSED, TOOLS
 
@@ -118,7 +119,7 @@ def test_a_value_is_shown_within_its_room(value: Any, most: int) -> None:
 
 
 @given(parts)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_every_schema_can_be_described_and_exemplified(part: Any) -> None:
     assert describe(part, {"$defs": {"Tree": {"type": "object"}}})
     example(part, {"$defs": {"Tree": {"type": "object"}}})

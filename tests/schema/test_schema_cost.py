@@ -20,8 +20,11 @@ from pegboard.schema.validator import SCHEMA_STEPS, VALUE_STEPS, Validator
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.relayed_tool import RelayedTool
 from pegboard.tools.tool import tool_from_function
+from tests.depth import examples
 
-properties = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+pytestmark = pytest.mark.same_on_every_python
+
+properties = settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def ref(name: str) -> dict[str, str]:

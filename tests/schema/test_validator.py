@@ -14,6 +14,7 @@ from pegboard.schema.cost.references import DIALECTS
 from pegboard.schema.formats import LENIENT, STRICT
 from pegboard.schema.schema_check import PATTERN_LENGTH, SCHEMA_PARTS, check_schema
 from pegboard.schema.validator import DETAILED_ERRORS, Validator, count, has_soft_formats
+from tests.depth import examples
 from tests.repair.schemas import values
 
 
@@ -206,7 +207,7 @@ def test_what_json_cannot_carry_is_invalid() -> None:
 
 
 @given(values)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_counting_agrees_with_a_walk(value: Any) -> None:
     def walk(part: Any) -> int:
         inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()

@@ -19,6 +19,8 @@ from pegboard.server.websocket.websocket_connection import FRAMES_A_TURN
 from tests.server.fake_transport import Wire, get, until
 from tests.server.test_account import HANDSHAKE, frame
 
+pytestmark = pytest.mark.same_on_every_python
+
 START = b"POST / HTTP/1.1\r\nHost: x\r\n"
 CHUNKED = START + b"Transfer-Encoding: chunked\r\n\r\n"
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pegboard.limits import Limits
 from pegboard.stores.memory import MemoryStore
 from pegboard.stores.store import Store
+from tests.depth import examples
 from tests.stores.backends import Backend, Clock, started
 
 LIMITS = Limits(stream_events=4, stream_bytes=30, session_streams=3, session_bytes=50, ended_streams=2)
@@ -79,13 +80,13 @@ async def compare(backend: Backend, steps: list[tuple[Any, ...]]) -> None:
                 assert await store.logs.read(log, 0, 100) == await model.logs.read(log, 0, 100), log
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(steps=st.lists(LOG_STEP, min_size=20, max_size=60))
 async def test_each_step_with_logs_comes_to_the_same(shared_backend: Backend, steps: list[tuple[Any, ...]]) -> None:
     await compare(shared_backend, [("open", ("x", "a")), ("open", ("x", "b")), *steps])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(steps=st.lists(RECORD_STEP, max_size=40))
 async def test_each_step_with_records_comes_to_the_same(shared_backend: Backend, steps: list[tuple[Any, ...]]) -> None:
     await compare(shared_backend, steps)

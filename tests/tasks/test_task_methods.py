@@ -32,6 +32,7 @@ from pegboard.server.http.guard import Guard
 from pegboard.server.http.listener import listen
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
 from tests.asking.test_rounds import drive, send, text_of
+from tests.depth import examples
 from tests.requirements.clients import connect
 from tests.requirements.test_tasks import wait_for
 from tests.server.fake_sink import PREFIX
@@ -799,7 +800,7 @@ async def in_a_task(board: Board, name: str) -> str:
         await asyncio.sleep(0)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(30))
 @given(steps)
 def test_any_tool_comes_to_the_same_end_at_once_in_rounds_and_as_a_task(plan: list[Step]) -> None:
     board = Board("t")
@@ -874,7 +875,7 @@ class Struck:
         await self.turn()
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(50))
 @given(
     detach=st.integers(0, 6),
     ask=st.integers(0, 6),

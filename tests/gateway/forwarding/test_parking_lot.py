@@ -21,6 +21,7 @@ from pegboard.errors import InvalidParams, LimitReached, Refusal, ToolError
 from pegboard.gateway.forwarding.parked_call import GRACE_SECONDS, ParkedCall
 from pegboard.gateway.forwarding.parking_lot import ParkingLot
 from pegboard.limits import Limits
+from tests.depth import examples
 from tests.gateway.asking_server import Asker
 from tests.gateway.minimal_gateway import ASKABLE, LEGACY, MODERN, Crossing, crossing
 from tests.waiting import until
@@ -549,5 +550,8 @@ class Interleavings(RuleBasedStateMachine):
         self.runner.close()
 
 
+@pytest.mark.hypothesis
 def test_whatever_happens_in_whichever_order_places_are_given_back_and_answers_meet_their_questions() -> None:
-    run_state_machine_as_test(Interleavings, settings=settings(max_examples=60, stateful_step_count=30, deadline=None))
+    run_state_machine_as_test(
+        Interleavings, settings=settings(max_examples=examples(25), stateful_step_count=30, deadline=None)
+    )

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from pegboard.gateway.lock.definition_diff import describe_differences
 from pegboard.logs.printable import printable
 
+pytestmark = pytest.mark.same_on_every_python
+
 TOOL: dict[str, Any] = {
     "name": "read_file",
     "description": "Reads a file.",

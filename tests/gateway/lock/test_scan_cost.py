@@ -15,6 +15,8 @@ from pegboard.tools.qualified_names import ToolName
 from tests.patterns import sample_words
 from tests.work import grows_linearly
 
+pytestmark = pytest.mark.same_on_every_python
+
 
 def described(text: str) -> dict[str, Any]:
     return {"name": "a", "description": text}

@@ -20,6 +20,7 @@ from pegboard.gateway.modes.meta_tools import META_NAMES, MetaTools
 from pegboard.gateway.modes.mode_choice import tokens_of
 from pegboard.testing import Recorder
 from pegboard.tools.tool_result import PARSE_WARNINGS as WARNINGS
+from tests.depth import examples
 from tests.gateway.meta_tool_board import TOOLBOXES, Ear, Workbench, said, send
 
 TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
@@ -390,7 +391,7 @@ async def test_tools_withheld_from_a_caller_are_not_counted() -> None:
     assert found["found"] == 1
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

@@ -19,6 +19,7 @@ from pegboard.gateway.modes.search_words import SYNONYMS, Spelling, significant_
 from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry, arguments_text
 from pegboard.gateway.modes.tool_search import MAX_CACHED_ROWS, MAX_FIELD_LENGTH, SearchDocument, SearchIndex
 from pegboard.tools.qualified_names import ToolName
+from tests.depth import examples
 from tests.gateway.sample_tools import SHED, directory
 from tests.gateway.search_queries import LATER, QUESTIONS
 from tests.gateway.test_gateway import configured, server
@@ -179,7 +180,7 @@ _TOOLS = directory()
 _TRICKS = ['"', "'", "*", "NEAR(a b)", "a AND", "OR", "name:x", "^a", "{name} : a", "-a", "a;--", "\0", "\ud800", "🙂"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(st.one_of(st.text(), st.lists(st.sampled_from([*_TRICKS, "file", "read"])).map(" ".join)))
 @example("NOT")
 @example('""')

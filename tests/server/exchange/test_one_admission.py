@@ -9,6 +9,8 @@ import pytest
 
 import pegboard.server
 
+pytestmark = pytest.mark.same_on_every_python
+
 SERVER = Path(pegboard.server.__file__).parent
 
 
