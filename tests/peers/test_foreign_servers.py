@@ -48,10 +48,9 @@ SERVERS = (
     Server("typescript-1", (NODE, HERE / "node" / "server1.mjs"), False),
 )
 WAYS = [
-    pytest.param(server, transport, version, id=f"{server}-{transport}-{version or 'auto'}")
+    pytest.param(server, transport, id=f"{server}-{transport}")
     for server in SERVERS
     for transport in ("stdio", *server.paths)
-    for version in ((None, LEGACY) if server.modern else (None,))
 ]
 
 
@@ -104,34 +103,40 @@ def target(server: Server, transport: str) -> Iterator[str | list[str]]:
         yield url
 
 
-@pytest.mark.parametrize(("server", "transport", "version"), WAYS)
-async def test_a_foreign_server_is_used_to_the_full(server: Server, transport: str, version: str | None) -> None:
+@pytest.mark.parametrize(("server", "transport"), WAYS)
+async def test_a_foreign_server_is_used_to_the_full_in_each_era(server: Server, transport: str) -> None:
+    with target(server, transport) as where:
+        await use_to_the_full(server, transport, where, None)
+        if server.modern:
+            await use_to_the_full(server, transport, where, LEGACY)
+
+
+async def use_to_the_full(server: Server, transport: str, where: str | list[str], version: str | None) -> None:
     asked: list[str] = []
 
     def elicit(question: Any) -> dict[str, Any]:
         asked.append(question.message)
         return {"name": "nuts"}
 
-    with target(server, transport) as where:
-        async with nothing_left(), Client(where, version=version, elicit=elicit, connect_timeout=40) as client:
-            assert client.version == (MODERN if server.modern and version is None else LEGACY)
-            tools = {tool["name"]: tool for tool in await client.list_tools()}
-            assert {"add", "steps", "order"} <= set(tools)
-            assert await client.call("add", {"a": 2, "b": 3}, result_type=int) == 5
-            steps: list[float] = []
-            told = await client.call("steps", {"count": 3}, progress=lambda done, *_: steps.append(done))
-            assert (told.text, steps) == ("done", [1, 2, 3])
-            if not (server.name == "typescript-2" and transport == "http" and version == LEGACY):
-                # There it serves each legacy request alone, with nobody to ask.
-                assert (await client.call("order")).text == "3 nuts"
-                assert asked == ["What?"]
-            assert (await client.read("memo://today"))[0]["text"] == "sunny"
-            (message,) = await client.prompt("review", {"code": "x"})
-            assert message["content"]["text"] == "Review x"
-            results = await asyncio.gather(*(client.call("add", {"a": number, "b": 1}) for number in range(64)))
-            assert [result.text for result in results] == [str(number + 1) for number in range(64)]
-            wrong = await _outcome(client)
-            assert "nowhere" in wrong
+    async with nothing_left(), Client(where, version=version, elicit=elicit, connect_timeout=40) as client:
+        assert client.version == (MODERN if server.modern and version is None else LEGACY)
+        tools = {tool["name"]: tool for tool in await client.list_tools()}
+        assert {"add", "steps", "order"} <= set(tools)
+        assert await client.call("add", {"a": 2, "b": 3}, result_type=int) == 5
+        steps: list[float] = []
+        told = await client.call("steps", {"count": 3}, progress=lambda done, *_: steps.append(done))
+        assert (told.text, steps) == ("done", [1, 2, 3])
+        if not (server.name == "typescript-2" and transport == "http" and version == LEGACY):
+            # There it serves each legacy request alone, with nobody to ask.
+            assert (await client.call("order")).text == "3 nuts"
+            assert asked == ["What?"]
+        assert (await client.read("memo://today"))[0]["text"] == "sunny"
+        (message,) = await client.prompt("review", {"code": "x"})
+        assert message["content"]["text"] == "Review x"
+        results = await asyncio.gather(*(client.call("add", {"a": number, "b": 1}) for number in range(64)))
+        assert [result.text for result in results] == [str(number + 1) for number in range(64)]
+        wrong = await _outcome(client)
+        assert "nowhere" in wrong
 
 
 async def _outcome(client: Client) -> str:

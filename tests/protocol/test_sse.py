@@ -79,7 +79,8 @@ def test_an_event_over_the_limit_is_refused(chunks: list[bytes]) -> None:
 )
 @pytest.mark.parametrize("size", [2, 64 * 1024])
 def test_what_is_held_weighs_about_what_was_fed(piece: bytes, size: int) -> None:
-    stream = (piece * 50_000)[:100_000]
+    # Many small pieces are slow to trace, and a smaller stream shows as much.
+    stream = (piece * 50_000)[: 40_000 if size == 2 else 100_000]
     reader = EventReader(1_000_000)
     tracemalloc.start()
     try:
@@ -88,8 +89,8 @@ def test_what_is_held_weighs_about_what_was_fed(piece: bytes, size: int) -> None
         held, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < 1.25 * len(stream) + 10_000
-    assert most < 2.5 * len(stream) + 4 * size + 10_000
+    assert held < 1.35 * len(stream)
+    assert most < 2.6 * len(stream) + 4 * size
 
 
 @pytest.mark.parametrize("piece", [b"data:x\n", b"data:x\n\n", b":\n", b"\n", b"xy", b"id:a\r\n"], ids=repr)
@@ -106,7 +107,7 @@ def test_reading_costs_in_proportion_to_what_is_fed(piece: bytes, size: int) -> 
 
         return run
 
-    assert grows_linearly(feed, 2_000)
+    assert grows_linearly(feed, 500 if size == 2 else 2_000)
 
 
 def test_a_wait_that_nobody_has_is_ignored() -> None:
