@@ -17,10 +17,10 @@ from msgspec import UNSET, Raw, UnsetType
 from pegboard.binding.conversion import BindingProblem, Load, explain
 from pegboard.binding.declared_names import compile_names, drops_names
 from pegboard.binding.decoder import compile_decoder
-from pegboard.binding.exact_floats import ExactFloats
 from pegboard.binding.msgspec_types import either_type
 from pegboard.binding.number_types import convert_numbers, takes_decimals
 from pegboard.call import Json
+from pegboard.schema.exact_floats import ExactFloats
 from pegboard.schema.schema_writer import is_shown_plain
 from pegboard.schema.types.shape import AliasShape, FieldShape, RecordShape, ScalarShape
 

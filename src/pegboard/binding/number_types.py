@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-from pegboard.binding.exact_floats import ExactFloats
 from pegboard.call import Json
+from pegboard.schema.exact_floats import ExactFloats
 from pegboard.schema.types.shape import (
     AliasShape,
     ChoiceShape,

@@ -49,11 +49,12 @@ from msgspec import Struct
 from pegboard.argument_problems import ParseError, ParseWarning
 from pegboard.call import Json
 from pegboard.limits import Limits
-from pegboard.repair.places import Place, Places, find_undeclared
+from pegboard.repair.places import Place, Places, convert_integers, find_undeclared
 from pegboard.repair.repair_messages import write
 from pegboard.repair.schema_graph import SchemaGraph
 from pegboard.repair.walk import RepairWalk
 from pegboard.schema.cost.work_budget import Exhausted, WorkBudget
+from pegboard.schema.exact_floats import ExactFloats
 from pegboard.schema.formats import LENIENT, STRICT
 from pegboard.schema.problems import UNKNOWN, fit_message, format_path, guess, suggest, unknown
 from pegboard.schema.validator import Validator, has_soft_formats
@@ -96,7 +97,7 @@ class Repairer:
     warning. What only a repair needs is compiled at the first one, and kept for the WARM most recently used tools.
     """
 
-    __slots__ = ("_is_valid", "_names", "_places", "_schema")
+    __slots__ = ("_integers", "_is_valid", "_names", "_places", "_schema")
 
     def __init__(self, schema: Mapping[str, Json]) -> None:
         self._schema = schema
@@ -104,6 +105,8 @@ class Repairer:
         self._names: frozenset[str] | None = None
         # The places of names if nested objects have some.
         self._places: Place | None = None
+        # The places of integers, if there are any.
+        self._integers: Place | None = None
         self._is_valid: Callable[[Json], bool] = self._compile
 
     def fits(self, value: Json) -> bool:
@@ -114,8 +117,16 @@ class Repairer:
             and (self._places is None or next(find_undeclared(self._places, value), None) is None)
         )
 
-    def repair(self, value: Json, limits: Limits = LIMITS) -> Repair:
-        """Repair a value, with a warning for every change and an error for every part that does not fit."""
+    def with_integers(self, value: Mapping[str, Json]) -> Mapping[str, Json]:
+        """A value that fits, with 3.0 as the integer 3 where the schema takes no other number: in JSON they are one."""
+        integers = self._integers
+        return value if integers is None else convert_integers(integers, value)
+
+    def repair(self, value: Json, limits: Limits = LIMITS, floats: ExactFloats | None = None) -> Repair:
+        """Repair a value, with a warning for every change and an error for every part that does not fit.
+
+        `floats` are those of the value, which become text as they were sent.
+        """
         if self.fits(value):
             return Repair(value)
         graph, places = _warm(self)
@@ -123,12 +134,14 @@ class Repairer:
             return Repair(value, (), (_TOO_LARGE,))
         try:
             with graph.remembering():
-                return self._mend(graph, places, value, limits)
+                return self._mend(graph, places, value, limits, floats)
         except Exhausted:
             return Repair(value, (), (_TOO_MUCH,))
 
-    def _mend(self, graph: SchemaGraph, places: Places, value: Json, limits: Limits) -> Repair:
-        walk = RepairWalk(graph, places, WorkBudget(limits.repair_work), limits.repair_text)
+    def _mend(
+        self, graph: SchemaGraph, places: Places, value: Json, limits: Limits, floats: ExactFloats | None
+    ) -> Repair:
+        walk = RepairWalk(graph, places, WorkBudget(limits.repair_work), limits.repair_text, floats)
         result = walk.repair_arguments(value)
         errors: list[ParseError] = []
         if not graph.root.accepts(result):
@@ -157,6 +170,7 @@ class Repairer:
         root = Places(graph).with_names()
         self._names = root.declared
         self._places = root if any(root.inside()) else None
+        self._integers = Places(graph).with_integers()
         self._is_valid = graph.root.fits
         return self._is_valid(value)
 

@@ -13,6 +13,7 @@ from pegboard.repair.places import Places, find_undeclared
 from pegboard.repair.repair_messages import Note
 from pegboard.repair.schema_graph import SchemaGraph, SchemaNode
 from pegboard.schema.cost.work_budget import STEPS_A_UNIT, TEXT_A_UNIT, Exhausted, WorkBudget
+from pegboard.schema.exact_floats import ExactFloats
 from pegboard.schema.literals import CONTAINERS, Reading, encode, fold_name, kind_of, readings, says_null
 from pegboard.schema.problems import MAX_SHOWN, Path, describe_problems_of, fit_message, format_path
 from pegboard.schema.validator import Problem, count
@@ -45,10 +46,18 @@ class RepairWalk:
     takes the outcome. All work is charged to the budget: Exhausted ends a repair.
     """
 
-    __slots__ = ("_ambiguous", "_budget", "_chosen", "_graph", "_longest", "_places", "_texts", "notes")
+    __slots__ = ("_ambiguous", "_budget", "_chosen", "_floats", "_graph", "_longest", "_places", "_texts", "notes")
 
-    def __init__(self, graph: SchemaGraph, places: Places, budget: WorkBudget, longest: int) -> None:
-        """`longest` limits the text that is parsed as something else, in characters."""
+    def __init__(
+        self,
+        graph: SchemaGraph,
+        places: Places,
+        budget: WorkBudget,
+        longest: int,
+        floats: ExactFloats | None = None,
+    ) -> None:
+        """`longest` limits the text that is parsed as something else, in characters; `floats` are as they were sent."""
+        self._floats = floats or ExactFloats()
         self._graph = graph
         self._places = places
         self._budget = budget
@@ -192,7 +201,7 @@ class RepairWalk:
             # The right type and still invalid: another type would only bypass the rule.
             return value
         types = node.types if self._texts < TEXTS else node.types - {"object", "array"}
-        found = readings(value, types, node.formats)
+        found = readings(value, types, node.formats, self._floats)
         if len(found) == 1:
             noted, doubted = len(self.notes), len(self._ambiguous)
             became = self._read(node, found[0], value, path, depth)

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from pegboard.call import Json
+from pegboard.schema.exact_floats import ExactFloats
 
 # Faster to check than a union of the two.
 CONTAINERS: Final = (dict, list)
@@ -130,7 +131,7 @@ def to_number(text: str) -> int | float | None:
     return real if math.isfinite(real) else None
 
 
-def to_json(text: str) -> tuple[Json] | None:
+def to_json(text: str, decode: Callable[[str], Json] = msgspec.json.decode) -> tuple[Json] | None:
     """The value of JSON text; a code fence around it, comments and trailing commas are accepted."""
     text = text.strip()
     if text.startswith("```") and text.endswith("```"):
@@ -138,13 +139,13 @@ def to_json(text: str) -> tuple[Json] | None:
     if not text:
         return None
     try:
-        value = msgspec.json.decode(text)
+        value = decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         plain = _COMMA.sub(r"\1", _COMMENT.sub(r"\1", text))
         if plain == text:
             return None
         try:
-            value = msgspec.json.decode(plain)
+            value = decode(plain)
         except (msgspec.DecodeError, RecursionError, UnicodeError):
             return None
     return (value,) if _is_shallow(value, text) else None
@@ -248,10 +249,16 @@ _FORMATS: Final[Mapping[str, tuple[Callable[[str], str | None], str]]] = {
 }
 
 
-def readings(value: Json, wanted: frozenset[str], formats: frozenset[str]) -> list[Reading]:
-    """All possible readings of a value as one of these types; the caller keeps those that are valid."""
+def readings(
+    value: Json, wanted: frozenset[str], formats: frozenset[str], floats: ExactFloats | None = None
+) -> list[Reading]:
+    """All possible readings of a value as one of these types; the caller keeps those that are valid.
+
+    `floats` are those of the document that contains the value: as text, they keep their characters.
+    """
+    floats = floats or ExactFloats()
     if isinstance(value, str):
-        return _text_readings(value, wanted, formats)
+        return _text_readings(value, wanted, formats, floats)
     found: list[Reading] = []
     # Any text may be a relative URI; other types may not.
     as_text = "string" in wanted and "uri" not in formats
@@ -265,14 +272,14 @@ def readings(value: Json, wanted: frozenset[str], formats: frozenset[str]) -> li
             if "integer" in wanted and isinstance(value, float) and math.isfinite(value):
                 found.append((int(value), "fractional_number_truncated_to_integer"))
             if as_text and math.isfinite(value):
-                found.append((encode(value), "non_string_literal_retained"))
+                found.append((floats.encode(value), "non_string_literal_retained"))
         case dict() | list():
-            if as_text and (text := encode(value)) is not None:
+            if as_text and (text := floats.encode(value)) is not None:
                 found.append((text, "non_string_literal_retained"))
     return found
 
 
-def _text_readings(text: str, wanted: frozenset[str], formats: frozenset[str]) -> list[Reading]:
+def _text_readings(text: str, wanted: frozenset[str], formats: frozenset[str], floats: ExactFloats) -> list[Reading]:
     found: list[Reading] = []
     if formats and "string" in wanted:
         for name in formats & _FORMATS.keys():
@@ -289,21 +296,21 @@ def _text_readings(text: str, wanted: frozenset[str], formats: frozenset[str]) -
     if "null" in wanted and says_null(text):
         found.append((None, "string_literal_converted_to_null"))
     if "object" in wanted or "array" in wanted:
-        found += _container_readings(text, wanted)
+        found += _container_readings(text, wanted, floats)
     return found
 
 
-def _container_readings(text: str, wanted: frozenset[str]) -> list[Reading]:
+def _container_readings(text: str, wanted: frozenset[str], floats: ExactFloats) -> list[Reading]:
     if not text or text.isspace():
         empty: list[tuple[str, Reading]] = [
             ("object", ({}, "empty_object_string")),
             ("array", ([], "empty_array_string")),
         ]
         return [reading for kind, reading in empty if kind in wanted]
-    found = to_json(text)
+    found = to_json(text, floats.decode)
     if found is not None and isinstance(found[0], str):
         # JSON text inside JSON text: unwrapped once only.
-        found = to_json(found[0])
+        found = to_json(found[0], floats.decode)
     if found is not None and isinstance(found[0], dict) and "object" in wanted:
         return [(found[0], "string_literal_converted_to_object")]
     if found is not None and isinstance(found[0], list) and "array" in wanted:

@@ -12,11 +12,11 @@ from msgspec import Raw, Struct
 from pegboard.argument_problems import ParseError, ParseWarning
 from pegboard.binding.binder import NOT_JSON, Binder, decode_json
 from pegboard.binding.conversion import BindingProblem, describe_problems
-from pegboard.binding.exact_floats import ExactFloats
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
 from pegboard.limits import Limits
 from pegboard.repair.repairer import LIMITS, Repairer
+from pegboard.schema.exact_floats import ExactFloats
 from pegboard.schema.schema_check import check_schema
 from pegboard.schema.schema_writer import write_parameters, write_schema
 from pegboard.schema.types.shape import Shape, UnionShape, walk
@@ -88,9 +88,10 @@ class ArgumentParser:
 
     def repair_and_parse(self, raw: bytes | Raw, mode: Mode, limits: Limits = LIMITS) -> ParsedArguments:
         """Parse arguments that do not fit as sent: bind valid ones, repair or report the others."""
-        digits = ExactFloats() if self._takes_decimals else None
+        floats = ExactFloats()
+        digits = floats if self._takes_decimals else None
         try:
-            value = decode_json(raw) if digits is None else digits.decode(raw)
+            value = floats.decode(raw)
             # Missing arguments mean no arguments; in lenient mode with a warning.
             value = self.prepare_value({} if value is None and mode == "strict" else value)
         except NOT_JSON as problem:
@@ -106,7 +107,7 @@ class ArgumentParser:
             errors = self.repairer.report(value, limits)
             # Without errors, the value only has the wrong form: there is nothing to reject.
             return ParsedArguments(value, (), errors) if errors else self._finish(value, (), digits)
-        repair = self.repairer.repair(value, limits)
+        repair = self.repairer.repair(value, limits, floats)
         if repair.errors:
             return ParsedArguments(repair.value, repair.warnings, repair.errors)
         return self._finish(repair.value, repair.warnings, digits)
@@ -176,10 +177,14 @@ class OwnSchemaParser(SchemaParser):
 
         def bind_raw(raw: bytes | Raw) -> BoundAndJson | None:
             bound = binder.bind_raw(raw)
-            return None if bound is None else BoundAndJson(bound, decode_json(raw))
+            if bound is None:
+                return None
+            value = decode_json(raw)
+            return BoundAndJson(bound, value) if self.repairer.with_integers(value) is value else None
 
         def bind(value: Mapping[str, Json], digits: ExactFloats | None) -> Any:
-            return BoundAndJson(binder.bind_value(value, digits), value)
+            settled = self.repairer.with_integers(value)
+            return BoundAndJson(binder.bind_value(settled, digits), settled)
 
         ArgumentParser.__init__(self, schema, bind_raw, bind, _json_of, takes_decimals=binder.takes_decimals)
 
@@ -187,7 +192,7 @@ class OwnSchemaParser(SchemaParser):
         return self.repairer.fits(value)
 
     def _fill(self, value: Mapping[str, Json], _digits: ExactFloats | None = None) -> Mapping[str, Json]:
-        return fill_defaults(self._parameters, value)
+        return fill_defaults(self._parameters, self.repairer.with_integers(value))
 
 
 def parser_of_function(inferred: InferredFunction, input_schema: Mapping[str, Json] | None) -> ArgumentParser:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pegboard.binding.exact_floats import ExactFloats
+from pegboard.schema.exact_floats import ExactFloats
 from pegboard.schema.types.constraints import Range
 from pegboard.tools.tool import Tool, tool_from_function
 
