@@ -155,6 +155,7 @@ SERVER: Final = ObjectValue(
             "share", _one_of("all", "principal", "session"), "who shares a connection: all callers, one principal, one session"
         ),
         "lazy": ObjectField("lazy", BooleanValue(), "true: connect on the first request"),
+        "required": ObjectField("required", BooleanValue(), "true: /ready answers 503 while it is not connected"),
         "enabled": ObjectField("enabled", BooleanValue(), "false: ignore this entry"),
         "disabled": ObjectField("disabled", BooleanValue(), "the opposite of enabled"),
         "concurrency": ObjectField("concurrency", IntegerValue(1, 10_000), "concurrent requests: 64"),

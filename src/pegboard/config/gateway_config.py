@@ -119,6 +119,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
     max_timeout: float = 600.0
     share: Share = "all"
     lazy: bool = False
+    required: bool = False
     enabled: bool = True
     concurrency: int = 64
     idle_seconds: float | None = None

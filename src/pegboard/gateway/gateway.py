@@ -143,6 +143,15 @@ class Gateway(Hosted):
         """The endpoint of everything, then one for each toolbox."""
         return (self.main, *self._toolboxes.values())
 
+    def readiness(self) -> tuple[bool, Mapping[str, Json]]:
+        """Whether all required servers are up, and the state of each server."""
+        servers = self._downstreams.values()
+        states = {
+            f"{one.toolbox}/{one.name}": {"state": one.state} | ({"required": True} if one.config.required else {})
+            for one in servers
+        }
+        return all(one.is_up for one in servers if one.config.required), states
+
     def use(
         self,
         *middleware: Middleware | Around,

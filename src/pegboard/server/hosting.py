@@ -47,6 +47,10 @@ class Hosted(ABC):
     @abstractmethod
     def info(self) -> Mapping[str, Json]: ...
 
+    def readiness(self) -> tuple[bool, Mapping[str, Json]]:
+        """Whether the servers that it requires are up, and the state of each of its servers."""
+        return True, {}
+
     @abstractmethod
     async def start(self, shared: SharedStore | None = None) -> None: ...
 

@@ -139,6 +139,7 @@ def mount(served: ServedApp, *, path: str, ws: str | None, options: MountOptions
             successor=name,
             websocket=ws is not None,
             shared=shared,
+            parts=served.readiness,
         )
 
     # A wrong address is reported now; the store itself is opened where it is used, because servers may fork.

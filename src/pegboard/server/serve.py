@@ -217,6 +217,7 @@ async def _serve_http(
             websocket=options["websocket"],
             legacy=legacy,
             shared=shared,
+            parts=served.readiness,
         )
 
         def make(name: str, handler: Handler) -> HttpEndpoint:

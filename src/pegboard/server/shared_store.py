@@ -32,6 +32,9 @@ class ServedApp(Protocol):
     def places(self) -> Mapping[str, Handler] | None:
         """Parts that are also served by themselves, by name; None if there can be none."""
 
+    def readiness(self) -> tuple[bool, Mapping[str, Json]]:
+        """Whether the servers that it requires are up, and the state of each of its servers."""
+
     async def start(self, shared: SharedStore | None = None) -> None:
         """Prepare for calls; shared state is kept in the store."""
 

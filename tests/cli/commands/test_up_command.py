@@ -141,6 +141,26 @@ def test_it_tells_what_is_there_what_is_not_and_what_to_do_next(served: tuple[Fo
     assert "Traceback" not in said
 
 
+def test_it_is_ready_once_all_required_servers_are_up(folder: Folder) -> None:
+    folder.servers["gone"] = {"command": "no-such-program"}
+    folder.servers["sums"]["required"] = True
+    folder.write()
+    states = {
+        "dev/sums": {"state": "ready", "required": True},
+        "dev/more": {"state": "ready"},
+        "dev/gone": {"state": "failed"},
+    }
+    with folder.up() as child:
+        settled(child)
+        status, body = child.get("/ready")
+        assert (status, json.loads(body)) == (200, {"status": "ready", "store": "ready", "servers": states})
+        folder.servers["gone"]["required"] = True
+        folder.write()
+        wait_until(lambda: child.get("/ready")[0] == 503)
+        states["dev/gone"]["required"] = True
+        assert json.loads(child.get("/ready")[1]) == {"status": "unready", "store": "ready", "servers": states}
+
+
 async def test_a_missing_variable_fails_its_server_alone(folder: Folder) -> None:
     folder.servers["keyed"] = {**folder.child("more"), "env": {"TOKEN": "${NOT_SET_ANYWHERE}"}}
     folder.write()

@@ -83,6 +83,16 @@ async def test_while_the_store_is_down_what_needs_it_is_refused_and_the_rest_goe
         assert (await session.send(call()).response()).status == 404
 
 
+async def test_a_server_is_ready_only_while_its_store_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with backends.opened(backends.sqlite) as store, door(store) as served:
+        with monkeypatch.context() as broken:
+            break_down(broken, store)
+            down = await served.send(path="/ready", method="GET").response()
+            assert (down.status, down.json) == (503, {"status": "unready", "store": "unavailable"})
+        up = await served.send(path="/ready", method="GET").response()
+        assert (up.status, up.json) == (200, {"status": "ready", "store": "ready"})
+
+
 async def test_an_unknown_session_is_refused_under_the_id_of_the_request() -> None:
     async with backends.opened(backends.sqlite) as store, door(store) as served:
         session = await served.open_session()

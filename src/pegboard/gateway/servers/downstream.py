@@ -110,6 +110,11 @@ class Downstream:
         return self._supervisor.state
 
     @property
+    def is_up(self) -> bool:
+        """Whether it is connected, or stopped until it is needed."""
+        return self.state == "ready" or (self.state == "idle" and (self.config.lazy or self.catalog is not None))
+
+    @property
     def problem(self) -> str:
         return self._supervisor.problem
 

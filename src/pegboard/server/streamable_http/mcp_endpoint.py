@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET
@@ -35,17 +35,15 @@ from pegboard.server.exchange.stateless import Stateless
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.error_responses import error_response, method_not_allowed, text_response
 from pegboard.server.http.guard import Guard
-from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink, Upgrade
+from pegboard.server.http_types import Answer, EndpointResult, Head, Sink, Upgrade
 from pegboard.server.streamable_http.deferred_endpoint import DeferredEndpoint
+from pegboard.server.streamable_http.readiness import FRESH, Parts, Readiness, always_ready
 from pegboard.server.streamable_http.session_requests import SessionRequests
 from pegboard.server.streamable_http.sessionless import LegacyRequests, RejectedLegacy, Sessionless
 from pegboard.sessions.relay import Relay
 from pegboard.sessions.sessions import Sessions
 from pegboard.stores.cluster import SharedStore
 from pegboard.stores.store import Store
-
-# It may change at any moment.
-_FRESH: Final[Headers] = ((b"cache-control", b"no-store"),)
 
 LegacyMode: TypeAlias = Literal["sessions", "sessionless", "refused"]
 """How legacy clients are served: with sessions, without, or not at all."""
@@ -70,7 +68,9 @@ class HttpEndpoint:
         legacy_endpoints: Collection[str] = (),
         successor: str = "/mcp",
         websocket: bool = True,
+        parts: Parts = always_ready,
     ) -> None:
+        self._readiness = Readiness(shared, parts)
         self._handler = handler
         self._limits = limits
         self._guard = guard
@@ -143,14 +143,15 @@ class HttpEndpoint:
         health: dict[str, Json] = {"status": "ok"}
         if TALLY.watchers:
             health["stalls"] = {"count": TALLY.count, "longest_seconds": round(TALLY.longest, 3)}
-        return Answer(200, msgspec.json.encode(health), headers=_FRESH)
+        return Answer(200, msgspec.json.encode(health), headers=FRESH)
 
-    def _ready(self, head: Head, body: bytes, sink: Sink) -> Answer:
+    def _ready(self, head: Head, body: bytes, sink: Sink) -> EndpointResult:
         if head.method != b"GET":
             return method_not_allowed(b"GET")
         if self.draining:
-            return Answer(503, b'{"status":"draining"}', headers=_FRESH)
-        return Answer(200, b'{"status":"ready"}', headers=_FRESH)
+            return Answer(503, b'{"status":"draining"}', headers=FRESH)
+        # Probes need no allowed host; only allowed clients may learn which servers there are.
+        return self._readiness.check(detailed=not isinstance(self._guard.check(head), Answer))
 
     def _mcp(self, head: Head, body: bytes, sink: Sink) -> EndpointResult:
         allowed = self._guard.check(head)
