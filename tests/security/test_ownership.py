@@ -91,7 +91,7 @@ def test_a_store_in_the_folder_of_another_user_is_refused(tmp_path: Path) -> Non
         os.chown(folder, STRANGER, STRANGER)
         refused(folder, "another user", lambda: prepare(folder / "kept.db"))
     else:
-        with pytest.raises(SetupError, match="name a file you may write"):
+        with pytest.raises(SetupError, match="choose a file that you may write"):
             prepare(Path("/usr/kept.db"))
 
 

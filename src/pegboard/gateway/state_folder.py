@@ -41,7 +41,7 @@ def make_private(folder: Path) -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as problem:
         raise SetupError(
-            f"{folder} cannot be created: {problem.strerror}; set PEGBOARD_STATE to another folder"
+            f"{folder} cannot be created: {problem.strerror}; set PEGBOARD_STATE to another folder, or use --store memory"
         ) from None
     check_private_folder(folder)
     return folder
@@ -78,5 +78,10 @@ def _used_at(file: Path) -> float:
 
 
 def token_folder() -> Path:
-    """Where login tokens are kept."""
-    return make_private(state_folder()) / "tokens"
+    """Where login tokens are kept; where the state folder cannot be created, there are none, and none can be saved."""
+    folder = state_folder()
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if os.path.exists(folder):  # noqa: PTH110 — False also for a folder that cannot be reached
+        check_private_folder(folder)
+    return folder / "tokens"

@@ -141,6 +141,22 @@ def test_it_tells_what_is_there_what_is_not_and_what_to_do_next(served: tuple[Fo
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize("state", ["file/state", "/proc/no-folder-can-be-made-here"])
+def test_a_state_folder_that_cannot_be_made_matters_only_to_what_is_stored(folder: Folder, state: str) -> None:
+    (folder.path / "file").write_text("not a folder")
+    there = str(folder.path / state)
+    code, out, err = folder.run("list", "gateway.json", PEGBOARD_STATE=there)
+    assert (code, err) == (0, "")
+    assert "dev__sums__add" in out
+    code, _, err = folder.run("up", "gateway.json", PEGBOARD_STATE=there)
+    assert code == 2
+    assert re.fullmatch(
+        r"pegboard up: .+ cannot be created: .+; set PEGBOARD_STATE to .+, or use --store memory\n", err
+    )
+    with HttpChild("--store", "memory", verb="up", target=folder.config, PEGBOARD_STATE=there) as child:
+        assert "2 of 2 servers ready" in settled(child)
+
+
 def test_it_is_ready_once_all_required_servers_are_up(folder: Folder) -> None:
     folder.servers["gone"] = {"command": "no-such-program"}
     folder.servers["sums"]["required"] = True

@@ -71,7 +71,9 @@ def prepare(path: Path) -> None:
     except SetupError as problem:
         raise SetupError(f"store sqlite:{path}: {problem}") from None
     except OSError as problem:
-        raise SetupError(f"store sqlite:{path}: {problem.strerror or problem}; use a file that you may write") from None
+        raise SetupError(
+            f"store sqlite:{path}: {problem.strerror or problem}; choose a file that you may write, or --store memory"
+        ) from None
     except sqlite3.Error as problem:
         raise SetupError(f"store sqlite:{path}: {problem}; use another file, or repair or delete this one") from None
 
