@@ -219,7 +219,7 @@ class _Compiler:
         parts = [self._from_json(item) for item in shape.items]
         build = guard(lambda made: shape.type(*made)) if shape.names else tuple
 
-        def load(value: Json) -> Any:
+        def load(value: list[Json]) -> Any:
             pairs = enumerate(zip(parts, value, strict=False))
             return build([load_at(f"[{place}]", part, item) for place, (part, item) in pairs])
 
@@ -231,7 +231,7 @@ class _Compiler:
         # Names are strings in JSON, whatever their type is here.
         key = guard(kind) if kind in {int, float} else self._from_json(shape.key)
 
-        def load(given: Json) -> Any:
+        def load(given: dict[str, Json]) -> Any:
             return {load_at(name, key, name): load_at(name, value, item) for name, item in given.items()}
 
         return load

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from pegboard.call import Json
+from pegboard.protocol.json_values import as_list
 from pegboard.schema.cost.references import References, join, lookup
 
 MOST: Final = 10**9
@@ -87,7 +88,7 @@ def _below(place: _Place, value: Json) -> Iterator[tuple[str, Json]]:
             if below is not None:
                 yield below, inner
         return
-    for index, inner in enumerate(value):
+    for index, inner in enumerate(as_list(value)):
         below = place.first[index] if index < len(place.first) else place.items
         if below is not None:
             yield below, inner

@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -109,7 +109,7 @@ class Repairer:
         self._integers: Place | None = None
         self._is_valid: Callable[[Json], bool] = self._compile
 
-    def fits(self, value: Json) -> bool:
+    def fits(self, value: Any) -> bool:
         """The value is valid and contains only declared names."""
         return (
             self._is_valid(value)

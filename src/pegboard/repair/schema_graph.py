@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from pegboard.call import Json
+from pegboard.protocol.json_values import as_object, texts_in
 from pegboard.schema.cost.references import join, lookup
 from pegboard.schema.formats import LENIENT, STRICT
 from pegboard.schema.literals import Names, fold_name, kind_of
@@ -155,10 +156,10 @@ class SchemaGraph:
     @cached_property
     def _anchors(self) -> dict[tuple[str, str], str]:
         return {
-            (self._base(pointer), part[key]): pointer
+            (self._base(pointer), name): pointer
             for pointer, part in self._parts()
             for key in ("$anchor", "$dynamicAnchor")
-            if isinstance(part.get(key), str)
+            if isinstance(name := part.get(key), str)
         }
 
     def _parts(self) -> Iterator[tuple[str, Mapping[str, Json]]]:
@@ -266,8 +267,9 @@ class SchemaNode:
             listed = part.get("enum")
             values = [*(listed if isinstance(listed, list) else ()), *([part["const"]] if "const" in part else ())]
             names.update((value, value) for value in values if isinstance(value, str))
-            if isinstance(part.get("title"), str) and "const" in part:
-                names.setdefault(part["title"], part["const"])
+            title = part.get("title")
+            if isinstance(title, str) and "const" in part:
+                names.setdefault(title, part["const"])
             aliases = part.get(NAMES)
             if isinstance(aliases, Mapping):
                 for name, value in aliases.items():
@@ -278,12 +280,7 @@ class SchemaNode:
     @cached_property
     def properties(self) -> dict[str, SchemaNode]:
         """The declared properties."""
-        names = {
-            name: None
-            for _, part in self.facets
-            if isinstance(part.get("properties"), Mapping)
-            for name in part["properties"]
-        }
+        names = {name: None for _, part in self.facets for name in as_object(part.get("properties"))}
         return {name: node for name in names if (node := self.child(name)) is not None}
 
     @cached_property
@@ -293,13 +290,7 @@ class SchemaNode:
 
     @cached_property
     def required(self) -> frozenset[str]:
-        return frozenset(
-            name
-            for _, part in self.facets
-            if isinstance(part.get("required"), list)
-            for name in part["required"]
-            if isinstance(name, str)
-        )
+        return frozenset(name for _, part in self.facets for name in texts_in(part.get("required")))
 
     @cached_property
     def unique(self) -> bool:
@@ -364,7 +355,7 @@ class SchemaNode:
     def excludes(self, value: Mapping[str, Json]) -> bool:
         """In this value, a discriminator property has a name of another branch."""
         return any(
-            isinstance(value.get(name), str) and not node.fits(value[name]) and not names.match(value[name])
+            isinstance(given := value.get(name), str) and not node.fits(given) and not names.match(given)
             for name, node, names in self._telling
         )
 

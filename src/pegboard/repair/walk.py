@@ -9,6 +9,7 @@ from typing import NamedTuple, ParamSpec
 
 from pegboard.argument_problems import ParseError
 from pegboard.call import Json
+from pegboard.protocol.json_values import as_list
 from pegboard.repair.places import Places, find_undeclared
 from pegboard.repair.repair_messages import Note
 from pegboard.repair.schema_graph import SchemaGraph, SchemaNode
@@ -163,9 +164,10 @@ class RepairWalk:
             self._budget.spend(len(value) // TEXT_A_UNIT)
         if node.groups:
             return self._choose(node, value, path, depth, wrap=wrap)
-        if container and kind_of(value) in node.types:
-            mend = self._repair_object if isinstance(value, dict) else self._repair_list
-            return mend(node, value, path, depth)
+        if isinstance(value, dict) and "object" in node.types:
+            return self._repair_object(node, value, path, depth)
+        if isinstance(value, list) and "array" in node.types:
+            return self._repair_list(node, value, path, depth)
         return self._convert(node, value, path, depth, wrap=wrap)
 
     def _has_undeclared(self, node: SchemaNode, value: Json) -> bool:
@@ -244,7 +246,7 @@ class RepairWalk:
             return None
         attempt = self._attempt(self._repair_single_item, node, value, path, depth)
         # Text that looks like JSON, and objects, are not meant as text in a list.
-        if (nested or isinstance(value, dict)) and isinstance(attempt.value[0], str):
+        if (nested or isinstance(value, dict)) and isinstance(as_list(attempt.value)[0], str):
             return None
         return self._accept(attempt) if isinstance(value, dict) or node.accepts(attempt.value) else None
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from pegboard.call import Json
 from pegboard.schema.formats import is_duration, is_time, is_timestamp
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ class SchemaProblem(ValueError):
 
 
 def compile_schema(
-    schema: Json,
+    schema: Any,
     formats: frozenset[str],
     registry: jsonschema_rs.Registry | None = None,
     keywords: dict[str, type] | None = None,
@@ -60,12 +59,12 @@ def compile_schema(
         raise SchemaProblem(error.instance_path, error.message) from error
 
 
-def register(name: str, schema: Json) -> jsonschema_rs.Registry:
+def register(name: str, schema: Any) -> jsonschema_rs.Registry:
     """The registry that lets other schemas refer to this one by name."""
     import jsonschema_rs  # noqa: PLC0415 (a heavy third party, imported only here)
 
     return jsonschema_rs.Registry([(name, schema)], retriever=_refuse)
 
 
-def _refuse(uri: str) -> Json:
+def _refuse(uri: str) -> NoReturn:
     raise LookupError(f"{uri[:80]} is outside the schema and is never fetched")

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from pegboard.argument_problems import ParseError
 from pegboard.call import Json
+from pegboard.protocol.json_values import as_object
 from pegboard.schema.literals import NAME_LENGTH, fold_name, kind_of
 from pegboard.schema.validator import Problem
 from pegboard.schema.wording import COMPARED, closest, describe, describe_size, example, show_value
@@ -138,13 +139,15 @@ def _describe_problem(
         case "additionalProperties" | "unevaluatedProperties" if problem.names:
             declared = problem.schema.get("properties")
             known = list(declared) if isinstance(declared, Mapping) else []
+            given = as_object(problem.got)
+            given = as_object(problem.got)
             return [
                 unknown(
                     format_keys((*above, *problem.path, name)),
                     name,
                     known,
-                    problem.got,
-                    guess(name, known, problem.got, problem.schema) if hinted else "",
+                    given,
+                    guess(name, known, given, problem.schema) if hinted else "",
                     at_top=not path,
                 )
                 for name in problem.names[:MAX_SHOWN]

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from msgspec import UNSET
 
 from pegboard.call import Json
+from pegboard.protocol.json_values import as_list, as_object, texts_in
 from pegboard.schema.plain_json import UNWRITABLE, decode, encode
 from pegboard.schema.types.constraints import ValueNotes
 from pegboard.schema.types.shape import (
@@ -225,15 +226,19 @@ class _Writer:
     def _adopt(self, foreign: Mapping[str, Json]) -> Schema:
         """A foreign schema, with its definitions moved into ours."""
         schema = dict(_close(foreign) if self._closed else foreign)
-        theirs = schema.pop("$defs", {})
+        theirs = as_object(schema.pop("$defs", {}))
         renamed = {}
         for name, definition in theirs.items():
             taken = {*self._names.values(), *self._defs}
             new = name if name not in taken or self._defs.get(name) == definition else f"{name}_{len(taken)}"
             renamed[name] = new
         for name, definition in theirs.items():
-            self._defs[renamed[name]] = _rename(definition, renamed)
-        return _rename(schema, renamed)  # type: ignore[no-any-return]  # a mapping stays one
+            self._defs[renamed[name]] = _rename_in(as_object(definition), renamed)
+        return _rename_in(schema, renamed)
+
+
+def _rename_in(schema: Mapping[str, Json], names: Mapping[str, str]) -> Schema:
+    return {word: _rename(inner, names) for word, inner in schema.items()}
 
 
 def _close(part: Json) -> Json:
@@ -250,7 +255,7 @@ def _close(part: Json) -> Json:
 
 def _rename(part: Json, names: Mapping[str, str]) -> Json:
     if isinstance(part, Mapping):
-        return {word: _rename(inner, names) for word, inner in part.items()}
+        return _rename_in(part, names)
     if isinstance(part, list):
         return [_rename(inner, names) for inner in part]
     found = _REFERENCE.match(part) if isinstance(part, str) else None
@@ -284,16 +289,16 @@ def _or_null(schema: Schema) -> Schema:
     if not schema:
         return schema
     if "anyOf" in schema and kind is None:
-        return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+        return {**schema, "anyOf": [*as_list(schema["anyOf"]), {"type": "null"}]}
     if kind is None or "const" in schema:
         return {"anyOf": [schema, {"type": "null"}]}
-    kinds = [kind] if isinstance(kind, str) else kind
+    kinds = [kind] if isinstance(kind, str) else as_list(kind)
     if "null" in kinds:
         return schema
     return {
         **schema,
         "type": [*kinds, "null"],
-        **({"enum": [*schema["enum"], None]} if "enum" in schema else {}),
+        **({"enum": [*as_list(schema["enum"]), None]} if "enum" in schema else {}),
     }
 
 
@@ -312,7 +317,8 @@ def _annotate(schema: Schema, notes: ValueNotes, format_: str, *, private: bool 
                 schema[keyword] = bound if type(bound) in {int, float} else float(bound)
     if not format_ or format_ == "path":
         kind = schema.get("type", "string")
-        least, most = _LENGTHS.get(kind if isinstance(kind, str) else kind[0], _LENGTHS["string"])
+        first = kind if isinstance(kind, str) else next(iter(texts_in(kind)), "string")
+        least, most = _LENGTHS.get(first, _LENGTHS["string"])
         schema.update(
             {word: size for word, size in ((least, notes.min_length), (most, notes.max_length)) if size is not None}
         )

@@ -18,6 +18,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from pegboard.call import Json
+from pegboard.protocol.json_values import as_list, as_object
 from pegboard.schema.cost.prepared_schema import RECURSION, Prepared
 from pegboard.schema.cost.references import join, lookup, subschemas
 from pegboard.schema.cost.schema_cost import Cost, LoopingSchema, measure, weigh
@@ -228,9 +229,10 @@ class Validator:
 
     def _go_on(self, error: jsonschema_rs.ValidationError, found: Problem, budget: _ErrorBudget) -> list[Problem]:
         """The problems of a part with a cut subschema, in place of the one that it does not fit."""
-        place = lookup(self._prepared().schema, join("", *error.schema_path))
+        place = str(lookup(self._prepared().schema, join("", *error.schema_path)))
         if budget.left <= 0:
-            return [Problem(found.path, "", lookup(self._written, self._prepared().origin(place)), found.got)]
+            cut = as_object(lookup(self._written, self._prepared().origin(place)))
+            return [Problem(found.path, "", cut, found.got)]
         return self.part(place)._list(found.got, found.path, budget)
 
     def _build(self, keywords: dict[str, type]) -> jsonschema_rs.Validator:
@@ -271,7 +273,7 @@ class Validator:
         prepared, pointer = self._prepared(), join("", *error.schema_path[:-1])
         try:
             found = lookup(prepared.schema, pointer)
-            if (self.cost.shared or self.cost.cuts) and RECURSION not in found:
+            if (self.cost.shared or self.cost.cuts) and RECURSION not in as_object(found):
                 found = lookup(self._written, prepared.origin(pointer))
         except LookupError:
             return {}
@@ -346,7 +348,7 @@ def _is_other_branch(problem: Problem, union: Problem) -> bool:
     """A branch with another type, or another discriminator value, was not meant."""
     if problem.path == union.path:
         return problem.keyword in ("type", "const", "enum")
-    only = problem.keyword == "const" or (problem.keyword == "enum" and len(problem.schema.get("enum", ())) == 1)
+    only = problem.keyword == "const" or (problem.keyword == "enum" and len(as_list(problem.schema.get("enum"))) == 1)
     return only and len(problem.path) == len(union.path) + 1
 
 

@@ -49,12 +49,11 @@ _SHORT: Final = 10**12
 
 def show_value(value: Json, most: int = 40) -> str:
     """A value as JSON, cut to a length."""
-    kind = type(value)
-    if kind is str:
+    if type(value) is str:
         if len(value) < most - 2 and value.isascii() and value.isprintable() and not ('"' in value or "\\" in value):
             # Its repr is its JSON.
             return f'"{value}"'
-    elif kind is int and -_SHORT < value < _SHORT:
+    elif type(value) is int and -_SHORT < value < _SHORT:
         return repr(value)
     text = encode(_head(value, most) if isinstance(value, (str, *CONTAINERS)) else value)
     if text is None:
@@ -230,7 +229,8 @@ def example(schema: Mapping[str, Json], root: Mapping[str, Json], depth: int = 0
         return (text,) if text is not None else None
     if kind == "array" and depth < 4:
         items = schema.get("items")
-        least = schema.get("minItems") or 0
+        least = schema.get("minItems")
+        least = least if isinstance(least, int) else 0
         if least > 2 or (least == 2 and schema.get("uniqueItems")):
             return None
         inner = example(items, root, depth + 1) if isinstance(items, Mapping) else None
@@ -257,7 +257,7 @@ def _example_object(schema: Mapping[str, Json], root: Mapping[str, Json], depth:
 
 
 def _example_number(kind: Json, schema: Mapping[str, Json]) -> tuple[Json] | None:
-    number: Json = 10 if kind == "integer" else 1.5
+    number: float = 10 if kind == "integer" else 1.5
     low, high = schema.get("minimum"), schema.get("maximum")
     if isinstance(low, int | float) and number < low:
         number = low

@@ -15,6 +15,7 @@ from pegboard.binding.conversion import BindingProblem, describe_problems
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
 from pegboard.limits import Limits
+from pegboard.protocol.json_values import as_object
 from pegboard.repair.repairer import LIMITS, Repairer
 from pegboard.schema.exact_floats import ExactFloats
 from pegboard.schema.schema_check import check_schema
@@ -112,9 +113,7 @@ class ArgumentParser:
             return ParsedArguments(repair.value, repair.warnings, repair.errors)
         return self._finish(repair.value, repair.warnings, digits)
 
-    def _finish(
-        self, value: Mapping[str, Json], warnings: tuple[ParseWarning, ...], digits: ExactFloats | None
-    ) -> ParsedArguments:
+    def _finish(self, value: Any, warnings: tuple[ParseWarning, ...], digits: ExactFloats | None) -> ParsedArguments:
         try:
             return ParsedArguments(self._bind(value, digits), warnings, (), self.view)
         except BindingProblem as problem:
@@ -312,7 +311,7 @@ def _has_unions(shape: Shape) -> bool:
 
 def _compare(inferred: InferredFunction, schema: Mapping[str, Json], *, takes_message: bool) -> None:
     """Find a schema and a signature that disagree now, and not at the first call."""
-    properties = schema.get("properties", {})
+    properties = as_object(schema.get("properties"))
     names = [field.name for field in inferred.fields]
     for name in names:
         if name not in properties:

@@ -17,7 +17,7 @@ _VALUES = ("enum", "const", "default", "examples")
 
 def mirrored(schema: Mapping[str, Json]) -> dict[str, tuple[str, ...]]:
     """Header name → the path of property names to its value."""
-    return {name: path for name, path, _ in _reachable(schema, ())}
+    return {name: path for name, path, _ in _reachable(schema, ()) if isinstance(name, str)}
 
 
 def check_headers(schema: Mapping[str, Json], where: str) -> None:

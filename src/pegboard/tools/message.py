@@ -21,8 +21,8 @@ class JsonRpcMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     id: RequestId | None = None
     method: str = ""
-    params: Json = UNSET
-    result: Json = UNSET
+    params: Any = UNSET
+    result: Any = UNSET
     error: Json | UnsetType = UNSET
 
     def params_as(self, wanted: type[T]) -> T:
@@ -39,7 +39,7 @@ class JsonRpcMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
             told = "; ".join(error.message for error in errors)
             raise InvalidArguments(f"The arguments do not fit: {told}", errors) from problem
 
-    def get(self, name: str, default: Json = None) -> Json:
+    def get(self, name: str, default: Any = None) -> Any:
         """One of the params by name."""
         return self.params.get(name, default) if isinstance(self.params, dict) else default
 

@@ -76,7 +76,7 @@ class ToolCallRequest(Struct, frozen=True, kw_only=True):
 
     tool_name: str
     tool_call_id: str = ""
-    arguments: Mapping[str, Json] = {}
+    arguments: Mapping[str, Any] = {}
     raw_arguments: str = ""
     warnings: tuple[ParseWarning, ...] = ()
     errors: tuple[ParseError, ...] = ()

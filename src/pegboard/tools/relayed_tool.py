@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from pegboard.call import Call, Json, Reply
 from pegboard.errors import DeclarationError
+from pegboard.protocol.json_values import as_object
 from pegboard.schema.schema_check import check_schema
 from pegboard.schema.validator import Validator
 from pegboard.tools.argument_parser import Mode, ParsedArguments, SchemaParser
@@ -72,7 +73,7 @@ class RelayedTool(Tool):
         check_name(name, source)
         if checked is None:
             checked = check_schemas(definition, f"{source}: {name}")
-        schema: Mapping[str, Json] = definition["inputSchema"]
+        schema = as_object(definition["inputSchema"])
         self._shown = dict(definition)
         self.name = name
         self.title = _text(definition, "title")

@@ -32,6 +32,7 @@ from pegboard.errors import (
 from pegboard.limits import Limits
 from pegboard.media import Content
 from pegboard.protocol.content import Block, text_block
+from pegboard.protocol.json_values import as_list, as_object, texts_in
 from pegboard.schema.formats import LENIENT
 from pegboard.schema.plain_json import (
     UNWRITABLE,
@@ -225,7 +226,7 @@ class ResultWriter:
             raise ResultProblem("", "the message has neither a result nor an error; return ToolResponse.success")
         if not (isinstance(answer, Mapping) and _is_content(answer.get("content"))):
             return self.write(answer)
-        plain = as_plain(answer)
+        plain = dict(as_object(as_plain(answer)))
         structured = plain.pop("structuredContent", UNSET)
         return self._assemble(plain, structured)
 
@@ -301,8 +302,7 @@ def _is_content(value: Any) -> bool:
 
 def _block(item: Any) -> Block:
     if isinstance(item, Content):
-        block: Block = as_plain(item.to_block())
-        return block
+        return dict(as_object(as_plain(item.to_block())))
     plain = as_plain(item)
     return text_block(plain if isinstance(plain, str) else encode(plain).decode("utf-8"))
 
@@ -341,7 +341,7 @@ def _writers(writer: ResultWriter, schema: Mapping[str, Json] | None) -> dict[ty
             "string": {str: writer._write_exact_text},
             "null": {type(None): writer._write_exact_word},
         }
-        for kind in [kinds] if isinstance(kinds, str) else kinds:
+        for kind in [kinds] if isinstance(kinds, str) else texts_in(kinds):
             ways.update(sure.get(kind, {}))
     return ways
 
@@ -372,11 +372,11 @@ def with_warnings(done: Done, warnings: Iterable[Any]) -> Done:
     if not listed:
         return done
     result = done.result.value if isinstance(done.result, EncodedResult) else done.result
-    meta = result.get("_meta") or {}
+    meta = as_object(result.get("_meta"))
     # A gateway or host before us may have reported repairs, too.
     told = meta.get(PARSE_WARNINGS)
-    meta = {**meta, PARSE_WARNINGS: [*listed, *told] if isinstance(told, list) else listed}
-    return Done({**result, "_meta": meta}, done.wrapped, done.metadata)
+    warned = {**meta, PARSE_WARNINGS: [*listed, *as_list(told)]}
+    return Done({**result, "_meta": warned}, done.wrapped, done.metadata)
 
 
 def _listed(notes: Iterable[Any]) -> list[Json]:
@@ -388,14 +388,15 @@ def _listed(notes: Iterable[Any]) -> list[Json]:
 
 def refusal_of(error: Json) -> Refusal:
     """The JSON-RPC error that an author returned in a message, to be raised."""
-    code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
+    given = as_object(error)
+    code, message = given.get("code"), given.get("message")
     if type(code) is not int or not isinstance(message, str):
         raise ResultProblem("error", "an error needs an integer code and a text message")
     if code in _RESERVED:
         raise ResultProblem(
             "error.code", f"{code} is reserved by the specification; use a code outside -32768 to -32000"
         )
-    return _refusal_class(code)(message, error.get("data"))
+    return _refusal_class(code)(message, given.get("data"))
 
 
 # "Implementations MUST NOT emit any code from this sub-range that is not defined", nor -32002 (Error Codes).

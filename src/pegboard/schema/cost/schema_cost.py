@@ -31,6 +31,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from pegboard.call import Json
+from pegboard.protocol.json_values import as_object
 from pegboard.schema.cost.references import DIALECTS, REFERENCES, References, join, lookup
 from pegboard.schema.types.constraints import REMARKS
 
@@ -273,7 +274,7 @@ def _read_part(pointer: str, part: Json, references: References) -> _Part:
 
 
 def _own_steps(part: Mapping[str, Json]) -> int:
-    steps = sum(len(part[key]) for key in ("dependentRequired", "dependencies") if isinstance(part.get(key), Mapping))
+    steps = sum(len(as_object(part.get(key))) for key in ("dependentRequired", "dependencies"))
     listed = part.get("enum")
     values = [*(listed if isinstance(listed, list) else ()), part.get("const")]
     return steps + COMPARE * sum(isinstance(value, dict | list) for value in values)
