@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pegboard.call import Json
+from pegboard.protocol.json_values import as_object
 from pegboard.tools.tool import Tool
 
 MAX_COMPLETIONS = 100
@@ -15,7 +16,7 @@ Suggest = Callable[[str], Any]
 
 def known_values(tool: Tool, argument: str) -> list[str]:
     """The values that an argument's type allows: those of an enum or a Literal, true and false."""
-    schema = tool.input_schema.get("properties", {}).get(argument, {})
+    schema = as_object(tool.input_schema.get("properties")).get(argument)
     if not isinstance(schema, Mapping):
         return []
     if schema.get("type") == "boolean":

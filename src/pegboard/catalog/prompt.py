@@ -12,6 +12,7 @@ from pegboard.call import Handler, Json
 from pegboard.errors import DeclarationError, InvalidParams
 from pegboard.media import Content
 from pegboard.protocol.content import text_block
+from pegboard.protocol.json_values import as_object, texts_in
 from pegboard.schema.plain_json import as_plain
 from pegboard.tools.naming import Suggestions
 from pegboard.tools.tool import Tool
@@ -39,18 +40,18 @@ class Prompt:
     def definition(self) -> dict[str, Json]:
         """The prompt as a list item."""
         schema = self.tool.input_schema
-        required = schema.get("required", ())
+        required = texts_in(schema.get("required"))
         arguments = [
             {
                 key: value
                 for key, value in (
                     ("name", name),
-                    ("description", part.get("description") if isinstance(part, Mapping) else None),
+                    ("description", as_object(part).get("description")),
                     ("required", name in required),
                 )
                 if value is not None
             }
-            for name, part in schema.get("properties", {}).items()
+            for name, part in as_object(schema.get("properties")).items()
         ]
         shown: dict[str, Json] = {
             "name": self.name,

@@ -15,6 +15,7 @@ from pegboard.catalog.uri_template_index import TemplateIndex
 from pegboard.errors import DeclarationError, ResourceNotFound
 from pegboard.media import File
 from pegboard.protocol.content import guess_by_suffix, resource_block
+from pegboard.protocol.json_values import as_object, texts_in
 from pegboard.schema.plain_json import as_plain
 from pegboard.tools.naming import humanise
 from pegboard.tools.tool import Tool
@@ -72,17 +73,17 @@ class Resource:
         }
         return {key: value for key, value in shown.items() if value or key == "name"}
 
-    def contents(self, uri: str, value: Any) -> list[dict[str, Json]]:
+    def contents(self, uri: str, value: Any) -> list[Mapping[str, Json]]:
         """The return value of the function as the contents of this URI."""
         if value is None:
             raise ResourceNotFound(uri)
         if isinstance(value, list) and value and all(isinstance(one, File) for one in value):
-            return [one.to_block()["resource"] for one in value]
+            return [as_object(one.to_block()["resource"]) for one in value]
         return [self._content(uri, value)]
 
-    def _content(self, uri: str, value: Any) -> dict[str, Json]:
+    def _content(self, uri: str, value: Any) -> Mapping[str, Json]:
         if isinstance(value, File):
-            content: dict[str, Json] = value.to_block()["resource"]
+            content = as_object(value.to_block()["resource"])
             return content if value.has_uri else {**content, "uri": uri}
         guessed = self.mime_type or guess_by_suffix(uri)
         written: str | bytes
@@ -92,12 +93,11 @@ class Resource:
             kind, written = guessed or _BYTES, bytes(value)
         else:
             kind, written = guessed or _JSON, msgspec.json.encode(as_plain(value)).decode()
-        made: dict[str, Json] = resource_block(uri, written, kind)["resource"]
-        return made
+        return as_object(resource_block(uri, written, kind)["resource"])
 
     def _check_parameters(self) -> None:
-        names = set(self.tool.input_schema.get("properties", {}))
-        required = set(self.tool.input_schema.get("required", ()))
+        names = set(as_object(self.tool.input_schema.get("properties")))
+        required = set(texts_in(self.tool.input_schema.get("required")))
         given = set() if self.template is None else set(self.template.names)
         if not required <= given:
             missing = ", ".join(sorted(required - given))

@@ -14,12 +14,13 @@ json-schema        {"name", "input", "output"}
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from pegboard.call import Json
+from pegboard.protocol.json_values import as_object, texts_in
 from pegboard.providers.markdown import Described, write_markdown
 from pegboard.providers.schema_dialects import Inexpressible, gemini_schema, open_root, strict_schema
 from pegboard.tools.aliases import ANY, DOTLESS, GEMINI, NameMap, NameRule
@@ -174,14 +175,14 @@ def _ollama(tool: Described, alias: str, options: ExportOptions, notes: list[str
 
 def _microsoft(tool: Described, alias: str, options: ExportOptions, notes: list[str]) -> Definition:
     schema = open_root(tool.input_schema, notes)
-    required: Sequence[str] = schema.get("required") or ()
+    required = texts_in(schema.get("required"))
     parameters = {
         name: {
             "type": part.get("type", "object"),
             "description": trim(part.get("description", ""), options.description_tokens),
             "required": name in required,
         }
-        for name, part in (schema.get("properties") or {}).items()
+        for name, part in as_object(schema.get("properties")).items()
         if isinstance(part, Mapping)
     }
     return {"name": alias, "description": _describe(tool, options), "parameters": parameters}

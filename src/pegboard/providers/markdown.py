@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
 import msgspec
 
 from pegboard.call import Json
+from pegboard.protocol.json_values import as_list, as_object, texts_in
 
 _DEPTH = 6
 _LINES = 1_000
@@ -81,8 +82,8 @@ def _first(lines: Iterator[str]) -> list[str]:
 
 
 def _write_properties(schema: Mapping[str, Json], root: Mapping[str, Json], depth: int) -> Iterator[str]:
-    required = schema.get("required") or ()
-    for name, part in (schema.get("properties") or {}).items():
+    required = texts_in(schema.get("required"))
+    for name, part in as_object(schema.get("properties")).items():
         found = _resolved(part, root)
         need = "required" if name in required else "optional"
         about = str(found.get("description") or "").strip().replace("\n", " ")
@@ -98,7 +99,7 @@ def _write_inner(schema: Mapping[str, Json], root: Mapping[str, Json], depth: in
     items = found.get("items")
     if isinstance(items, Mapping):
         found = _resolved(items, root)
-    for option in (found, *(_resolved(option, root) for option in found.get("anyOf") or found.get("oneOf") or ())):
+    for option in (found, *(_resolved(option, root) for option in _options(found))):
         yield from _write_properties(option, root, depth)
 
 
@@ -108,31 +109,35 @@ def _summary(schema: Mapping[str, Json], root: Mapping[str, Json]) -> str:
     if "const" in found:
         parts.append(f"always {_shown(found['const'])}")
     if "enum" in found:
-        parts.append(f"one of {' | '.join(_shown(value) for value in found['enum'])}")
+        parts.append(f"one of {' | '.join(_shown(value) for value in as_list(found['enum']))}")
     if "default" in found:
         parts.append(f"default {_shown(found['default'])}")
     parts.extend(f"{keyword} {_shown(found[keyword])}" for keyword in _BOUNDS if keyword in found)
-    if found.get("examples"):
-        parts.append(f"e.g. {_shown(found['examples'][0])}")
+    if examples := as_list(found.get("examples")):
+        parts.append(f"e.g. {_shown(examples[0])}")
     return ", ".join(parts)
 
 
 def _kind(schema: Mapping[str, Json], root: Mapping[str, Json], depth: int = 0) -> str:
     """The type in words; deep or recursive nesting is `any`."""
     kind = schema.get("type")
-    options = schema.get("anyOf") or schema.get("oneOf")
+    options = _options(schema)
     if depth > _KINDS:
         return "any"
     if kind is None and options:
         shown = dict.fromkeys(_kind(_resolved(option, root), root, depth + 1) for option in options[:_OPTIONS])
         return " or ".join([*shown, *(["…"] if len(options) > _OPTIONS else [])])
     if isinstance(kind, list):
-        return " or ".join(kind)
+        return " or ".join(texts_in(kind))
     if kind == "array" and isinstance(schema.get("items"), Mapping):
         return f"list of {_kind(_resolved(schema['items'], root), root, depth + 1)}"
     if kind == "object" and isinstance(schema.get("additionalProperties"), Mapping):
         return f"map of {_kind(_resolved(schema['additionalProperties'], root), root, depth + 1)}"
     return str(kind or "any")
+
+
+def _options(schema: Mapping[str, Json]) -> Sequence[Json]:
+    return as_list(schema.get("anyOf")) or as_list(schema.get("oneOf"))
 
 
 def _resolved(schema: Json, root: Mapping[str, Json]) -> Mapping[str, Json]:
@@ -142,7 +147,7 @@ def _resolved(schema: Json, root: Mapping[str, Json]) -> Mapping[str, Json]:
     if not isinstance(reference, str):
         return schema
     for holder in ("$defs", "definitions"):
-        found = (root.get(holder) or {}).get(reference.rpartition("/")[2])
+        found = as_object(root.get(holder)).get(reference.rpartition("/")[2])
         if isinstance(found, Mapping):
             return {**found, **{key: value for key, value in schema.items() if key != "$ref"}}
     return {}

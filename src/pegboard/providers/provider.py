@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from pegboard.call import Json
+from pegboard.protocol.json_values import as_object
 from pegboard.providers.export import DEFAULT_OPTIONS, Definition, ExportOptions, export_tools
 from pegboard.providers.markdown import Described
 from pegboard.repair.repairer import ParseError, ParseWarning
@@ -156,14 +157,15 @@ def _inside(payload: Json, *steps: str | int) -> Json:
 
 def _read_openai(payload: Json) -> Iterator[ProviderCall]:
     message = _inside(payload, "choices", 0, "message")
-    if isinstance(message, Mapping) and isinstance(message.get("function_call"), Mapping):
-        yield _named(message["function_call"], "", 0)
+    only = as_object(message).get("function_call")
+    if isinstance(only, Mapping):
+        yield _named(only, "", 0)
     calls = _inside(message, "tool_calls")
     for place, call in enumerate(_objects(calls)):
-        if isinstance(call.get("function"), Mapping):
-            yield _named(call["function"], call.get("id"), place)
-        elif isinstance(call.get("custom"), Mapping):
-            custom = call["custom"]
+        function, custom = call.get("function"), call.get("custom")
+        if isinstance(function, Mapping):
+            yield _named(function, call.get("id"), place)
+        elif isinstance(custom, Mapping):
             yield ProviderCall(str(custom.get("name", "")), str(call.get("id") or ""), custom.get("input"))
 
 
@@ -194,9 +196,9 @@ def _gather(events: Iterable[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
     for event in events:
         index = event.get("index")
         if event.get("type") == "content_block_start":
-            blocks[index] = dict(event.get("content_block") or {})
+            blocks[index] = dict(as_object(event.get("content_block")))
         elif event.get("type") == "content_block_delta":
-            piece = (event.get("delta") or {}).get("partial_json")
+            piece = as_object(event.get("delta")).get("partial_json")
             if isinstance(piece, str):
                 pieces.setdefault(index, []).append(piece)
     return [{**block, "input": "".join(pieces[index])} if index in pieces else block for index, block in blocks.items()]
@@ -215,8 +217,9 @@ def _read_gemini(payload: Json) -> Iterator[ProviderCall]:
 def _read_ollama(payload: Json) -> Iterator[ProviderCall]:
     calls = _inside(_inside(payload, "message"), "tool_calls")
     for place, call in enumerate(_objects(calls)):
-        if isinstance(call.get("function"), Mapping):
-            yield _named(call["function"], call.get("id"), place)
+        function = call.get("function")
+        if isinstance(function, Mapping):
+            yield _named(function, call.get("id"), place)
 
 
 def _named(call: Mapping[str, Json], call_id: Json, place: int) -> ProviderCall:

@@ -5,13 +5,14 @@ A limit that a provider does not support is added to the description, so that th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import msgspec
 
 from pegboard.call import Json
 from pegboard.errors import PegboardError
+from pegboard.protocol.json_values import as_list, as_object, texts_in
 
 Schema: TypeAlias = dict[str, Json]
 
@@ -69,7 +70,7 @@ class _Strict:
         self._notes = notes
         self.defs: dict[str, Schema] = {}
 
-    def write(self, schema: Any, path: str) -> Schema:
+    def write(self, schema: Json, path: str) -> Schema:
         if not isinstance(schema, Mapping) or not schema:
             raise Inexpressible(f"{path or 'the schema'} accepts any value")
         if "$ref" in schema:
@@ -81,7 +82,7 @@ class _Strict:
         if schema.get("format") in _STRICT_FORMATS:
             kept["format"] = schema["format"]
             handled.add("format")
-        options = schema.get("anyOf") or schema.get("oneOf")
+        options = _options(schema)
         kinds = _kinds(schema)
         if options:
             kept["anyOf"] = [self.write(option, path) for option in options]
@@ -101,13 +102,13 @@ class _Strict:
         return {"$ref": f"#/$defs/{name}"}
 
     def _write_object(self, schema: Mapping[str, Json], path: str) -> Schema:
-        properties = schema.get("properties") or {}
+        properties = as_object(schema.get("properties"))
         extra = schema.get("additionalProperties", True)
         if not properties and (extra is not False or schema.get("patternProperties")):
             raise Inexpressible(f"{path or 'the schema'} accepts any names")
         if extra is not False and properties and "additionalProperties" in schema:
             self._notes.append(f"{path or 'the schema'}: only the declared names are accepted")
-        required = set(schema.get("required") or ())
+        required = set(texts_in(schema.get("required")))
         written = {}
         for name, part in properties.items():
             place = f"{path}.{name}" if path else name
@@ -116,7 +117,7 @@ class _Strict:
         return {"properties": written, "required": list(written), "additionalProperties": False}
 
     def _write_array(self, schema: Mapping[str, Json], path: str) -> Schema:
-        places = schema.get("prefixItems")
+        places = as_list(schema.get("prefixItems"))
         if not places:
             return {"items": self.write(schema.get("items"), f"{path}[]")}
         self._notes.append(f"{path}: the order of its items was removed")
@@ -140,7 +141,7 @@ class _Gemini:
         self._notes = notes
         self._left = _PARTS
 
-    def write(self, schema: Any, path: str, above: tuple[str, ...]) -> Schema:
+    def write(self, schema: Json, path: str, above: tuple[str, ...]) -> Schema:
         if not isinstance(schema, Mapping):
             return {"type": "STRING"}
         self._left -= 1
@@ -174,31 +175,31 @@ class _Gemini:
         if schema.get("format") in _GEMINI_FORMATS:
             kept["format"] = schema["format"]
             handled.add("format")
-        choices = schema.get("enum", [schema["const"]] if "const" in schema else None)
+        choices = _choices(schema)
         if choices is not None and all(isinstance(choice, str) or choice is None for choice in choices):
             kept["enum"] = [choice for choice in choices if choice is not None]
             handled |= {"enum", "const"}
         self._write_type(kept, schema, path, above)
         if kept.get("type") == "OBJECT":
-            properties = schema.get("properties") or {}
+            properties = as_object(schema.get("properties"))
             if properties:
                 kept["properties"] = {
                     name: self.write(part, f"{path}.{name}" if path else name, above)
                     for name, part in properties.items()
                 }
-                required = [name for name in schema.get("required") or () if name in properties]
+                required = [name for name in texts_in(schema.get("required")) if name in properties]
                 if required:
                     kept["required"] = required
         elif kept.get("type") == "ARRAY":
-            items = schema.get("items") or (schema.get("prefixItems") or [{"type": "string"}])[0]
+            items = schema.get("items") or next(iter(as_list(schema.get("prefixItems"))), {"type": "string"})
             kept["items"] = self.write(items, f"{path}[]", above)
         return _mention(kept, schema, handled, path, self._notes)
 
     def _write_type(self, kept: Schema, schema: Mapping[str, Json], path: str, above: tuple[str, ...]) -> None:
-        options = [option for option in schema.get("anyOf") or schema.get("oneOf") or () if option != {"type": "null"}]
+        listed = _options(schema)
+        options = [option for option in listed if option != {"type": "null"}]
         kinds = [kind for kind in _kinds(schema) if kind != "null"]
-        listed = len(schema.get("anyOf") or schema.get("oneOf") or ())
-        if len(options) < listed or "null" in _kinds(schema) or schema.get("nullable"):
+        if len(options) < len(listed) or "null" in _kinds(schema) or schema.get("nullable"):
             kept["nullable"] = True
         if len(options) == 1:
             only = self.write(options[0], path, above)
@@ -212,7 +213,7 @@ class _Gemini:
 
 
 def _kind_of_choices(schema: Mapping[str, Json]) -> str:
-    choices = schema.get("enum") or [schema.get("const")]
+    choices = _choices(schema) or [None]
     if all(isinstance(choice, bool) for choice in choices):
         return "boolean"
     if all(isinstance(choice, int) for choice in choices):
@@ -222,31 +223,41 @@ def _kind_of_choices(schema: Mapping[str, Json]) -> str:
     return "object" if "properties" in schema else "string"
 
 
+def _choices(schema: Mapping[str, Json]) -> Sequence[Json] | None:
+    if "enum" in schema:
+        return as_list(schema["enum"])
+    return [schema["const"]] if "const" in schema else None
+
+
+def _options(schema: Mapping[str, Json]) -> Sequence[Json]:
+    return as_list(schema.get("anyOf")) or as_list(schema.get("oneOf"))
+
+
 def _kinds(schema: Mapping[str, Json]) -> list[str]:
     kinds = schema.get("type")
     if kinds is None:
         return ["object"] if "properties" in schema else []
-    return [kinds] if isinstance(kinds, str) else list(kinds)
+    return [kinds] if isinstance(kinds, str) else texts_in(kinds)
 
 
 def _resolve(schema: Mapping[str, Json], root: Mapping[str, Json]) -> Mapping[str, Json]:
     """The target of a local reference; an empty schema if it is missing."""
-    found: Any = root
+    found: Json = root
     for step in str(schema["$ref"]).removeprefix("#").split("/")[1:]:
         found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
     return found if isinstance(found, Mapping) else {}
 
 
 def _merged(schema: Mapping[str, Json], path: str) -> Schema:
-    parts = schema["allOf"]
+    parts = as_list(schema["allOf"])
     if len(parts) != 1:
         raise Inexpressible(f"{path or 'the schema'}: allOf of {len(parts)} schemas cannot be expressed")
-    return {**parts[0], **{key: value for key, value in schema.items() if key != "allOf"}}
+    return {**as_object(parts[0]), **{key: value for key, value in schema.items() if key != "allOf"}}
 
 
 def _nullable(schema: Schema) -> Schema:
     if "anyOf" in schema:
-        options = schema["anyOf"]
+        options = as_list(schema["anyOf"])
         return schema if {"type": "null"} in options else {**schema, "anyOf": [*options, {"type": "null"}]}
     kinds = _kinds(schema)
     if "null" in kinds:
@@ -255,7 +266,7 @@ def _nullable(schema: Schema) -> Schema:
         return {"anyOf": [schema, {"type": "null"}]}
     nullable = {**schema, "type": [*kinds, "null"]}
     if "enum" in schema:
-        nullable["enum"] = [*schema["enum"], None]
+        nullable["enum"] = [*as_list(schema["enum"]), None]
     return nullable
 
 
