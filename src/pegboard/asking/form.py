@@ -16,6 +16,7 @@ from msgspec import structs
 from pegboard.argument_problems import ParseError
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
+from pegboard.protocol.json_values import as_list, as_object, objects_in, texts_in
 from pegboard.schema.literals import fold_name
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.signature import schema_of
@@ -34,20 +35,21 @@ class Form:
     def __init__(
         self,
         schema: Mapping[str, Json],
-        read: Callable[[Json], tuple[Any, Sequence[ParseError]]],
+        read: Callable[[Mapping[str, Json]], tuple[Any, Sequence[ParseError]]],
         whole: Mapping[str, Json] | None = None,
     ) -> None:
         """`whole` is the schema that this form is a flat version of; fields that are required and nullable may stay
         empty."""
         self.schema = schema
         self._read = read
-        shown, required = schema["properties"], schema.get("required", ())
+        shown, required = as_object(schema["properties"]), texts_in(schema.get("required"))
         self._blank = frozenset(
-            name for name, part in shown.items() if name not in required and not _may_be_empty(part)
+            name for name, part in shown.items() if name not in required and not _may_be_empty(as_object(part))
         )
-        self._null = [name for name in (whole or schema).get("required", ()) if name in shown and name not in required]
+        always = texts_in((whole or schema).get("required"))
+        self._null = [name for name in always if name in shown and name not in required]
 
-    def read(self, content: Json) -> tuple[Any, Sequence[ParseError]]:
+    def read(self, content: Mapping[str, Json]) -> tuple[Any, Sequence[ParseError]]:
         """The value, or the problems; an optional field left empty counts as missing, whatever is sent for it."""
         filled = {name: value for name, value in content.items() if not (value == "" and name in self._blank)}
         for name in self._null:
@@ -131,7 +133,7 @@ def _read_whole(tool: Tool, content: Json, spellings: frozenset[str]) -> tuple[A
     )
 
 
-def _read_one(tool: Tool, content: Json) -> tuple[Any, Sequence[ParseError]]:
+def _read_one(tool: Tool, content: Mapping[str, Json]) -> tuple[Any, Sequence[ParseError]]:
     # The form does not forbid other fields, so they are not errors.
     return _read(tool, {_ONLY: content[_ONLY]} if _ONLY in content else content)
 
@@ -159,7 +161,7 @@ def _flat(schema: Mapping[str, Json], wanted: Any) -> Mapping[str, Json]:
     }
     if schema.get("$schema"):
         flat["$schema"] = schema["$schema"]
-    required = [name for name in schema.get("required", ()) if not _may_be_null(properties.get(name))]
+    required = [name for name in texts_in(schema.get("required")) if not _may_be_null(properties.get(name))]
     if required:
         flat["required"] = required
     return flat
@@ -192,7 +194,7 @@ def _in_words(part: Mapping[str, Json]) -> dict[str, Json]:
     words = {name: part[name] for name in ("title", "description") if name in part}
     if "default" in part:
         words["default"] = _word(part["default"])
-    return {**words, "type": "string", "enum": [_word(choice) for choice in part.get("enum", ())]}
+    return {**words, "type": "string", "enum": [_word(choice) for choice in as_list(part.get("enum"))]}
 
 
 def _word(number: Json) -> str:
@@ -201,11 +203,10 @@ def _word(number: Json) -> str:
 
 def _may_be_empty(part: Mapping[str, Json]) -> bool:
     """Whether empty text is a valid value of the field."""
-    choices = part.get("enum")
-    if choices is None and "oneOf" in part:
-        choices = [one.get("const") for one in part["oneOf"] if isinstance(one, Mapping)]
-    if choices is not None:
-        return "" in choices
+    if "enum" in part:
+        return "" in as_list(part["enum"])
+    if "oneOf" in part:
+        return any(one.get("const") == "" for one in objects_in(part["oneOf"]))
     bound = part.get("minLength") or "format" in part or "pattern" in part
     return part.get("type") == "string" and not bound
 

@@ -15,7 +15,7 @@ from pegboard.asking.sampling_messages import check_sampling_messages
 from pegboard.call import Json, Question
 from pegboard.errors import DeclarationError, MissingCapability
 from pegboard.media import Content
-from pegboard.protocol.content import text_block
+from pegboard.protocol.content import joined_text, text_block
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
@@ -77,7 +77,7 @@ class Sampled(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The text blocks, joined by newlines."""
-        return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
+        return joined_text(self.content)
 
 
 class Root(Struct, frozen=True):

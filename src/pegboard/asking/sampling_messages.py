@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
+from pegboard.protocol.json_values import as_object, objects_in
 
 _BALANCE = "each tool use needs one result with its id, in the next message"
 
@@ -28,11 +29,13 @@ def check_sampling_messages(messages: Sequence[Json]) -> None:
 
 
 def _parts(message: Json, number: int) -> tuple[str, Sequence[Mapping[str, Json]]]:
-    role, content = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else (None, None)
-    blocks: Sequence[Json] = content if isinstance(content, list | tuple) else [content]
-    if role not in ("user", "assistant") or not all(isinstance(one, Mapping) and "type" in one for one in blocks):
+    given = as_object(message)
+    role, content = given.get("role"), given.get("content")
+    listed: Sequence[Json] = content if isinstance(content, list | tuple) else [content]
+    blocks = [block for block in objects_in(listed) if "type" in block]
+    if role not in ("user", "assistant") or len(blocks) != len(listed):
         raise _problem(number, 'expected text, content, or {"role": "user" or "assistant", "content": …}')
-    return role, blocks
+    return str(role), blocks
 
 
 def _problem(number: int, rule: str) -> DeclarationError:

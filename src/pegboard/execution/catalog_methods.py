@@ -26,6 +26,7 @@ from pegboard.execution.run import Runner
 from pegboard.limits import Limits
 from pegboard.logs.log_lines import log_failure
 from pegboard.media import File
+from pegboard.protocol.json_values import as_object
 from pegboard.security.seal import Seal
 from pegboard.tools.tool import Tool
 
@@ -133,7 +134,7 @@ class CatalogMethods:
         if isinstance(value, Path):
             value = await self._file(resource, call.name, value)
         contents = resource.contents(call.name, value)
-        size = sum(len(part.get("text") or part.get("blob") or "") for part in contents)
+        size = sum(len(str(part.get("text") or part.get("blob") or "")) for part in contents)
         if size > self._result_bytes:
             _log.error("the resource %s has %d bytes, the limit is %d", call.name, size, self._result_bytes)
             raise InternalFailure("The resource is too large to send")
@@ -195,7 +196,7 @@ class CatalogMethods:
         if about.relay is not None:
             return await about.relay(call)
         owner, tool = ref.name or ref.uri, about.tool
-        if argument.name not in tool.input_schema.get("properties", {}):
+        if argument.name not in as_object(tool.input_schema.get("properties")):
             raise InvalidParams(f"{owner!r} has no argument {argument.name[:80]!r}")
         suggest = self.suggestions.get((owner, argument.name))
         if suggest is None:

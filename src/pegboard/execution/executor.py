@@ -32,6 +32,8 @@ from pegboard.execution.threads import Threads
 from pegboard.hooks.pipeline import compose
 from pegboard.limits import Limits
 from pegboard.logs.log_lines import log_failure
+from pegboard.protocol.content import joined_text
+from pegboard.protocol.json_values import as_list, as_object, objects_in
 from pegboard.protocol.revisions import MODERN
 from pegboard.schema.plain_json import encode
 from pegboard.tools.parameters import ToolCallRequest
@@ -221,8 +223,8 @@ def _arguments_of(request: ToolCallRequest) -> Raw:
 def _record_of(request: ToolCallRequest, reply: Reply, began: float) -> ToolExecutionRecord:
     elapsed = _elapsed(began)
     result = reply.result.value if isinstance(reply.result, EncodedResult) else reply.result
-    content = tuple(result.get("content", ()))
-    meta = result.get("_meta") or {}
+    content = tuple(objects_in(result.get("content")))
+    meta = as_object(result.get("_meta"))
     errors = _notes(meta.get(PARSE_ERRORS), ParseError)
     failed = bool(result.get("isError"))
     metadata = dict(reply.metadata or {})
@@ -234,7 +236,7 @@ def _record_of(request: ToolCallRequest, reply: Reply, began: float) -> ToolExec
     return _record(
         request,
         status,
-        "\n".join(block["text"] for block in content if block.get("type") == "text"),
+        joined_text(content),
         metadata,
         elapsed,
         content=content,
@@ -273,7 +275,7 @@ def _record(
 
 
 def _notes(listed: Json, kind: type[Note]) -> tuple[Note, ...]:
-    return () if not listed else msgspec.convert(tuple(listed), tuple[kind, ...])  # type: ignore[valid-type]  # a class
+    return tuple(msgspec.convert(note, kind) for note in as_list(listed))
 
 
 def _merge_notes(said: Iterable[ParseWarning], found: Iterable[ParseWarning]) -> tuple[ParseWarning, ...]:

@@ -28,7 +28,7 @@ class _TaskCommand(Struct, array_like=True):
     """An instruction to the process that runs a task: answers to deliver, or without any, to cancel it."""
 
     key: str
-    answers: Json
+    answers: Mapping[str, Json] | None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -143,9 +143,9 @@ class TaskMethods:
         if task_id in self._runs or (record.owner != self._cluster.me and await self._cluster.is_alive(record.owner)):
             return record
         lost = InternalFailure("The server process that ran this task ended before the task did")
-        return await self._store.fail_orphan(task_id, {"code": lost.code, "message": lost.message})
+        return await self._store.fail_orphan(task_id, lost.code, lost.message)
 
-    async def _send_command(self, task_id: str, record: TaskRecord, answers: Json) -> None:
+    async def _send_command(self, task_id: str, record: TaskRecord, answers: Mapping[str, Json] | None) -> None:
         if self._cluster is None:
             raise InternalFailure("The server that ran this task has stopped, or cannot be reached from here")
         order = _encode(_TaskCommand(task_key(task_id), answers))

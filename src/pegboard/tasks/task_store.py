@@ -157,7 +157,7 @@ class TaskStore:
         found = await self._records.get(task_key(task_id))
         return None if found is None else _decode(found.value)
 
-    async def fail_orphan(self, task_id: str, error: Json) -> TaskRecord | None:
+    async def fail_orphan(self, task_id: str, code: int, message: str) -> TaskRecord | None:
         """End a task whose process is gone, unless it has ended; returns its record."""
         found = await self._records.get(task_key(task_id))
         if found is None:
@@ -166,7 +166,8 @@ class TaskStore:
         if record.status in ENDED:
             return record
         now = self.clock()
-        record.status, record.message, record.outcome, record.updated = "failed", error["message"], error, now
+        record.status, record.message, record.updated = "failed", message, now
+        record.outcome = {"code": code, "message": message}
         left = record.created + record.seconds - now
         if await self._records.put(task_key(task_id), _encode(record), ttl=max(1.0, left), if_version=found.version):
             return record

@@ -16,6 +16,7 @@ from pegboard.middleware.limits.kept_results import SCHEME, KeptResults
 from pegboard.middleware.limits.truncation import SMALLEST, truncate
 from pegboard.middleware.observability.token_count import Counter, count_tokens, measure
 from pegboard.protocol.content import Block, link_block
+from pegboard.protocol.json_values import as_object, objects_in
 
 TRUNCATED = "dev.pegboard/truncated"
 
@@ -73,7 +74,7 @@ class TokenBudget(Middleware):
         if budget is None:
             return reply
         result = reply.result.value if isinstance(reply.result, EncodedResult) else reply.result
-        blocks = [block for block in result.get("content", ()) if _text_of(block)]
+        blocks = [block for block in objects_in(result.get("content")) if _text_of(block)]
         texts = [_text_of(block) for block in blocks]
         if self._bytes_suffice and sum(map(_bytes, texts)) <= budget.tokens:
             return reply
@@ -101,8 +102,8 @@ class TokenBudget(Middleware):
     def _shortened(
         self, call: Call, result: Mapping[str, Json], cut: Mapping[int, str | None], limit: int, total: int
     ) -> Mapping[str, Json]:
-        content = []
-        for block in result["content"]:
+        content: list[Mapping[str, Json]] = []
+        for block in objects_in(result["content"]):
             text = cut.get(id(block), "")
             if text == "":
                 content.append(block)
@@ -120,7 +121,7 @@ class TokenBudget(Middleware):
                 note["uri"] = SCHEME + name
                 about = f"The whole result, {total:,} tokens, for {self.kept.seconds:g} s"
                 content.append(link_block(SCHEME + name, f"{call.name}-result", description=about))
-        shortened["_meta"] = {**(result.get("_meta") or {}), TRUNCATED: note}
+        shortened["_meta"] = {**as_object(result.get("_meta")), TRUNCATED: note}
         return shortened
 
 
@@ -135,20 +136,20 @@ def _budget(given: int | Budget | None, action: Action) -> Budget | None:
     return budget
 
 
-def _text_of(block: Block) -> str:
+def _text_of(block: Mapping[str, Json]) -> str:
     match block.get("type"):
         case "text":
             return str(block["text"])
         case "resource":
-            return str(block["resource"].get("text", ""))
+            return str(as_object(block["resource"]).get("text", ""))
         case _:
             return ""
 
 
-def _with_text(block: Block, text: str) -> Block:
+def _with_text(block: Mapping[str, Json], text: str) -> Block:
     if block["type"] == "text":
         return {**block, "text": text}
-    return {**block, "resource": {**block["resource"], "text": text}}
+    return {**block, "resource": {**as_object(block["resource"]), "text": text}}
 
 
 def _bytes(text: str) -> int:

@@ -16,6 +16,7 @@ from pegboard.call import Call, Json
 from pegboard.errors import DeclarationError, ToolError
 from pegboard.hooks.middleware import Middleware
 from pegboard.middleware.call_keys import OTHERS, category_of, client_of, tool_of
+from pegboard.protocol.json_values import as_object, objects_in
 
 Counter: TypeAlias = Callable[[str], int]
 By: TypeAlias = Literal["tool", "category", "client", "principal"]
@@ -77,15 +78,15 @@ def _counter() -> Counter:
 
 def texts_of(result: Mapping[str, Json]) -> Iterator[str]:
     """The texts of a result that a model reads; images and audio are priced differently and are left out."""
-    blocks = result.get("content")
+    blocks = objects_in(result.get("content"))
     if not blocks and result.get("structuredContent") is not None:
         yield _encode(result["structuredContent"]).decode("utf-8")
-    for block in blocks or ():
+    for block in blocks:
         match block.get("type"):
             case "text":
-                yield block["text"]
+                yield str(block["text"])
             case "resource":
-                yield block["resource"].get("text", "")
+                yield str(as_object(block["resource"]).get("text", ""))
             case "resource_link":
                 yield _encode(block).decode("utf-8")
 
@@ -141,12 +142,7 @@ class TokenCount(Middleware):
         return sums
 
     async def after(self, call: Call, result: Mapping[str, Json], elapsed_ms: float) -> None:
-        blocks = result.get("content")
-        if blocks and len(blocks) == 1 and blocks[0].get("type") == "text":
-            told = blocks[0]["text"]
-        else:
-            told = "\n".join(texts_of(result))
-        await self._record(call, told)
+        await self._record(call, "\n".join(texts_of(result)))
 
     async def error(self, call: Call, exception: BaseException, elapsed_ms: float) -> None:
         await self._record(call, exception.message if isinstance(exception, ToolError) else "")

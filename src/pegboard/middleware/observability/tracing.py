@@ -118,9 +118,9 @@ class Tracing(Middleware):
             writer.inject(carried, context)
         return carried
 
-    def _attributes(self, call: Call) -> dict[str, Json]:
+    def _attributes(self, call: Call) -> dict[str, str]:
         caller = call.caller
-        attributes: dict[str, Json] = {
+        attributes = {
             "mcp.method.name": call.method,
             "mcp.protocol.version": caller.version,
             "gen_ai.operation.name": "execute_tool",
