@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from pegboard.call import Json
@@ -17,6 +18,7 @@ from pegboard.config.value_types import (
     ObjectValue,
     TextValue,
 )
+from pegboard.protocol.json_values import as_object
 from pegboard.protocol.revisions import REVISIONS
 from pegboard.tools.naming import MAX_NAME_LENGTH
 from pegboard.tools.qualified_names import SMALLEST_BUDGET
@@ -254,21 +256,19 @@ def build_schema() -> dict[str, Json]:
     server = SERVER.schema()
     server["anyOf"] = [{"required": [key]} for key in ("command", "url", "board")]
     toolbox = TOOLBOX.schema()
-    toolbox["properties"]["mcpServers"] = {
-        **toolbox["properties"]["mcpServers"],
-        "additionalProperties": {"$ref": "#/$defs/server"},
-        "propertyNames": name,
-        "minProperties": 1,
-    }
+    servers = {"additionalProperties": {"$ref": "#/$defs/server"}, "propertyNames": name, "minProperties": 1}
+    _extend_property(toolbox, "mcpServers", servers)
     root = ROOT.schema()
-    root["properties"]["toolboxes"] = {
-        **root["properties"]["toolboxes"],
-        "additionalProperties": {"$ref": "#/$defs/toolbox"},
-        "propertyNames": name,
-    }
+    toolboxes = {"additionalProperties": {"$ref": "#/$defs/toolbox"}, "propertyNames": name}
+    _extend_property(root, "toolboxes", toolboxes)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Configuration of a Pegboard gateway",
         **root,
         "$defs": {"toolbox": toolbox, "server": server},
     }
+
+
+def _extend_property(schema: dict[str, Json], name: str, keywords: Mapping[str, Json]) -> None:
+    properties = as_object(schema["properties"])
+    schema["properties"] = {**properties, name: {**as_object(properties[name]), **keywords}}

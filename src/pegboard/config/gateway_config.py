@@ -23,6 +23,7 @@ from pegboard.config.server_entry import ServerEntryReader, collect_secrets
 from pegboard.config.source_file import KeyPath, read_source
 from pegboard.config.variables import Variables
 from pegboard.errors import SetupError
+from pegboard.protocol.json_values import as_object
 from pegboard.tools.qualified_names import check_part
 
 Mode: TypeAlias = Literal["all", "dynamic", "proxy", "auto"]
@@ -229,7 +230,7 @@ def read_config(path: str | Path, environ: Mapping[str, str] | None = None) -> G
     for secret in network_secrets(surroundings):
         notes.keep_secret(secret)
     inherited = entries.inherited(values.pop("inherit", ()), ("inherit",))
-    _resolve(values, tree, entries, notes)
+    _resolve(values, as_object(tree), entries, notes)
     notes.raise_if_any()
     for toolbox in values.get("toolboxes", {}).values():
         for server in toolbox.get("servers", {}).values():
@@ -315,7 +316,7 @@ def _resolve(values: dict[str, Any], tree: Mapping[str, Json], entries: ServerEn
         toolbox["name"] = name
         _check_middleware(toolbox, place, notes)
         servers = toolbox.get("servers", {})
-        written = tree["toolboxes"][name].get("mcpServers")
+        written = _at(_at(_at(tree, "toolboxes"), name), "mcpServers")
         if isinstance(written, dict) and not written:
             notes.add_mistake(
                 (*place, "mcpServers"), f"Toolbox '{name}' must have at least one MCP server", fix="add one"
@@ -328,7 +329,7 @@ def _resolve(values: dict[str, Any], tree: Mapping[str, Json], entries: ServerEn
             # An unused server may be incomplete, and one whose variables are missing is.
             problem = notes.problem_of(inside) if is_used else ""
             settling = entries if is_used and not problem else entries.ignored_variables()
-            servers[server] = settling.resolve(servers[server], inside, written[server])
+            servers[server] = settling.resolve(servers[server], inside, as_object(_at(written, server)))
             if problem:
                 kept = {key: value for key, value in servers[server].items() if key in _KEPT_IF_UNUSABLE}
                 servers[server] = {**kept, "problem": problem}

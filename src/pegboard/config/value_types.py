@@ -151,7 +151,7 @@ class ListValue(Struct, frozen=True):
         return tuple(item for item in items if item is not UNSET)
 
     def schema(self) -> dict[str, Json]:
-        several = {"type": "array", "items": self.item.schema()}
+        several: dict[str, Json] = {"type": "array", "items": self.item.schema()}
         return several if self.single is None else {"anyOf": [self.single.schema(), several]}
 
 

@@ -30,6 +30,7 @@ from pegboard.config.foreign.typos import find_root_typos
 from pegboard.config.mistakes import ConfigReport, UnresolvedText, did_you_mean
 from pegboard.config.source_file import KeyPath
 from pegboard.config.variables import VariableSyntax
+from pegboard.protocol.json_values import as_object
 
 MAIN: Final = "main"
 
@@ -106,7 +107,7 @@ def _translate_file(
     notes.origins |= {_SERVERS: root, _SERVERS[:2]: (), _SERVERS[:1]: ()}
     raw: Json = tree
     for key in root:
-        raw = raw[key]
+        raw = as_object(raw)[str(key)]
     servers = _translate_servers(raw, root, entry_format, notes) if isinstance(raw, dict) else raw
     toolbox: dict[str, Json] = {"description": _describe(servers, file), "mcpServers": servers}
     if "names" in tree:

@@ -17,6 +17,7 @@ from pegboard.config.foreign.typos import find_typos
 from pegboard.config.mistakes import ConfigReport, did_you_mean
 from pegboard.config.source_file import KeyPath
 from pegboard.config.variables import Input, VariableSyntax
+from pegboard.protocol.json_values import as_list
 from pegboard.protocol.revisions import SUPPORTED
 
 # The keys of a server that are read besides our own.
@@ -91,8 +92,8 @@ class ForeignEntry:
                 self.put("toolFilters", names, said=key)
                 return
         if shown is not None or hidden is not None:
-            kept = ["*"] if shown is None else [_exactly(name) for name in shown]
-            left_out = [f"!{_exactly(name)}" if isinstance(name, str) else name for name in hidden or []]
+            kept = ["*"] if shown is None else [_exactly(name) for name in as_list(shown)]
+            left_out = [f"!{_exactly(name)}" if isinstance(name, str) else name for name in as_list(hidden)]
             self.put("toolFilters", [*kept, *left_out], said=only if shown is not None else without)
 
     def _suggest(self) -> None:

@@ -17,6 +17,7 @@ from pegboard.config.mistakes import ConfigReport
 from pegboard.config.server_entry import ServerEntryReader, collect_secrets
 from pegboard.config.variables import Variables
 from pegboard.errors import SetupError
+from pegboard.protocol.json_values import as_object
 
 _ROOTS: Final = ("mcpServers", "servers", "mcp_servers", "toolboxes")
 
@@ -39,7 +40,7 @@ def read_server_entry(
     tree = Variables(environ, notes, translated.syntax).expand(translated.tree)
     values = SERVER.read(tree, (), notes)
     collect_secrets(values, notes)
-    resolved = ServerEntryReader(folder, environ, notes).resolve(values, (), tree)
+    resolved = ServerEntryReader(folder, environ, notes).resolve(values, (), as_object(tree))
     notes.raise_if_any()
     for warning in notes.shown_warnings():
         _log.warning("server entry: %s", warning)
