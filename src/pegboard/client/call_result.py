@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct
 
 from pegboard.call import Json
+from pegboard.protocol.content import joined_text
 from pegboard.protocol.definitions import ContentBlock
+from pegboard.protocol.json_values import as_object, objects_in
 
 
 class CallResult(Struct, frozen=True):
@@ -20,21 +23,22 @@ class CallResult(Struct, frozen=True):
     """
 
     content: list[ContentBlock]
-    structured: Json = None
+    structured: Any = None
     is_error: bool = False
-    meta: Mapping[str, Json] = {}
+    meta: Mapping[str, Any] = {}
 
     @property
     def text(self) -> str:
         """The text blocks, joined by newlines."""
-        return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
+        return joined_text(self.content)
 
 
 def read_result(result: Mapping[str, Json]) -> CallResult:
     """A tools/call result as a value."""
+    blocks: list[Any] = objects_in(result.get("content"))
     return CallResult(
-        content=result.get("content", []),
+        content=blocks,
         structured=result.get("structuredContent"),
-        is_error=result.get("isError", False),
-        meta=result.get("_meta", {}),
+        is_error=bool(result.get("isError")),
+        meta=as_object(result.get("_meta")),
     )

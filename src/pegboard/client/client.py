@@ -165,7 +165,7 @@ class Client:
         """The protocol revision of this connection."""
         return self._link.version
 
-    async def discover(self) -> Mapping[str, Json]:
+    async def discover(self) -> Mapping[str, Any]:
         """Return the description of the server: its name, version, capabilities and instructions."""
         return await self.request("server/discover")
 
@@ -284,7 +284,7 @@ class Client:
         arguments: Raw | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
-    ) -> Mapping[str, Json]:
+    ) -> Mapping[str, Any]:
         """Send any request of the protocol, and return its result.
 
         method: the method, such as `tools/call`.

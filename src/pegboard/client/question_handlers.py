@@ -12,6 +12,7 @@ from pegboard.asking.questions import Accepted, Answer, Cancelled, Declined
 from pegboard.call import Json, Question
 from pegboard.errors import MethodNotFound
 from pegboard.protocol.content import text_block
+from pegboard.protocol.json_values import as_object
 from pegboard.schema.plain_json import as_plain
 
 
@@ -24,7 +25,7 @@ class Elicitation(Struct, frozen=True):
     """
 
     message: str
-    schema: Mapping[str, Json]
+    schema: Mapping[str, Any]
     url: str | None = None
 
 
@@ -59,7 +60,12 @@ class QuestionHandlers(Struct, frozen=True, kw_only=True):
         """The result of one question."""
         params = question.params
         if question.method == "elicitation/create" and self.elicit is not None:
-            asked = Elicitation(params.get("message", ""), params.get("requestedSchema") or {}, params.get("url"))
+            url = params.get("url")
+            asked = Elicitation(
+                str(params.get("message", "")),
+                as_object(params.get("requestedSchema")),
+                url if isinstance(url, str) else None,
+            )
             return _elicitation_result(await _awaited(self.elicit(asked)), asked)
         if question.method == "sampling/createMessage" and self.sample is not None:
             told = await _awaited(self.sample(params))

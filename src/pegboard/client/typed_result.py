@@ -30,8 +30,9 @@ def read_typed(structured: Json, text: str, wanted: Any, where: str) -> Any:
 def _candidates(structured: Json, text: str) -> list[Json]:
     """The possible values: older revisions wrap a value that is not an object."""
     if structured is not None:
-        wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
-        return [structured, structured["result"]] if wrapped else [structured]
+        if isinstance(structured, dict) and structured.keys() == {"result"}:
+            return [structured, structured["result"]]
+        return [structured]
     try:
         return [msgspec.json.decode(text), text]
     except msgspec.DecodeError:

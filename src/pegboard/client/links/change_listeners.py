@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pegboard.call import Channel, Json, Notification
+from pegboard.protocol.json_values import texts_in
 from pegboard.protocol.revisions import CHANGE_METHODS, RESOURCE_UPDATED
 
 _KINDS: Final = {
@@ -56,7 +57,7 @@ class ChangeListeners:
     def add(self, channel: Channel, wanted: Mapping[str, Json]) -> list[str]:
         """Notify a channel from now on; returns the URIs that did not have a listener before."""
         self._all[channel] = wanted
-        uris = list(dict.fromkeys(wanted.get("resourceSubscriptions") or ()))
+        uris = _uris_in(wanted)
         self._followed[channel] = FollowedUris(uris)
         new = [uri for uri in uris if not self._uris[uri]]
         self._uris.update(uris)
@@ -66,7 +67,7 @@ class ChangeListeners:
         """Stop notifying a channel; returns the URIs that have no listener now."""
         wanted = self._all.pop(channel, {})
         self._followed.pop(channel, None)
-        uris = list(dict.fromkeys(wanted.get("resourceSubscriptions") or ()))
+        uris = _uris_in(wanted)
         self._uris.subtract(uris)
         gone = [uri for uri in uris if not self._uris[uri]]
         self._uris += Counter()
@@ -85,5 +86,10 @@ class ChangeListeners:
             for method, member in _KINDS.items():
                 if wanted.get(member):
                     await channel.emit(Notification(method, {}))
-            for uri in wanted.get("resourceSubscriptions") or ():
+            for uri in _uris_in(wanted):
                 await channel.emit(Notification(RESOURCE_UPDATED, {"uri": uri}))
+
+
+def _uris_in(wanted: Mapping[str, Json]) -> list[str]:
+    """The resources of a filter, each once."""
+    return list(dict.fromkeys(texts_in(wanted.get("resourceSubscriptions"))))

@@ -19,6 +19,7 @@ from pegboard.client.links.incoming_questions import IncomingQuestions
 from pegboard.client.links.link import Identity, OutgoingRequest
 from pegboard.errors import MalformedMessage, PegboardError, ServerFault
 from pegboard.protocol import jsonrpc
+from pegboard.protocol.json_values import as_object
 from pegboard.protocol.params import PREFIX
 from pegboard.protocol.revisions import CHANGE_KINDS, REVISIONS, trim
 
@@ -70,14 +71,14 @@ class LegacySession:
 
     def accept(self, result: Mapping[str, Json]) -> str:
         """Store the result of `initialize`, and return the negotiated revision."""
-        self.discovered = _as_discovered(result, self._name)
-        version: str = self.discovered["supportedVersions"][0]
-        return version
+        answer = _read_initialized(result, self._name)
+        self.discovered = _as_discovered(answer)
+        return answer.protocolVersion
 
     async def begin(self) -> None:
         """Complete the handshake, set the log level, and renew the subscriptions of an earlier session."""
         await self._send(jsonrpc.notification("notifications/initialized", {}))
-        if self._identity.log_level is not None and "logging" in self.discovered["capabilities"]:
+        if self._identity.log_level is not None and "logging" in as_object(self.discovered["capabilities"]):
             await self._request_quietly("logging/setLevel", {"level": self._identity.log_level})
         for uri in self._listeners.uris:
             await self._request_quietly("resources/subscribe", {"uri": uri})
@@ -142,8 +143,8 @@ def cancellation(request_id: RequestId) -> dict[str, Json]:
     return {"requestId": request_id, "reason": "The client does not wait any longer"}
 
 
-def _as_discovered(result: Mapping[str, Json], name: str) -> dict[str, Json]:
-    """The result of `initialize` as one of `server/discover`, with the negotiated revision only."""
+def _read_initialized(result: Mapping[str, Json], name: str) -> _Initialized:
+    """The result of `initialize`, with a revision that has a handshake."""
     try:
         answer = msgspec.convert(result, _Initialized)
     except msgspec.ValidationError as problem:
@@ -154,6 +155,11 @@ def _as_discovered(result: Mapping[str, Json], name: str) -> dict[str, Json]:
         raise MalformedMessage(
             f"{name}: negotiated the revision {answer.protocolVersion[:40]!r}; this client supports {known}"
         )
+    return answer
+
+
+def _as_discovered(answer: _Initialized) -> dict[str, Json]:
+    """The result of `initialize` as one of `server/discover`, with the negotiated revision only."""
     discovered: dict[str, Json] = {
         "supportedVersions": [answer.protocolVersion],
         "capabilities": answer.capabilities,
