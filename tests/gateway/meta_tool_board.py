@@ -14,6 +14,7 @@ from pegboard.errors import UnknownTool
 from pegboard.gateway.modes.meta_tool_host import Access, Mode, ServerStatus, Toolbox
 from pegboard.gateway.modes.meta_tools import META_NAMES, MetaTools
 from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
+from pegboard.protocol.content import joined_text
 from pegboard.protocol.revisions import MODERN
 from pegboard.tools.qualified_names import explain_unknown, parse_name
 
@@ -72,7 +73,7 @@ class Workbench:
     def names(self, session: str = "") -> list[str]:
         """What this session is listed."""
         opened = None if self.remembered is None else self.remembered.get(session, frozenset())
-        return [one["name"] for one in self.meta.listed(self.allowed, opened)]
+        return [str(one["name"]) for one in self.meta.listed(self.allowed, opened)]
 
 
 class Ear:
@@ -111,7 +112,7 @@ def said(reply: Reply) -> str:
     assert isinstance(reply, Done)
     result = reply.result
     assert isinstance(result, Mapping)
-    text = "\n".join(block["text"] for block in result["content"])
+    text = joined_text(result["content"])
     return f"isError: {text}" if result.get("isError") else text
 
 

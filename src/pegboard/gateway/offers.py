@@ -19,6 +19,7 @@ from pegboard.gateway.overrides import ArgumentMapping
 from pegboard.gateway.servers.downstream import Downstream
 from pegboard.gateway.servers.server_catalog import ServerCatalog
 from pegboard.gateway.uri_rewriter import UriRewriter
+from pegboard.protocol.json_values import as_object
 from pegboard.tools.argument_parser import ParsedArguments
 from pegboard.tools.qualified_names import ToolName, dropped_because
 from pegboard.tools.relayed_tool import CheckedSchemas, RelayedTool, check_schemas
@@ -210,7 +211,7 @@ class Offers:
                 timeout=override.timeout,
                 arguments=config.arguments or self._toolbox.arguments,
                 # The author of a board in this process is trusted.
-                promises=shown.get("annotations") if config.kind == "board" else override.annotations,
+                promises=as_object(shown.get("annotations")) if config.kind == "board" else override.annotations,
                 checked=checked,
             )
             if tool.flaw:

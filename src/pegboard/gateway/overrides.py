@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from pegboard.call import Json
 from pegboard.config.gateway_config import ArgumentOverride
+from pegboard.protocol.json_values import as_object
 from pegboard.schema.literals import fold_name
 
 # With one of these in a schema, arguments may be declared outside of its properties.
@@ -43,7 +44,7 @@ class ArgumentMapping:
 
     def to_server_arguments(self, sent: Mapping[str, Json]) -> dict[str, Json]:
         """The arguments in the server's names."""
-        shown = self.schema.get("properties", ())
+        shown = as_object(self.schema.get("properties"))
         named = {
             self._names.get(name, name): value
             for name, value in sent.items()

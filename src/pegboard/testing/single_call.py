@@ -13,6 +13,7 @@ from pegboard.call import NULL_CHANNEL, Around, Call, Caller, Done, EncodedResul
 from pegboard.call_target import UNKNOWN_ITEM
 from pegboard.hooks.middleware import Middleware, check_middleware
 from pegboard.hooks.pipeline import Attachment, compose
+from pegboard.protocol.content import joined_text
 from pegboard.protocol.revisions import MODERN
 from pegboard.tools.tool import Tool, tool_from_function
 from pegboard.tools.tool_result import ResultWriter
@@ -29,8 +30,7 @@ class Run(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The text blocks of the result, concatenated."""
-        blocks = () if self.result is None else self.result["content"]
-        return "\n".join(block["text"] for block in blocks if block["type"] == "text")
+        return "" if self.result is None else joined_text(self.result["content"])
 
 
 def make_call(

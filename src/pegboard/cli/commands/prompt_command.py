@@ -10,6 +10,7 @@ from pegboard.cli.output import show, show_json
 from pegboard.cli.target_argument import OK, TargetArgument, read_target, run
 from pegboard.errors import SetupError
 from pegboard.logs.printable import printable
+from pegboard.protocol.json_values import objects_in
 from pegboard.tools.naming import suggest
 
 
@@ -43,7 +44,7 @@ async def _prompt(pointed: TargetArgument) -> int:
     for message in messages:
         show(f"{message.get('role')}:")
         content: Json = message.get("content")
-        print_content(content if isinstance(content, list) else [content or {}])
+        print_content(objects_in(content if isinstance(content, list) else [content]))
     return OK
 
 

@@ -38,9 +38,8 @@ def _print(part: Mapping[str, Json]) -> None:
     if "blob" not in part:
         show_text(str(part.get("text", "")))
         return
-    try:
-        data = base64.b64decode(part["blob"], validate=True)
-    except (binascii.Error, TypeError, ValueError):
+    data = _decode(part["blob"])
+    if data is None:
         note(f"pegboard read: {part.get('uri')} is not valid Base64")
         return
     if sys.stdout.isatty():
@@ -49,3 +48,10 @@ def _print(part: Mapping[str, Json]) -> None:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
+
+
+def _decode(blob: Json) -> bytes | None:
+    try:
+        return base64.b64decode(blob, validate=True) if isinstance(blob, str) else None
+    except (binascii.Error, ValueError):
+        return None

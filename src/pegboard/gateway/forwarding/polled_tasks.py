@@ -13,6 +13,7 @@ from pegboard.client.links.server_messages import WireError, questions_in, refus
 from pegboard.deadline import Deadline, paused
 from pegboard.errors import LimitReached, MalformedMessage, PegboardError, ResponseTimeout, ToolError
 from pegboard.gateway.forwarding.outcome import CALL
+from pegboard.protocol.json_values import as_object
 
 Send: TypeAlias = Callable[[str, Mapping[str, Any], Channel], Awaitable[Mapping[str, Json]]]
 """Sends a request to the server: method, params, and the channel for its notifications and questions."""
@@ -134,7 +135,8 @@ def _pause(milliseconds: Json) -> float:
 
 
 def _error(error: Json) -> WireError:
-    code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
+    given = as_object(error)
+    code, message = given.get("code"), given.get("message")
     if type(code) is not int:
         raise MalformedMessage("failed a task without an error code")
-    return WireError(code, message if isinstance(message, str) else "", error.get("data"))
+    return WireError(code, message if isinstance(message, str) else "", given.get("data"))

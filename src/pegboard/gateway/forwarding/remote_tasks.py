@@ -74,10 +74,11 @@ class RemoteTasks:
             raise failure_of(destination, call, problem) from None
         if "taskId" in task:
             task["taskId"] = call.name
-        if isinstance(task.get("result"), dict):
-            task["result"] = {"resultType": "complete", **_result(destination, task["result"])}
-        if isinstance(task.get("error"), dict):
-            task["error"] = _error(task["error"], call)
+        result, error = task.get("result"), task.get("error")
+        if isinstance(result, dict):
+            task["result"] = {"resultType": "complete", **_result(destination, result)}
+        if isinstance(error, dict):
+            task["error"] = _error(error, call)
         return Done(task)
 
     def _open(self, call: Call) -> tuple[_TaskLocation, Destination]:

@@ -154,7 +154,7 @@ class MetaTools:
                 "is_open": self._is_listed(name, modes, opened),
             }
             listed.append({**told, **_describe_states(toolbox)})
-        open_count = sum(one["is_open"] for one in listed)
+        open_count = sum(one["is_open"] is True for one in listed)
         return _text_result({"toolboxes": listed, "total_count": len(listed), "open_count": open_count})
 
     async def _open_toolbox(self, call: Call, parsed: ParsedArguments) -> Reply:

@@ -122,7 +122,7 @@ def _read_place(given: Mapping[str, Json], where: str) -> ToolReference:
     ]
     if wrong:
         raise _invalid("; ".join(wrong))
-    return ToolReference(place=ToolName(parts["toolbox"], parts["server"], parts["name"]))
+    return ToolReference(place=ToolName(*map(str, parts.values())))
 
 
 def _invalid(what: str) -> ToolError:

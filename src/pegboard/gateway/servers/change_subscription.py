@@ -13,6 +13,7 @@ from pegboard.client.links.server_output import shorten_output
 from pegboard.errors import ConnectionLost, Refusal
 from pegboard.gateway.servers.server_catalog import ServerCatalog
 from pegboard.gateway.servers.server_connection import ServerConnection
+from pegboard.protocol.json_values import texts_in
 from pegboard.protocol.revisions import CHANGE_KINDS, RESOURCE_UPDATED
 
 ACKNOWLEDGED_SECONDS: Final = 5.0
@@ -94,7 +95,9 @@ class ChangeSubscription:
         """Start a subscription and wait for its acknowledgement; None if there is nothing to subscribe to."""
         if not any(wanted.values()):
             return None
-        ear = _SubscriptionChannel(self._changed, self._updated, FollowedUris(wanted["resourceSubscriptions"]))
+        ear = _SubscriptionChannel(
+            self._changed, self._updated, FollowedUris(texts_in(wanted["resourceSubscriptions"]))
+        )
         task = asyncio.create_task(self._listen(connection, wanted, ear))
         heard = asyncio.create_task(ear.acknowledged.wait())
         try:

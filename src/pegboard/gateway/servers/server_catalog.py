@@ -13,6 +13,7 @@ from pegboard.call import Json
 from pegboard.client.links.change_listeners import MAX_URI_LENGTH
 from pegboard.client.transports.mirrored_headers import usable_tools
 from pegboard.errors import InvalidParams, MalformedMessage, MethodNotFound
+from pegboard.protocol.json_values import as_list
 from pegboard.protocol.params import PREFIX
 from pegboard.tools.qualified_names import dropped_because
 
@@ -246,7 +247,7 @@ def _check_prompt(prompt: dict[str, Json]) -> tuple[str, str]:
     name, problem = _named(prompt)
     if not problem:
         problem = _wrong(prompt, arguments=list, description=str, title=str, icons=list)
-    arguments = prompt.get("arguments") or ()
+    arguments = as_list(prompt.get("arguments"))
     if not problem and not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in arguments):
         problem = "has an argument without a name"
     return name, problem

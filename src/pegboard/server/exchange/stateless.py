@@ -12,6 +12,7 @@ from pegboard.call import Call, Caller, Done, EncodedResult, Handler, Json, Repl
 from pegboard.errors import DuplicateRequestId, InvalidRequest, Refusal, SessionRequired, SessionsUnsupported
 from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
+from pegboard.protocol.json_values import as_object
 from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.modern_codec import ModernCodec
 from pegboard.protocol.params import Params, read_params
@@ -161,8 +162,10 @@ class Stateless:
         reply = await self._handler(call)
         found = reply.result.value if isinstance(reply.result, EncodedResult) else reply.result
         capabilities = {
-            name: {key: value for key, value in capability.items() if key not in ("listChanged", "subscribe")}
-            for name, capability in found["capabilities"].items()
+            name: {
+                key: value for key, value in as_object(capability).items() if key not in ("listChanged", "subscribe")
+            }
+            for name, capability in as_object(found["capabilities"]).items()
             if name != "logging"
         }
         return Done({**found, "capabilities": capabilities})

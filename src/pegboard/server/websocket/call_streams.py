@@ -13,6 +13,7 @@ from pegboard.call import EncodedResult, Json, Question, Reply
 from pegboard.errors import MethodNotFound, QuestionFailed, Refusal, UnknownTool
 from pegboard.limits import Limits
 from pegboard.protocol import stream_frames
+from pegboard.protocol.content import joined_text
 from pegboard.protocol.stream_frames import StreamFailure, StreamMeta
 from pegboard.server.exchange.exchanges import LineExchange
 from pegboard.server.http_types import MessageSocket
@@ -161,5 +162,4 @@ def _failure_of(reply: Reply) -> StreamFailure | None:
     result = reply.result
     if isinstance(result, EncodedResult) or not result.get("isError"):
         return None
-    texts = [block["text"] for block in result.get("content", ()) if block.get("type") == "text"]
-    return StreamFailure(-32000, "\n".join(texts), {"result": result})
+    return StreamFailure(-32000, joined_text(result.get("content")), {"result": result})
