@@ -19,7 +19,7 @@ from pegboard.call_target import UNKNOWN_ITEM, CalledTool
 from pegboard.deadline import Deadline, paused
 from pegboard.read_only import read_only
 
-Json: TypeAlias = Any
+Json: TypeAlias = object
 RequestId: TypeAlias = str | int
 ProgressToken: TypeAlias = str | int
 
@@ -220,7 +220,7 @@ class Call(Struct, kw_only=True):
     _waits: tuple[Deadline, ...] = ()
 
     @property
-    def arguments(self) -> Mapping[str, Json]:
+    def arguments(self) -> Mapping[str, Any]:
         """The arguments before any repair, read-only; empty if the client did not send an object (see `sent`)."""
         sent = self.sent
         return sent if isinstance(sent, dict) else {}
