@@ -20,7 +20,6 @@ from pegboard import Board, Context, File, Image, Limits, ToolError
 from pegboard.call import Call, Caller, Change, Done, EncodedResult, Json, Notification
 from pegboard.catalog.file_reader import read_file
 from pegboard.catalog.folder import READS
-from pegboard.catalog.prompt import PromptMessage
 from pegboard.errors import DeclarationError, InternalFailure, InvalidParams, ResourceNotFound
 from pegboard.protocol.legacy_codec import LegacyCodec
 from pegboard.protocol.revisions import MODERN
@@ -423,7 +422,7 @@ async def test_a_prompt_may_be_several_messages_with_content_of_every_kind() -> 
 
     @board.prompt("look", title="Look at it")
     async def look(ctx: Context) -> list[Any]:
-        return [Image(PNG), PromptMessage("What is it?", role="assistant"), {"role": "user", "content": "Go on."}]
+        return [Image(PNG), {"role": "assistant", "content": "What is it?"}, {"role": "user", "content": "Go on."}]
 
     messages = (await ask(board, "prompts/get", "look"))["messages"]
     assert [(one["role"], one["content"]["type"]) for one in messages] == [

@@ -10,7 +10,6 @@ import jsonschema_rs
 import pytest
 
 from pegboard import Audio, Board, Context, File, Image
-from pegboard.catalog.prompt import PromptMessage
 from tests.requirements.clients import ERAS, Client, connect
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
@@ -58,7 +57,7 @@ def make_board(tmp_path: Path | None = None, **settings: Any) -> Board:
     def show() -> list[Any]:
         return [
             Image(PNG),
-            PromptMessage(Audio(WAV)),
+            Audio(WAV),
             File(b"plain words", name="words.txt"),
             File(PNG, name="logo.png"),
         ]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from pegboard.call import Handler, Json
 from pegboard.errors import DeclarationError, InvalidParams
@@ -16,15 +15,6 @@ from pegboard.protocol.json_values import as_object, texts_in
 from pegboard.schema.plain_json import as_plain
 from pegboard.tools.naming import Suggestions
 from pegboard.tools.tool import Tool
-
-Role = Literal["user", "assistant"]
-
-
-class PromptMessage(Struct, frozen=True):
-    """One message of a prompt: its role, and text or any content."""
-
-    content: Any
-    role: Role = "user"
 
 
 class Prompt:
@@ -73,8 +63,6 @@ class Prompt:
 
 
 def _message(item: Any) -> dict[str, Json]:
-    if isinstance(item, PromptMessage):
-        return {"role": item.role, "content": _content(item.content)}
     if isinstance(item, Mapping) and "role" in item and "content" in item:
         return {"role": item["role"], "content": _content(item["content"])}
     return {"role": "user", "content": _content(item)}
