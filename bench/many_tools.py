@@ -129,9 +129,9 @@ async def _demo() -> dict[str, Sequence[Definition]]:
     await demo.start()
     try:
         await demo.wait_connected(30)
-        lists: dict[str, Sequence[Definition]] = {"all": [entry.definition for entry in demo.main.directory]}
+        lists: dict[str, Sequence[Definition]] = {"all": [entry.definition for entry in demo._main.directory]}
         for mode in ("dynamic", "proxy"):
-            lists[mode] = list(MetaTools(demo.main, mode).listed(Access(), frozenset()))
+            lists[mode] = list(MetaTools(demo._main, mode).listed(Access(), frozenset()))
         return lists
     finally:
         await demo.stop()

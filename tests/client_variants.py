@@ -98,7 +98,7 @@ class ClientBehindGatewayOverHttp(ClientBehindGateway):
 def around(board: Board, gateway: Gateway) -> Iterator[None]:
     """What is around the tools of the board is around those of the gateway, and not there."""
     attached, hooks = board._attached, {tool: tool.hooks for tool in board.tools}
-    shown = gateway.main.board
+    shown = gateway._main.board
     for one in attached:
         scope = {} if one.scope == "board" else {one.scope: one.target}
         shown.use(one.middleware, order=one.order, **scope)  # type: ignore[arg-type] # the scopes are its own words
@@ -106,7 +106,7 @@ def around(board: Board, gateway: Gateway) -> Iterator[None]:
         shown.use(*own, tool=tool.name)
         tool.hooks = ()
     board._attached = []
-    board.tools.touch()
+    board.tools._touch()
     # What a test puts around later goes to the gateway as well.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(board, "use", shown.use)
@@ -117,7 +117,7 @@ def around(board: Board, gateway: Gateway) -> Iterator[None]:
             board._attached = attached
             for tool, own in hooks.items():
                 tool.hooks = own
-            board.tools.touch()
+            board.tools._touch()
 
 
 ROADS = {

@@ -146,10 +146,10 @@ class Board(ToolRegistry, Hosted):
             self.resources, self.prompts, self._runner, cursors, page_size, self.limits, lists
         )
         # Registered after the list caches, so that they are cleared before a watcher reads the lists.
-        self.tools.watch(partial(self._publish, Change("tools")))
-        self.tools.watch_in_process(self._lifetimes.sync)
-        self.resources.watch(partial(self._publish, Change("resources")))
-        self.prompts.watch(partial(self._publish, Change("prompts")))
+        self.tools._watch(partial(self._publish, Change("tools")))
+        self.tools._watch_in_process(self._lifetimes.sync)
+        self.resources._watch(partial(self._publish, Change("resources")))
+        self.prompts._watch(partial(self._publish, Change("prompts")))
         listen = ListenMethod(
             self.changes,
             self._catalog_methods.capabilities,
@@ -212,7 +212,7 @@ class Board(ToolRegistry, Hosted):
         for one in made.hooks:
             check_middleware(one)
             if isinstance(one, Middleware):
-                one._watch(self.tools.touch)
+                one._watch(self.tools._touch)
         self.tools.add(made)
         return made
 
@@ -385,7 +385,7 @@ class Board(ToolRegistry, Hosted):
             for scope, target in targets:
                 self._attached.append(Attachment(one, scope, target, order, next(self._numbers)))
             if isinstance(one, Middleware):
-                one._watch(self.tools.touch)
+                one._watch(self.tools._touch)
         self._tools_changed()
 
     def unuse(self, middleware: Middleware | Around) -> None:
@@ -394,7 +394,7 @@ class Board(ToolRegistry, Hosted):
         self._tools_changed()
 
     def _tools_changed(self) -> None:
-        self.tools.touch()
+        self.tools._touch()
         self._lifetimes.sync()
 
     def _add_capabilities(self, capabilities: Mapping[str, Json]) -> None:

@@ -75,7 +75,7 @@ def test_the_listing_is_the_same_object_until_something_changes() -> None:
 
 def test_every_change_is_told_and_counted() -> None:
     catalog, seen = ToolCatalog(), []
-    catalog.watch(lambda: seen.append(catalog.generation))
+    catalog._watch(lambda: seen.append(catalog.generation))
     catalog.add(tool("one"))
     catalog.remove("one")
     assert seen == [1, 2]

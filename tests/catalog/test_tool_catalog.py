@@ -66,7 +66,7 @@ def test_what_is_taken_down_is_gone_and_its_name_free() -> None:
 
 def test_every_change_is_told_and_the_list_is_made_anew() -> None:
     tools, told = catalog(), list[int]()
-    tools.watch(lambda: told.append(len(tools)))
+    tools._watch(lambda: told.append(len(tools)))
     before = tools.listing()
     assert tools.listing() is before
     tools.remove("add")

@@ -71,7 +71,7 @@ async def test_a_tool_that_its_server_defines_anew_has_nothing_in_the_cache() ->
     gateway.use(Cache(60, tools=["dev__calc__read"]))
 
     def described() -> str:
-        tool = gateway.main.board.tools.get("dev__calc__read")
+        tool = gateway._main.board.tools.get("dev__calc__read")
         return "" if tool is None else tool.description
 
     async with Client(gateway) as client:

@@ -177,7 +177,7 @@ async def test_each_endpoint_may_have_its_own_mode_and_budget() -> None:
     await made.start()
     try:
         await made.wait_connected(5)
-        at_all = [one["name"] for one in (await listed(made.main))]
+        at_all = [one["name"] for one in (await listed(made._main))]
         at_dev = [one["name"] for one in (await listed(made.endpoints[1]))]
     finally:
         await made.stop()
@@ -342,7 +342,7 @@ async def test_what_a_server_hangs_later_is_told_and_listed() -> None:
         await client.list_tools()
         changes = client.listen(tools=True)
         hearing = asyncio.ensure_future(anext(changes))
-        await until(lambda: bool(made.main.board.changes._watches))
+        await until(lambda: bool(made._main.board.changes._watches))
 
         @board.tool
         async def later() -> str:

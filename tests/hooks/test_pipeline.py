@@ -105,7 +105,7 @@ async def test_equal_orders_keep_the_order_in_which_they_were_attached_across_re
         hooks[0].steps.clear()
         await call(board)
         assert hooks[0].hooks[:6] == [f"{index}.before" for index in range(6)]
-        board.tools.touch()
+        board.tools._touch()
 
 
 # -- scopes ---------------------------------------------------------------------------------------------------------

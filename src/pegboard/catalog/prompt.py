@@ -145,7 +145,7 @@ class PromptCatalog:
             raise InvalidParams(f"Unknown prompt: {name[:128]!r}{hint}")
         return prompt
 
-    def watch(self, watcher: Callable[[], None]) -> None:
+    def _watch(self, watcher: Callable[[], None]) -> None:
         self._watchers.append(watcher)
 
     def _changed(self) -> None:

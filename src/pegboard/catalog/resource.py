@@ -220,7 +220,7 @@ class ResourceCatalog:
             return stranger, {}
         raise ResourceNotFound(uri)
 
-    def watch(self, watcher: Callable[[], None]) -> None:
+    def _watch(self, watcher: Callable[[], None]) -> None:
         self._watchers.append(watcher)
 
     def _changed(self) -> None:

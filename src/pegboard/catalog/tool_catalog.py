@@ -102,15 +102,15 @@ class ToolCatalog:
         else:
             self._tools_changed()
 
-    def touch(self) -> None:
+    def _touch(self) -> None:
         """The tools changed in a way that their list does not show: chains are composed again."""
         self.generation += 1
 
-    def watch(self, watcher: Callable[[], None]) -> None:
+    def _watch(self, watcher: Callable[[], None]) -> None:
         """Call back after each change of the list that clients see."""
         self._watchers.append(watcher)
 
-    def watch_in_process(self, watcher: Callable[[], None]) -> None:
+    def _watch_in_process(self, watcher: Callable[[], None]) -> None:
         """Call back whenever tools are added or removed, whether clients are notified or not."""
         self._near.append(watcher)
 

@@ -21,10 +21,10 @@ def render_status(gateway: Gateway, url: str, seconds: float, command: str) -> l
     lines = [
         f"  {ready} of {counted(len(servers), 'server')} ready in {seconds:.1f} s"
         + (f", {waiting} {'starts when it is' if waiting == 1 else 'start when they are'} needed" if waiting else "")
-        + f": {counted(len(gateway.main.directory), 'tool')}"
+        + f": {counted(len(gateway._main.directory), 'tool')}"
     ]
     lines += _table([_row(gateway, one) for one in servers])
-    costs = gateway.main.costs()
+    costs = gateway._main.costs()
     lines.append("")
     lines += [f"  {'tokens' if number == 0 else '':<8} {line}" for number, line in enumerate(costs.lines())]
     lines.append(f"  MCP      {url}")
@@ -39,7 +39,7 @@ def render_status(gateway: Gateway, url: str, seconds: float, command: str) -> l
 
 def _row(gateway: Gateway, one: Downstream) -> tuple[str, ...]:
     catalog = one.catalog
-    shown = sum(entry.place.server == one.name for entry in gateway.main.directory.of_toolbox(one.toolbox))
+    shown = sum(entry.place.server == one.name for entry in gateway._main.directory.of_toolbox(one.toolbox))
     listed = len(catalog.tools) if catalog is not None else 0
     tools = "" if catalog is None else ("" if shown == listed else f"{shown} of ") + counted(listed, "tool")
     if one.config.lazy and one.state == "idle" and catalog is None:

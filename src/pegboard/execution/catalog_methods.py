@@ -88,12 +88,12 @@ class CatalogMethods:
             ),
             Listing("prompts", lambda: [prompt.definition() for prompt in prompts.all], seal, page, lists_caching),
         )
-        resources.watch(lists[0].forget)
-        resources.watch(lists[1].forget)
-        prompts.watch(lists[2].forget)
+        resources._watch(lists[0].forget)
+        resources._watch(lists[1].forget)
+        prompts._watch(lists[2].forget)
         # A removed resource must not stay alive in the cache of readers.
-        resources.watch(self._reads.clear)
-        prompts.watch(self._reads.clear)
+        resources._watch(self._reads.clear)
+        prompts._watch(self._reads.clear)
         self.methods: Mapping[str, Handler] = {
             "resources/list": self._with_fresh_files(_lister(lists[0])),
             "resources/templates/list": _lister(lists[1]),

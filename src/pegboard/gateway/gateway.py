@@ -96,8 +96,8 @@ class Gateway(Hosted):
         self._tasks: set[asyncio.Task[None]] = set()
         self._followed: WeakKeyDictionary[Downstream, dict[GatewayEndpoint, frozenset[str]]] = WeakKeyDictionary()
         self._secret = os.environ.get("PEGBOARD_SECRET")
-        self.forwarder = Forwarder(self.config.name, read_keys(self._secret), self._find, self.limits)
-        self._reader = OfferReader(self.forwarder, self.limits.result_bytes)
+        self._forwarder = Forwarder(self.config.name, read_keys(self._secret), self._find, self.limits)
+        self._reader = OfferReader(self._forwarder, self.limits.result_bytes)
         self._downstreams: dict[Key, Downstream] = {}
         self._offers: dict[Key, Offers] = {}
         self._noted: set[str] = set()
@@ -107,7 +107,9 @@ class Gateway(Hosted):
         self._used: list[tuple[tuple[Middleware | Around, ...], dict[str, Any]]] = []
         self._pins = read_pins(self.config)
         self._scanner = Scanner()
-        self.main = GatewayEndpoint(MAIN, self.config, self.config.toolboxes, self.limits, self.forwarder, self._follow)
+        self._main = GatewayEndpoint(
+            MAIN, self.config, self.config.toolboxes, self.limits, self._forwarder, self._follow
+        )
         self._toolboxes: dict[str, GatewayEndpoint] = {}
         self.places: Mapping[str, Handler] = Places(self._toolboxes)
         self._apply_config(self.config, frozenset())
@@ -126,7 +128,7 @@ class Gateway(Hosted):
     @property
     def handler(self) -> Handler:
         """The gateway as a Handler: the endpoint of all toolboxes."""
-        return self.main.handler
+        return self._main.handler
 
     @property
     def downstreams(self) -> Sequence[Downstream]:
@@ -141,7 +143,7 @@ class Gateway(Hosted):
     @property
     def endpoints(self) -> Sequence[GatewayEndpoint]:
         """The endpoint of everything, then one for each toolbox."""
-        return (self.main, *self._toolboxes.values())
+        return (self._main, *self._toolboxes.values())
 
     def readiness(self) -> tuple[bool, Mapping[str, Json]]:
         """Whether all required servers are up, and the state of each server."""
@@ -187,12 +189,12 @@ class Gateway(Hosted):
         for warning in self.config.warnings:
             self._note(f"{self.config.path}: {warning}")
         if shared is not None:
-            self.forwarder.share(shared)
+            self._forwarder.share(shared)
             if not self._secret:
                 key = await shared_key(shared.store.records, f"{self.config.name}:passage")
-                for seal in self.forwarder.seals:
+                for seal in self._forwarder.seals:
                     seal.prefer(key)
-        await self.main.start(shared)
+        await self._main.start(shared)
         for name, endpoint in self._toolboxes.items():
             await self._start_endpoint(name, endpoint)
         for downstream in self._downstreams.values():
@@ -240,7 +242,7 @@ class Gateway(Hosted):
         if self._rearranging is not None:
             self._rearranging.cancel()
             self._rearranging = None
-        await self.forwarder.close()
+        await self._forwarder.close()
         await _stop_all(self._downstreams.values())
         for endpoint in self.endpoints:
             await endpoint.stop()
@@ -284,7 +286,7 @@ class Gateway(Hosted):
             else:
                 self._downstreams[key] = self._make(toolbox.name, server)
         self._offers.clear()
-        self.main.reconfigure(config, config.toolboxes)
+        self._main.reconfigure(config, config.toolboxes)
         for name in [name for name in self._toolboxes if name not in config.toolboxes]:
             del self._toolboxes[name]
         for name, toolbox in config.toolboxes.items():
@@ -297,7 +299,7 @@ class Gateway(Hosted):
             endpoint.reconfigure(config, {name: toolbox})
             return
         endpoint = self._toolboxes[name] = GatewayEndpoint(
-            name, config, {name: toolbox}, self.limits, self.forwarder, self._follow
+            name, config, {name: toolbox}, self.limits, self._forwarder, self._follow
         )
         for middleware, scope in self._used:
             endpoint.board.use(*middleware, **scope)
@@ -341,7 +343,7 @@ class Gateway(Hosted):
             downstream.follow(frozenset().union(*followed.values()))
 
     def _showing(self, toolbox: str) -> Iterator[GatewayEndpoint]:
-        yield self.main
+        yield self._main
         if toolbox in self._toolboxes:
             yield self._toolboxes[toolbox]
 

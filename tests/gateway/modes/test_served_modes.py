@@ -160,12 +160,12 @@ async def test_a_session_is_told_that_its_list_has_changed_and_no_other_is() -> 
         await client.call(LIST)
         changes = client.listen(tools=True)
         told = asyncio.ensure_future(anext(changes))
-        last = served.main.board.changes.last
+        last = served._main.board.changes.last
         await client.call(OPEN, {"toolbox_name": "dev"})
         change = await told
 
     assert change.kind == "tools"
-    assert served.main.board.changes.last == last
+    assert served._main.board.changes.last == last
 
 
 async def test_a_session_is_told_of_what_changes_in_a_toolbox_that_it_opened() -> None:
@@ -175,7 +175,7 @@ async def test_a_session_is_told_of_what_changes_in_a_toolbox_that_it_opened() -
         await client.call(OPEN, {"toolbox_name": "dev"})
         changes = client.listen(tools=True)
         told = asyncio.ensure_future(anext(changes))
-        await until(lambda: len(served.main.board.changes._watches) > 0)
+        await until(lambda: len(served._main.board.changes._watches) > 0)
         made["calc"].tool("subtract")(lambda a, b: a - b)
         assert (await told).kind == "tools"
         assert "dev__calc__subtract" in await names(client)
@@ -212,17 +212,17 @@ async def test_in_proxy_mode_nobody_is_told_of_another_list() -> None:
     served = gateway(made=made)
     async with Client(served) as client:
         await client.call(OPEN, {"toolbox_name": "dev"})
-        before, last = await client.request("tools/list"), served.main.board.changes.last
+        before, last = await client.request("tools/list"), served._main.board.changes.last
 
         @made["calc"].tool
         async def multiply(a: int, b: int) -> int:
             """Multiplies two numbers."""
             return a * b
 
-        await until(lambda: served.main.directory.find("dev__calc__multiply") is not None)
+        await until(lambda: served._main.directory.find("dev__calc__multiply") is not None)
         found = (await client.call(SEARCH, {"query": "multiplies", "detail": "name"})).text
         after = await client.request("tools/list")
-        tools_told = [change for _, change in served.main.board.changes.read(last) if change.kind == "tools"]
+        tools_told = [change for _, change in served._main.board.changes.read(last) if change.kind == "tools"]
 
     assert "dev__calc__multiply" in found
     assert msgspec.json.encode(after["tools"]) == msgspec.json.encode(before["tools"])
