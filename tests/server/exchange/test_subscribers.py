@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pegboard.call import Change, ChangeFilter, Subscribed
 from pegboard.errors import Busy
 from pegboard.protocol.modern_codec import ModernCodec
-from pegboard.server.exchange.listen_exchange import event_id, read_event_id
+from pegboard.server.exchange.change_streams import event_id, read_event_id
 from pegboard.server.exchange.subscribers import MIN_INTERVAL_SECONDS, Subscriber, Subscribers
 from pegboard.subscriptions.change_log import ChangeLog
 from tests.waiting import until

@@ -47,9 +47,9 @@ from pegboard.server.exchange.admission import (
     read_caller,
 )
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
+from pegboard.server.exchange.change_streams import LineSubscriptions
 from pegboard.server.exchange.exchanges import STREAM, LineExchange, run_call
 from pegboard.server.exchange.line_questions import LineQuestions
-from pegboard.server.exchange.listen_exchange import LineSubscriptions
 from pegboard.server.exchange.request_head import NotAcceptable
 from pegboard.server.exchange.session_settings import (
     IMMEDIATE_SETTINGS,

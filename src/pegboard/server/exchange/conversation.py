@@ -32,10 +32,10 @@ from pegboard.server.exchange.admission import (
     is_modern,
     read_caller,
 )
+from pegboard.server.exchange.change_streams import LISTEN, LineSubscriptions, SharedLine
 from pegboard.server.exchange.exchanges import LineExchange, run_call, shutting_down
 from pegboard.server.exchange.fast_path import FastPath, PlainCall
 from pegboard.server.exchange.line_questions import LineQuestions
-from pegboard.server.exchange.listen_exchange import LISTEN, LineSubscriptions, SharedLine
 from pegboard.server.exchange.session_settings import (
     IMMEDIATE_SETTINGS,
     SUBSCRIBE,

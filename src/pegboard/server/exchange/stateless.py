@@ -28,8 +28,8 @@ from pegboard.server.exchange.admission import (
     read_token,
 )
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
+from pegboard.server.exchange.change_streams import LISTEN
 from pegboard.server.exchange.exchanges import Ask, LineExchange, reject_question, run_call
-from pegboard.server.exchange.listen_exchange import LISTEN
 
 _SESSION_METHODS: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 _NO_SESSIONS: Final = (

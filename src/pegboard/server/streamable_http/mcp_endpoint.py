@@ -27,9 +27,9 @@ from pegboard.protocol.revisions import SUPPORTED, find_revision
 from pegboard.server.endpoint_names import endpoint_paths
 from pegboard.server.exchange.admission import CallerCache, admit, is_modern
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
+from pegboard.server.exchange.change_streams import LISTEN, listen_handler
 from pegboard.server.exchange.exchanges import HttpExchange, run_call
 from pegboard.server.exchange.fast_path import FastPath, PlainCall
-from pegboard.server.exchange.listen_exchange import LISTEN, listen_handler
 from pegboard.server.exchange.request_head import PostHead, read_post_head
 from pegboard.server.exchange.stateless import Stateless
 from pegboard.server.exchange.subscribers import Subscribers

@@ -27,9 +27,9 @@ from pegboard.server.exchange.admission import (
     read_caller,
 )
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
+from pegboard.server.exchange.change_streams import subscribe_lists, subscribe_session
 from pegboard.server.exchange.exchanges import CollectedAnswers, reject_question_in_batch, run_call
 from pegboard.server.exchange.fast_path import PlainCall
-from pegboard.server.exchange.listen_exchange import subscribe_lists, subscribe_session
 from pegboard.server.exchange.request_head import PostHead
 from pegboard.server.exchange.session_exchange import SessionExchange
 from pegboard.server.exchange.session_settings import (

@@ -1,4 +1,4 @@
-"""Handles `subscriptions/listen`, whose responses stay open as subscribers."""
+"""Streams that send changes to a client: of `subscriptions/listen`, of a legacy GET, and on a shared line."""
 
 from __future__ import annotations
 
