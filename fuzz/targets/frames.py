@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from pegboard.errors import Refusal
 from pegboard.limits import Limits
-from pegboard.protocol import stream_frames
+from pegboard.protocol.framing import stream_frames
 
 LIMITS = Limits()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from pegboard.protocol.sse import Event, EventReader, event
+from pegboard.protocol.framing.sse import Event, EventReader, event
 
 SMALL = 256
 

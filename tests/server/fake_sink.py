@@ -10,8 +10,8 @@ from typing import Any
 from pegboard.call import Call, Done, EncodedResult, Handler, Notification, Reply
 from pegboard.errors import UnknownTool
 from pegboard.limits import Limits
+from pegboard.protocol.framing.sse import Event, EventReader
 from pegboard.protocol.revisions import MODERN, SUPPORTED
-from pegboard.protocol.sse import Event, EventReader
 from pegboard.server import eager_task
 from pegboard.server.http.guard import Guard
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers

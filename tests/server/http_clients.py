@@ -9,7 +9,7 @@ from typing import Any
 
 import h11
 
-from pegboard.protocol.sse import Event, EventReader
+from pegboard.protocol.framing.sse import Event, EventReader
 from tests.server.fake_sink import BOTH, notification, request
 
 

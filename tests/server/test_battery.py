@@ -14,8 +14,8 @@ import pytest
 
 from pegboard import Board, Context
 from pegboard.limits import Limits
+from pegboard.protocol.framing.sse import EventReader
 from pegboard.protocol.revisions import MODERN
-from pegboard.protocol.sse import EventReader
 from pegboard.server.http.guard import Guard
 from pegboard.server.http.listener import listen
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard.limits import Limits
-from pegboard.protocol.sse import EventReader
+from pegboard.protocol.framing.sse import EventReader
 from pegboard.sessions.resumable_streams import Cursor, SessionStream, SessionStreams, event_id, read_event_id
 from pegboard.stores.memory import MemoryLogs
 

@@ -24,7 +24,8 @@ from msgspec import Struct
 
 from pegboard.call import RequestId
 from pegboard.errors import InternalFailure
-from pegboard.protocol import jsonrpc, sse
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.framing import sse
 from pegboard.stores.cluster import Cluster
 from pegboard.stores.identifiers import digest
 from pegboard.stores.store import LogEntry, LogName, LogPage, Logs, wait_for_hint

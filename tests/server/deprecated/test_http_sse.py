@@ -11,8 +11,8 @@ import pytest
 
 from pegboard import Board, Context, Limits
 from pegboard.call import Call, Notification, Reply
+from pegboard.protocol.framing.sse import EventReader
 from pegboard.protocol.revisions import LEGACY, MODERN
-from pegboard.protocol.sse import EventReader
 from tests.server.fake_sink import Door, RecordedSink, Response, Visit, envelope, notification, request, said
 from tests.server.streamable_http.test_mcp_endpoint import Ticking
 from tests.stalls import no_stalls  # noqa: F401 — it is on for every test here

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pegboard import Board, Limits
-from pegboard.protocol.sse import EventReader
+from pegboard.protocol.framing.sse import EventReader
 from pegboard.server.exchange.conversation import Conversation, LineService
 from pegboard.server.exchange.subscribers import MIN_INTERVAL_SECONDS, Subscribers
 from pegboard.server.http.guard import Guard

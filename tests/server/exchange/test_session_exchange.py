@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pegboard.call import Call, Done, Notification, Question, Reply
 from pegboard.errors import StoreDown
 from pegboard.limits import Limits
-from pegboard.protocol.sse import EventReader
+from pegboard.protocol.framing.sse import EventReader
 from pegboard.stores.memory import MemoryStore
 from pegboard.stores.store import LogName, LogPage, Watcher
 from tests.server.fake_sink import Door, Legacy, Visit

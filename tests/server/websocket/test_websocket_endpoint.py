@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pegboard import Board, Context, Limits, Middleware, ToolConnector, ToolError
 from pegboard.call import Call
-from pegboard.protocol import stream_frames
+from pegboard.protocol.framing import stream_frames
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.conversation import LineService
 from pegboard.server.exchange.subscribers import Subscribers

@@ -18,8 +18,8 @@ from pegboard.client.links.credentials import Authorizer
 from pegboard.client.links.server_messages import ServerMessage, WireError, read_server_message, refusal_of
 from pegboard.errors import MalformedMessage, PegboardError, Unauthorized, Unreachable
 from pegboard.limits import Limits
+from pegboard.protocol.framing.sse import Event, EventReader
 from pegboard.protocol.jsonrpc import is_batch
-from pegboard.protocol.sse import Event, EventReader
 
 WANTS_CREDENTIALS: Final = "The server requires credentials: send them as a header, or log in with auth=OAuth()."
 _ERROR_BYTES: Final = 256 * 1024

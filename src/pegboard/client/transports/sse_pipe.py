@@ -15,7 +15,7 @@ from pegboard.client.links.link import Identity, LinkOptions
 from pegboard.client.transports.http_endpoint import EndpointClient, is_stream, read_rejection
 from pegboard.errors import ConnectionLost, MalformedMessage, PegboardError, ServerFault, Unreachable
 from pegboard.limits import Limits
-from pegboard.protocol.sse import EventReader
+from pegboard.protocol.framing.sse import EventReader
 
 _log = logging.getLogger("pegboard.client")
 

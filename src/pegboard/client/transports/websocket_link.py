@@ -20,7 +20,7 @@ from pegboard.client.links.duplex_link import DuplexLink
 from pegboard.client.links.link import Identity, LinkOptions, with_server_name
 from pegboard.client.transports.http_endpoint import WANTS_CREDENTIALS, parse_retry_after
 from pegboard.errors import ConnectionLost, MalformedMessage, ServerFault, Unauthorized, Unreachable
-from pegboard.protocol.websocket_messages import OPEN, SUBPROTOCOL, MessageAssembler
+from pegboard.protocol.framing.websocket_messages import OPEN, SUBPROTOCOL, MessageAssembler
 
 if TYPE_CHECKING:
     from websockets.client import ClientProtocol

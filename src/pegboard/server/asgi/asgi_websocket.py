@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from pegboard.limits import Limits
-from pegboard.protocol.websocket_messages import SUBPROTOCOL
+from pegboard.protocol.framing.websocket_messages import SUBPROTOCOL
 from pegboard.server.asgi.asgi_scope import AsgiScope
 from pegboard.server.asgi.asgi_sink import Event, Send
 from pegboard.server.http_types import Answer, SocketHandler, Upgrade

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pegboard.protocol import sse
+from pegboard.protocol.framing import sse
 from pegboard.server.http_types import Sink
 
 

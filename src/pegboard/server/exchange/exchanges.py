@@ -13,7 +13,8 @@ from pegboard.call import Call, Channel, Handler, Json, Notification, Question, 
 from pegboard.errors import Busy, InternalFailure, InvalidRequest, ParseFailure, QuestionFailed, Refusal
 from pegboard.limits import Limits
 from pegboard.logs.log_lines import log_failure
-from pegboard.protocol import jsonrpc, sse
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.framing import sse
 from pegboard.protocol.revision_codec import RevisionCodec
 from pegboard.server.http.content_negotiation import Accepts
 from pegboard.server.http_types import Answer, Headers, Sink

@@ -17,7 +17,7 @@ from typing import Final
 from pegboard.call import Json, Notification, Question
 from pegboard.errors import InvalidRequest, QuestionFailed, StoreDown
 from pegboard.limits import Limits
-from pegboard.protocol import sse
+from pegboard.protocol.framing import sse
 from pegboard.protocol.legacy_codec import write_question
 from pegboard.server.exchange.exchanges import HttpExchange
 from pegboard.server.http_types import Answer, Sink

@@ -7,7 +7,7 @@ import logging
 from typing import Final
 
 from pegboard.errors import StoreDown
-from pegboard.protocol import sse
+from pegboard.protocol.framing import sse
 from pegboard.server.exchange.exchanges import STREAM
 from pegboard.server.exchange.session_exchange import RETRY_MS
 from pegboard.server.http_types import Headers, Sink

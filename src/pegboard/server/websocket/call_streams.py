@@ -12,9 +12,9 @@ from msgspec import Raw
 from pegboard.call import EncodedResult, Json, Question, Reply
 from pegboard.errors import MethodNotFound, QuestionFailed, Refusal, UnknownTool
 from pegboard.limits import Limits
-from pegboard.protocol import stream_frames
 from pegboard.protocol.content import joined_text
-from pegboard.protocol.stream_frames import StreamFailure, StreamMeta
+from pegboard.protocol.framing import stream_frames
+from pegboard.protocol.framing.stream_frames import StreamFailure, StreamMeta
 from pegboard.server.exchange.exchanges import LineExchange
 from pegboard.server.http_types import MessageSocket
 from pegboard.server.websocket.stream_flow import InboundFlow, OutboundFlow, WriteTurns, timestamp

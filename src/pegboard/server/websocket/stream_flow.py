@@ -14,8 +14,9 @@ from msgspec import UNSET, Raw, Struct
 from pegboard.call import Json
 from pegboard.errors import StreamError, ToolError
 from pegboard.limits import Limits
-from pegboard.protocol import jsonrpc, stream_frames
-from pegboard.protocol.stream_frames import StreamFailure, StreamMeta
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.framing import stream_frames
+from pegboard.protocol.framing.stream_frames import StreamFailure, StreamMeta
 from pegboard.server.http_types import MessageSocket
 
 _BURST: Final = 16

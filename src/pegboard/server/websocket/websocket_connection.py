@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from pegboard.limits import Limits
-from pegboard.protocol.websocket_messages import OPEN, SUBPROTOCOL, MessageAssembler
+from pegboard.protocol.framing.websocket_messages import OPEN, SUBPROTOCOL, MessageAssembler
 from pegboard.server.http.connections import LIGHT, Connections, unsent
 from pegboard.server.http.limited_connection import LimitedConnection
 from pegboard.server.http.plain_responses import plain_error

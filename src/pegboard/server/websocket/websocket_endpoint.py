@@ -24,11 +24,12 @@ from pegboard.call import EMPTY_OBJECT, Call, Caller, Handler, Json, RequestId
 from pegboard.errors import Busy, InvalidRequest, MethodNotFound, Refusal, StreamError
 from pegboard.execution.connector import ToolConnector
 from pegboard.limits import Limits
-from pegboard.protocol import jsonrpc, stream_frames
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.framing import stream_frames
+from pegboard.protocol.framing.stream_frames import StreamFrame, StreamMeta
 from pegboard.protocol.jsonrpc import NOTHING, Message
 from pegboard.protocol.revision_codec import RevisionCodec
 from pegboard.protocol.revisions import METHODS, MODERN
-from pegboard.protocol.stream_frames import StreamFrame, StreamMeta
 from pegboard.server.exchange.admission import stream_call
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.conversation import Conversation, LineService

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pegboard.protocol.websocket_messages import MessageAssembler
+from pegboard.protocol.framing.websocket_messages import MessageAssembler
 
 CONTINUATION, TEXT, BINARY, PING = 0, 1, 2, 9
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pegboard.errors import InvalidRequest, ParseFailure
 from pegboard.limits import Limits
-from pegboard.protocol import stream_frames
-from pegboard.protocol.stream_frames import StreamFailure, StreamMeta
+from pegboard.protocol.framing import stream_frames
+from pegboard.protocol.framing.stream_frames import StreamFailure, StreamMeta
 
 LIMITS = Limits()
 NOW = "2026-11-16T10:00:00.000Z"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pegboard.protocol.sse import KEEP_ALIVE, Event, EventReader, event, retry
+from pegboard.protocol.framing.sse import KEEP_ALIVE, Event, EventReader, event, retry
 from tests.work import grows_linearly
 
 pytestmark = pytest.mark.same_on_every_python
