@@ -16,7 +16,7 @@ _BROKEN: Final = re.compile(r"ENOTEMPTY|MODULE_NOT_FOUND|Cannot find (?:module|p
 
 
 def installer_hint(command: Sequence[str], env: Mapping[str, str], output: str) -> str:
-    """What to do about a command that does not start: how to mend a broken install, and where the installer logs."""
+    """What to do about a command that does not start: how to repair a broken install, and where the installer logs."""
     program = Path(command[0]).name.removesuffix(".cmd").removesuffix(".exe")
     if program in _NPX:
         cache = env.get("NPM_CONFIG_CACHE") or f"{env.get('HOME', '~')}/.npm"

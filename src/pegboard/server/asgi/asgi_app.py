@@ -18,9 +18,9 @@ from pegboard.server.asgi.asgi_scope import AsgiScope, HeadCache, strip_root
 from pegboard.server.asgi.asgi_sink import AsgiSink, Event, Send
 from pegboard.server.asgi.asgi_websocket import Receive, reject_websocket, serve_websocket
 from pegboard.server.eager_task import start
-from pegboard.server.http.error_responses import error_response
-from pegboard.server.http.plain_responses import body_too_large, internal_error
-from pegboard.server.http.response_encoding import encode_headers
+from pegboard.server.http.responses.error_responses import error_response
+from pegboard.server.http.responses.plain_responses import body_too_large, internal_error
+from pegboard.server.http.responses.response_encoding import encode_headers
 from pegboard.server.http_types import Answer, Endpoint, Head, Sink, Upgrade
 
 NO_WEBSOCKET: Final = Answer(404, b"WebSockets are not served here.\n", b"text/plain; charset=utf-8")

@@ -17,8 +17,8 @@ from pegboard.server.exchange.admission import CallerCache
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.stateless import Stateless, sessions_unsupported
 from pegboard.server.exchange.subscribers import Subscribers
-from pegboard.server.http.error_responses import error_response, method_not_allowed
 from pegboard.server.http.guard import Guard
+from pegboard.server.http.responses.error_responses import error_response, method_not_allowed
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
 from pegboard.stores.cluster import Cluster
 

@@ -33,8 +33,8 @@ from pegboard.server.exchange.fast_path import FastPath, PlainCall
 from pegboard.server.exchange.request_head import PostHead, read_post_head
 from pegboard.server.exchange.stateless import Stateless
 from pegboard.server.exchange.subscribers import Subscribers
-from pegboard.server.http.error_responses import error_response, method_not_allowed, text_response
 from pegboard.server.http.guard import Guard
+from pegboard.server.http.responses.error_responses import error_response, method_not_allowed, text_response
 from pegboard.server.http_types import Answer, EndpointResult, Head, Sink, Upgrade
 from pegboard.server.streamable_http.deferred_endpoint import DeferredEndpoint
 from pegboard.server.streamable_http.readiness import FRESH, Parts, Readiness, always_ready

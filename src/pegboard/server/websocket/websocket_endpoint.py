@@ -35,8 +35,8 @@ from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.conversation import Conversation, LineService
 from pegboard.server.exchange.exchanges import LineExchange, run_call, shutting_down
 from pegboard.server.exchange.subscribers import Subscribers
-from pegboard.server.http.error_responses import error_response, method_not_allowed, text_response
 from pegboard.server.http.guard import Guard
+from pegboard.server.http.responses.error_responses import error_response, method_not_allowed, text_response
 from pegboard.server.http_types import Answer, EndpointResult, Head, MessageSocket, Sink, SocketHandler, Upgrade
 from pegboard.server.websocket.call_streams import CallStreams, StreamExchange, as_failure, reject_streamed_question
 from pegboard.server.websocket.stream_flow import UnreadBytes, WriteTurns, timestamp

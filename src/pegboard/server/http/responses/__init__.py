@@ -1,0 +1,1 @@
+"""Responses: their bytes, and those that the server sends without a call."""
