@@ -123,10 +123,7 @@ class _Writer:
     def write(self, shape: Shape) -> Schema:
         match shape:
             case RecordShape(type=key) | AliasShape(key=key) | RefShape(key=key) if key in self._names:
-                schema = self._refer(key)
-                named = self._named[key]
-                # What is in the definition need not be repeated where it is used.
-                return schema if shape.notes == named.notes else _annotate(schema, shape.notes, "")
+                return _annotate(self._refer(key), shape.notes, "")
             case AliasShape(inner=inner):
                 return self.write(inner)
             case NullableShape(inner=inner):
@@ -151,7 +148,10 @@ class _Writer:
 
     def _write_here(self, shape: Shape) -> Schema:
         format_ = shape.format if isinstance(shape, ScalarShape) else ""
-        return _annotate(self._write_bare(shape), shape.notes, format_, private=self._private)
+        schema = _annotate(self._write_bare(shape), shape.notes, format_, private=self._private)
+        if isinstance(shape, RecordShape) and shape.summary:
+            schema.setdefault("description", shape.summary)
+        return schema
 
     def _write_bare(self, shape: Shape) -> Schema:
         match shape:
@@ -291,7 +291,9 @@ def _or_null(schema: Schema) -> Schema:
     if "anyOf" in schema and kind is None:
         return {**schema, "anyOf": [*as_list(schema["anyOf"]), {"type": "null"}]}
     if kind is None or "const" in schema:
-        return {"anyOf": [schema, {"type": "null"}]}
+        about = {word: value for word, value in schema.items() if word in {"description", "examples"}}
+        bare = {word: value for word, value in schema.items() if word not in about}
+        return {"anyOf": [bare, {"type": "null"}], **about}
     kinds = [kind] if isinstance(kind, str) else as_list(kind)
     if "null" in kinds:
         return schema

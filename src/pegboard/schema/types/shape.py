@@ -83,12 +83,16 @@ Extras: TypeAlias = Literal["forbid", "drop", "read", "allow"]
 
 
 class RecordShape(ShapeNode, frozen=True):
-    """A JSON object with declared names; `maker` is the library of its class, which decides how it is built."""
+    """A JSON object with declared names; `maker` is the library of its class, which decides how it is built.
+
+    `summary` describes the type, `notes` this occurrence of it.
+    """
 
     type: Any
     name: str
     fields: tuple[FieldShape, ...]
     maker: str
+    summary: str = ""
     extras: Extras = "drop"
     tag: tuple[str, Json] | None = None
 

@@ -132,12 +132,14 @@ class ShapeReader:
         outer, self._names = self._names, vars(sys.modules.get(alias.__module__, typing))
         try:
             inner = self.read(alias.__value__, notes)
+            if key not in self._cycles:
+                return inner
+            # Its definition is shared: the notes belong to this occurrence.
+            inner = self.read(alias.__value__)
         finally:
             self._names = outer
-        if key not in self._cycles:
-            return inner
-        self.named[key] = named = AliasShape(notes=notes, key=key, name=alias.__name__, inner=inner)
-        return named
+        self.named[key] = AliasShape(key=key, name=alias.__name__, inner=inner)
+        return msgspec.structs.replace(self.named[key], notes=notes)
 
     def _read_named(
         self,
@@ -246,17 +248,16 @@ class ShapeReader:
                 names=tuple(field.name for field in fields),
             )
         record = RecordShape(
-            notes=notes
-            if notes.description
-            else msgspec.structs.replace(notes, description=record_types.summary_of(cls)),
+            notes=notes,
             type=key,
             name=cls.__name__,
+            summary=record_types.summary_of(cls),
             fields=fields,
             maker=maker,
             extras=record_types.extras_of(cls, maker),
             tag=record_types.tag_of(cls, maker),
         )
-        self.named[key] = record
+        self.named[key] = msgspec.structs.replace(record, notes=NO_NOTES)
         return record
 
     def _read_field(self, cls: type, part: record_types.RecordField) -> FieldShape:
