@@ -87,7 +87,7 @@ def _form_of_type(wanted: Any) -> Form:
     tool = _reader_tool(wanted)
     if schema.get("type") == "object":
         flat = _flat(schema, wanted)
-        spellings = frozenset(map(fold_name, flat["properties"]))
+        spellings = frozenset(map(fold_name, as_object(flat["properties"])))
         return Form(flat, lambda content: _read_whole(tool, content, spellings), schema)
     # In a form, a single value needs a name.
     one: dict[str, Json] = {"type": "object", "properties": {_ONLY: schema}}
@@ -123,7 +123,7 @@ def _reader_tool(wanted: Any) -> Tool:
 
 def _read_whole(tool: Tool, content: Json, spellings: frozenset[str]) -> tuple[Any, Sequence[ParseError]]:
     # The form does not forbid other fields, so they are not errors.
-    fields = {name: value for name, value in content.items() if fold_name(name) in spellings}
+    fields = {name: value for name, value in as_object(content).items() if fold_name(name) in spellings}
     value, errors = _read(tool, {_ONLY: fields})
     # The user sees fields, and does not know that they are one argument here.
     prefix = _ONLY + "."

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 
 from pegboard.call import Json
+from pegboard.protocol.json_values import as_list
 from pegboard.repair.schema_graph import ANY, FACETS, NODES, SchemaGraph, item_pointers
 from pegboard.schema.cost.references import join, lookup
 from pegboard.schema.problems import Path
@@ -137,7 +138,7 @@ def convert_integers(place: Place, value: Json) -> Json:
         return value
     if isinstance(value, dict):
         return {**value, **changed}
-    return [changed.get(index, inner) for index, inner in enumerate(value)]
+    return [changed.get(index, inner) for index, inner in enumerate(as_list(value))]
 
 
 def _inside(place: Place, value: Json) -> Iterator[tuple[str | int, Place, Json]]:

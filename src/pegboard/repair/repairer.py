@@ -49,6 +49,7 @@ from msgspec import Struct
 from pegboard.argument_problems import ParseError, ParseWarning
 from pegboard.call import Json
 from pegboard.limits import Limits
+from pegboard.protocol.json_values import as_object
 from pegboard.repair.places import Place, Places, convert_integers, find_undeclared
 from pegboard.repair.repair_messages import write
 from pegboard.repair.schema_graph import SchemaGraph
@@ -120,7 +121,7 @@ class Repairer:
     def with_integers(self, value: Mapping[str, Json]) -> Mapping[str, Json]:
         """A value that fits, with 3.0 as the integer 3 where the schema takes no other number: in JSON they are one."""
         integers = self._integers
-        return value if integers is None else convert_integers(integers, value)
+        return value if integers is None else as_object(convert_integers(integers, value))
 
     def repair(self, value: Json, limits: Limits = LIMITS, floats: ExactFloats | None = None) -> Repair:
         """Repair a value, with a warning for every change and an error for every part that does not fit.

@@ -225,7 +225,7 @@ class _Writer:
 
     def _adopt(self, foreign: Mapping[str, Json]) -> Schema:
         """A foreign schema, with its definitions moved into ours."""
-        schema = dict(_close(foreign) if self._closed else foreign)
+        schema = dict(as_object(_close(foreign)) if self._closed else foreign)
         theirs = as_object(schema.pop("$defs", {}))
         renamed = {}
         for name, definition in theirs.items():
