@@ -337,6 +337,35 @@ async def test_a_server_that_does_not_begin_is_shown_and_comes_back(
         assert await call(server, "echo", {"text": "back"}) == "back"
 
 
+async def test_a_process_is_logged_when_it_is_started_and_not_when_the_attempt_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "pegboard")
+    downstream = Watched(bad("silent", connect_timeout=600.0))
+    async with nothing_left():
+        downstream.start()
+        try:
+            await until(lambda: "was started; variables:" in caplog.text)
+            assert downstream.pending
+        finally:
+            await downstream.stop()
+
+
+async def test_only_a_server_that_was_there_is_said_to_be_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "pegboard")
+    well = tmp_path / "well"
+    async with behind(bad("dies", well)) as downstream:
+        well.touch()
+        await until(lambda: downstream.state == "ready")
+        assert "bad: is ready" in caplog.text
+        assert "bad: is back" not in caplog.text
+        with pytest.raises(ConnectionLost):
+            await call(downstream, "die")
+        await until(lambda: "bad: is back" in caplog.text)
+
+
 async def test_a_server_that_needs_longer_to_start_is_given_more_time_until_it_is_there() -> None:
     async with behind(bad("slow", connect_timeout=0.2)) as server:
         assert server.state == "failed"

@@ -61,8 +61,11 @@ class ChildProcess(asyncio.SubprocessProtocol):
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
         max_line: int,
+        started: Callable[[int], None] = lambda _: None,
     ) -> None:
+        """`started` is called with the id of the process as soon as there is one."""
         self._max_line = max_line
+        self._started = started
         self.name = format_command(command)
         self._command = list(command)
         self._env = env
@@ -181,6 +184,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         # uvloop also calls this for a process that was cancelled while it started.
         if stdin is not None and not stdin.is_closing():
             stdin.set_write_buffer_limits(WRITE_BYTES)  # type: ignore[union-attr]  # stdin is written to
+        if (pid := self.pid) is not None:
+            self._started(pid)
 
     def pause_writing(self) -> None:
         self._may_write.clear()

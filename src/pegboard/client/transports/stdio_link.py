@@ -79,16 +79,20 @@ class StdioLink(DuplexLink):
     async def _start(self, version: str | None) -> None:
         options = self._options
         child = self._child = ChildProcess(
-            self._command, env=options.env, cwd=options.cwd, max_line=self._identity.limits.server_message_bytes
+            self._command,
+            env=options.env,
+            cwd=options.cwd,
+            max_line=self._identity.limits.server_message_bytes,
+            started=self._note_start,
         )
         try:
             await self._speak(child, version)
         except ResponseTimeout as late:
             raise ResponseTimeout(f"{late}{child.last_words()}") from None
-        finally:
-            if child.pid is not None:
-                self.spawns += 1
-                given = ", ".join(sorted(self._options.env or ())) or "none of its own"
-                # A server that fails to start is tried again and again.
-                level = logging.INFO if self.spawns == 1 else logging.DEBUG
-                _log.log(level, "%s: process %d was started; variables: %s", self.name, child.pid, given)
+
+    def _note_start(self, pid: int) -> None:
+        self.spawns += 1
+        given = ", ".join(sorted(self._options.env or ())) or "none of its own"
+        # A server that fails to start is tried again and again.
+        level = logging.INFO if self.spawns == 1 else logging.DEBUG
+        _log.log(level, "%s: process %d was started; variables: %s", self.name, pid, given)

@@ -160,10 +160,11 @@ class Supervisor:
             if not connection.link.is_open:
                 self._set_state("connecting", self.problem)
             await connection.open(now=True)
+            was_there = self.catalog is not None
             await self._list(connection)
             connection.breaker.succeed()
             if self._reported:
-                _log.info("%s: is available again", self.name)
+                _log.info("%s: %s", self.name, "is back" if was_there else "is ready")
                 self._reported = ""
             self._ready_at = asyncio.get_running_loop().time()
             self._set_state("ready", "")
