@@ -123,6 +123,7 @@ class ConfigWatch:
         self._settled: _State | None = _UNSEEN
         self._seen: _State | None = _UNSEEN
         self._digest = b""
+        self._applying = asyncio.Lock()
 
     async def run(self) -> None:
         """Check repeatedly, until cancelled."""
@@ -143,6 +144,11 @@ class ConfigWatch:
         digest = await asyncio.to_thread(_digest, self._path)
         if digest != self._digest:
             self._digest = digest
+            await self.reload()
+
+    async def reload(self) -> None:
+        """Read the file now, and pass a valid edit on."""
+        async with self._applying:
             await self._apply_edit()
 
     async def _apply_edit(self) -> None:

@@ -103,6 +103,7 @@ class Gateway(Hosted):
         self._noted: set[str] = set()
         self._rearranging: asyncio.Handle | None = None
         self._shared: SharedStore | None = None
+        self._edits: ConfigWatch | None = None
         self._made = ConfiguredMiddleware(self.config)
         self._used: list[tuple[tuple[Middleware | Around, ...], dict[str, Any]]] = []
         self._pins = read_pins(self.config)
@@ -200,9 +201,9 @@ class Gateway(Hosted):
         for downstream in self._downstreams.values():
             downstream.start()
         self._rearrange()
+        self._edits = ConfigWatch(self.config, self.reload, environ=self._environ)
         if self._watches:
-            edits = ConfigWatch(self.config, self.reload, environ=self._environ)
-            self._keep_task(asyncio.create_task(edits.run()))
+            self._keep_task(asyncio.create_task(self._edits.run()))
             self._keep_task(asyncio.create_task(watch_lock_file(lambda: self.config, self._apply_pins)))
 
     def _apply_pins(self, pins: Pins) -> None:
@@ -252,6 +253,11 @@ class Gateway(Hosted):
     def __del__(self) -> None:
         if self._started:
             warnings.warn(f"unclosed gateway {self.config.name!r}", ResourceWarning, source=self, stacklevel=2)
+
+    def reload_file(self) -> None:
+        """Read the configuration file of a started gateway again; a file with an error changes nothing."""
+        if self._edits is not None:
+            self._keep_task(asyncio.get_running_loop().create_task(self._edits.reload()))
 
     async def reload(self, _before: GatewayConfig, config: GatewayConfig) -> None:
         """Switch to another configuration: removed servers end, new and changed ones connect, the others continue."""

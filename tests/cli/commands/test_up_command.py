@@ -157,6 +157,21 @@ def test_a_state_folder_that_cannot_be_made_matters_only_to_what_is_stored(folde
         assert "2 of 2 servers ready" in settled(child)
 
 
+async def test_sighup_reloads_the_file(folder: Folder) -> None:
+    with folder.up("--no-watch") as child:
+        settled(child)
+        folder.servers["again"] = {"board": "sums.py"}
+        folder.write()
+        child.signal(signal.SIGHUP)
+        wait_until(lambda: "was edited: added: dev/again" in child.said() or child.process.poll() is not None)
+        async with Client(f"http://127.0.0.1:{child.port}/mcp") as client:
+            assert (await client.call("dev__again__add", {"a": 2, "b": 3})).text == "5"
+        folder.write("{")
+        child.signal(signal.SIGHUP)
+        wait_until(lambda: "The edited configuration is not used" in child.said())
+        assert child.process.poll() is None
+
+
 def test_it_is_ready_once_all_required_servers_are_up(folder: Folder) -> None:
     folder.servers["gone"] = {"command": "no-such-program"}
     folder.servers["sums"]["required"] = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Sequence
 
@@ -48,8 +49,20 @@ def main(argv: list[str]) -> int:
         # A client over stdio is one connection, and none of its state outlives it.
         stdio = options["transport"] == "stdio" or (options["transport"] == "auto" and started_by_client())
         options["store"] = "memory" if stdio else f"sqlite:{store_path(path)}"
-    run(gateway, options, lambda url: Announcement(gateway, url, began).start())
+
+    def on_ready(url: str) -> None:
+        _reload_on_hangup(gateway)
+        Announcement(gateway, url, began).start()
+
+    run(gateway, options, on_ready)
     return 0
+
+
+def _reload_on_hangup(gateway: Gateway) -> None:
+    """Read the file again on SIGHUP, where the system has that signal."""
+    number = getattr(signal, "SIGHUP", None)
+    if number is not None:
+        asyncio.get_running_loop().add_signal_handler(number, gateway.reload_file)
 
 
 class Announcement:
