@@ -67,9 +67,9 @@ class Media(Content):
     def __init__(
         self,
         source: bytes | bytearray | memoryview | str | os.PathLike[str] | None = None,
+        mime_type: str | None = None,
         *,
         base64: str | None = None,
-        mime_type: str | None = None,
         annotations: Annotations | None = None,
         meta: Meta | None = None,
     ) -> None:
@@ -142,12 +142,12 @@ class File(Content):
     def __init__(
         self,
         source: bytes | bytearray | memoryview | str | os.PathLike[str] | None = None,
+        mime_type: str | None = None,
         *,
         text: str | None = None,
         base64: str | None = None,
         name: str | None = None,
         uri: str | None = None,
-        mime_type: str | None = None,
         annotations: Annotations | None = None,
         meta: Meta | None = None,
     ) -> None:

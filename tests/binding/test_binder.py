@@ -356,13 +356,16 @@ def test_null_for_a_parameter_with_a_default_takes_the_default_with_a_warning() 
     assert tool.invoke(parsed.value, {}) == 5
 
 
-def test_a_default_is_passed_as_the_very_object_of_the_signature() -> None:
+def test_a_mutable_default_is_copied_for_each_call() -> None:
     shared: list[int] = [1]
 
     def f(a: list[int] = shared, b: Tree = Tree(1), c: Person | None = None) -> Any:  # noqa: B008 (what is tested)
         return a
 
-    assert call(tool_from_function(f)) is shared
+    given = call(tool_from_function(f))
+    assert given == shared
+    # A call that changes its default must not change it for the others.
+    assert given is not shared
 
 
 def test_keyword_only_and_injected_parameters_find_their_places() -> None:

@@ -21,7 +21,7 @@ from pegboard.binding.msgspec_types import either_type
 from pegboard.binding.number_types import convert_numbers, takes_decimals
 from pegboard.call import Json
 from pegboard.schema.exact_floats import ExactFloats
-from pegboard.schema.schema_writer import is_shown_plain
+from pegboard.schema.schema_writer import is_shown_plain, new_default
 from pegboard.schema.types.shape import AliasShape, FieldShape, RecordShape, ScalarShape
 
 _IMMUTABLE = (str, int, float, bool, bytes, type(None))
@@ -132,7 +132,7 @@ class Binder:
         for place, field, load in self._loads:
             value = getattr(bound, place)
             if value is UNSET:
-                value = None if field.default is UNSET else field.default
+                value = None if field.default is UNSET else new_default(field.default)
             elif value is not None or field.name not in self._optional:
                 try:
                     value = load(value)
@@ -189,5 +189,5 @@ def _declare(place: str, field: FieldShape, wanted: Any, *, loaded: bool) -> tup
     default = None if field.default is UNSET else field.default
     if type(default) in _IMMUTABLE:
         return place, wanted, default
-    # The same object that the signature has, as Python itself would pass it.
-    return place, wanted, msgspec.field(default_factory=lambda: default)
+    # Python would pass the object of the signature to every call, which could then change it for the others.
+    return place, wanted, msgspec.field(default_factory=lambda: new_default(default))

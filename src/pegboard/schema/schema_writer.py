@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, TypeAlias
 
 from msgspec import UNSET
@@ -12,6 +13,7 @@ from pegboard.call import Json
 from pegboard.protocol.json_values import as_list, as_object, texts_in
 from pegboard.schema.plain_json import UNWRITABLE, decode, encode
 from pegboard.schema.types.constraints import ValueNotes
+from pegboard.schema.types.record_types import maker_of
 from pegboard.schema.types.shape import (
     AliasShape,
     ChoiceShape,
@@ -91,6 +93,16 @@ def json_form(value: Any) -> Json:
         return decode(encode(value))
     except UNWRITABLE:
         return UNSET
+
+
+def new_default(default: Any) -> Any:
+    """A copy of a default for one call, if it is a container or a record; other objects may stand for themselves."""
+    if not isinstance(default, list | dict | set | bytearray) and maker_of(type(default)) is None:
+        return default
+    try:
+        return deepcopy(default)
+    except Exception:  # noqa: BLE001 (an author's object, whose copying may fail in any way)
+        return default
 
 
 class _Writer:
@@ -367,4 +379,4 @@ def _choose_names(named: Mapping[Hashable, RecordShape | AliasShape]) -> dict[Ha
     return chosen
 
 
-__all__ = ["EXACT", "NAMES", "Schema", "is_shown_plain", "json_form", "write_parameters", "write_schema"]
+__all__ = ["EXACT", "NAMES", "Schema", "is_shown_plain", "json_form", "new_default", "write_parameters", "write_schema"]

@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct
 from pegboard.argument_problems import ParseError, ParseWarning
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
-from pegboard.schema.schema_writer import EXACT
+from pegboard.schema.schema_writer import EXACT, new_default
 from pegboard.schema.types.constraints import EnumConstraint
 
 
@@ -136,7 +136,7 @@ def is_required(parameter: Parameter) -> bool:
 def fill_defaults(parameters: Sequence[Parameter], arguments: Mapping[str, Json]) -> Mapping[str, Json]:
     """The arguments with the defaults of omitted ones; optional ones without a default stay absent."""
     missing = {
-        parameter.name: parameter.default
+        parameter.name: new_default(parameter.default)
         for parameter in parameters
         if parameter.default is not UNSET and parameter.name not in arguments
     }

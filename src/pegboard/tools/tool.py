@@ -155,6 +155,7 @@ class Tool:
             name = inferred.fields[0].attribute
             raise DeclarationError(f"{inferred.source}: parameter {name!r} of execute is not a registered service")
         _check_requires(self.requires, inferred.source)
+        _check_types({name: getattr(self, name, None) for name in ToolOptions.__annotations__}, inferred.source)
         given: Mapping[str, Json] | None = getattr(self, "input_schema", None)
         self._configure(
             self.execute, inferred, parser_of_parameters(inferred, self.parameters, given), self.output_schema
@@ -291,6 +292,7 @@ def _check_options(options: ToolOptions, inferred: InferredFunction) -> None:
             meant = suggest(name, known, 1)
             hint = f"; did you mean {meant[0]!r}?" if meant else f"; the options are {', '.join(known)}"
             raise DeclarationError(f"{inferred.source}: unknown option {name!r}{hint}")
+    _check_types(options, inferred.source)
     if options.get("on_parse_error") == "pass" and inferred.fields:
         raise DeclarationError(
             f"{inferred.source}: on_parse_error='pass' passes arguments that do not fit, which plain parameters cannot "
@@ -307,6 +309,25 @@ def _check_options(options: ToolOptions, inferred: InferredFunction) -> None:
         )
     if options.get("arguments", "lenient") not in {"lenient", "strict"}:
         raise DeclarationError(f"{inferred.source}: arguments={options['arguments']!r}; use 'lenient' or 'strict'")
+
+
+def _check_types(options: Mapping[str, Any], source: str) -> None:
+    """Reject a text in place of a list, and anything but a dict where JSON is expected."""
+    for name in ("annotations", "meta", "input_schema", "output_schema"):
+        given = options.get(name)
+        if not isinstance(given, Mapping | None):
+            raise DeclarationError(f"{source}: {name}={given!r:.80}; use a dict")
+    tags = options.get("tags", ())
+    if isinstance(tags, str) or not isinstance(tags, Iterable) or not all(isinstance(tag, str) for tag in tags):
+        example = f", for example tags=[{tags!r:.40}]" if isinstance(tags, str) else ""
+        raise DeclarationError(f"{source}: tags={tags!r:.80}; use a list of texts{example}")
+    middleware = options.get("middleware", ())
+    if not isinstance(middleware, Iterable):
+        kind = type(middleware).__name__
+        raise DeclarationError(f"{source}: middleware must be a list, for example middleware=[{kind}(…)]")
+    icons = options.get("icons", ())
+    if not isinstance(icons, Iterable):
+        raise DeclarationError(f"{source}: icons={icons!r:.80}; use a URL, an icon, or a list of them")
 
 
 def _check_requires(requires: Any, source: str) -> None:

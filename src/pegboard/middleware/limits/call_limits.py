@@ -43,8 +43,11 @@ class ConcurrencyLimit(Middleware):
     order = 6
 
     def __init__(self, limit: int, *, by: Key = "tool", wait: float = 0.0, queue: int = 1000) -> None:
-        if limit < 1 or not wait >= 0 or queue < 0:
-            raise DeclarationError(f"limit={limit}, wait={wait}, queue={queue}: use at least 1, 0 and 0")
+        numbers: tuple[object, ...] = (limit, wait, queue)
+        if not all(isinstance(number, int | float) for number in numbers) or limit < 1 or not wait >= 0 or queue < 0:
+            raise DeclarationError(
+                f"limit={limit!r}, wait={wait!r}, queue={queue!r}: use numbers of at least 1, 0 and 0"
+            )
         self.limit, self.wait, self.queue = limit, wait, queue
         self.refused = 0
         self._key = key_function(by)

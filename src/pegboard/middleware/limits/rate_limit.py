@@ -94,7 +94,13 @@ class RateLimit(Middleware):
         fail: Literal["open", "closed"] = "open",
         name: str | None = None,
     ) -> None:
-        seconds = _PERIODS.get(per, math.nan) if isinstance(per, str) else float(per)
+        for option, number in (("limit", limit), ("burst", burst)):
+            if not isinstance(number, int) and not (option == "burst" and number is None):
+                raise DeclarationError(
+                    f'{option}={number!r}: use a whole number, for example RateLimit(100, per="minute")'
+                )
+        is_number = isinstance(per, int | float)
+        seconds = float(per) if is_number else _PERIODS.get(per, math.nan) if isinstance(per, str) else math.nan
         if not 0 < seconds < math.inf:
             raise DeclarationError(f"per={per!r}: use seconds greater than 0, or one of {', '.join(_PERIODS)}")
         if not 1 <= limit <= seconds * 1_000_000 or (burst is not None and burst < 1):
