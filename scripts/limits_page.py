@@ -51,6 +51,9 @@ CONSTANTS = (
     ("Size of one such item", "gateway/servers/server_catalog.py", "MAX_ITEM_BYTES"),
     ("Size of all lists of one server", "gateway/servers/server_catalog.py", "MAX_BYTES"),
     ("Interval of health checks of a gateway", "gateway/servers/supervisor.py", "HEALTH_CHECK_SECONDS"),
+    ("Time that a command such as `npx` gets to install a server", "gateway/servers/downstream.py", "INSTALL_SECONDS"),
+    ("Such commands that begin at once", "gateway/gateway.py", "MAX_INSTALLING"),
+    ("Time that a store gets to answer for `/ready`", "server/streamable_http/readiness.py", "STORE_SECONDS"),
     ("Longest pause before a gateway reconnects a server", "gateway/servers/supervisor.py", "LONGEST_PAUSE"),
     ("Size of a configuration file", "config/source_file.py", "MAX_BYTES"),
 )

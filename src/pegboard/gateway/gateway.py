@@ -47,6 +47,7 @@ _log = logging.getLogger("pegboard.gateway")
 
 _STOP_SECONDS: Final = 5.0
 _MAX_NOTED: Final = 10_000
+MAX_INSTALLING: Final = 4
 
 Key = tuple[str, str]
 """A toolbox, and a server in it."""
@@ -104,6 +105,7 @@ class Gateway(Hosted):
         self._rearranging: asyncio.Handle | None = None
         self._shared: SharedStore | None = None
         self._edits: ConfigWatch | None = None
+        self._installing = asyncio.Semaphore(MAX_INSTALLING)
         self._made = ConfiguredMiddleware(self.config)
         self._used: list[tuple[tuple[Middleware | Around, ...], dict[str, Any]]] = []
         self._pins = read_pins(self.config)
@@ -326,6 +328,7 @@ class Gateway(Hosted):
             board=board,
             marks=self._marks,
             limits=self.limits,
+            installing=self._installing,
         )
 
     # -- changes ---------------------------------------------------------------------------------------------------------

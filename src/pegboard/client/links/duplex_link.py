@@ -153,6 +153,8 @@ class DuplexLink:
         self._unattributed = unattributed
         self._options = options
         self._timeout = options.connect_timeout
+        # A process that still installs its program answers late.
+        self._start_timeout = options.start_timeout or options.connect_timeout
         self._cache_key = name if known_as is None else known_as
         self._ids = request_ids()
         self._opening = asyncio.Lock()
@@ -297,12 +299,12 @@ class DuplexLink:
         self._metadata = None
         params = self._legacy.initialize_params(version)
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self._start_timeout):
                 result = await self._ask(
                     OutgoingRequest(method="initialize", params=params, channel=self._unattributed)
                 )
         except TimeoutError:
-            raise ResponseTimeout(f"{self.name}: no response to initialize within {self._timeout:g} s") from None
+            raise ResponseTimeout(f"{self.name}: no response to initialize within {self._start_timeout:g} s") from None
         self.version = self._legacy.accept(result)
         await self._legacy.begin()
         remember(self._cache_key, self.version)

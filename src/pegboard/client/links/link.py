@@ -60,6 +60,7 @@ class LinkOptions(Struct, frozen=True, kw_only=True):
     version: str | None = None
     ca: str | Path | None = None
     connect_timeout: float = 10.0
+    start_timeout: float | None = None
     connections: int = CONNECTIONS
     auth: Auth | None = None
     restarts: int | None = 5

@@ -9,15 +9,21 @@ from typing import Final
 
 _NPX: Final = frozenset({"npx", "npm", "pnpx"})
 _UVX: Final = frozenset({"uvx", "uv"})
+_INSTALLERS: Final = _NPX | _UVX | {"pnpm", "yarn", "bunx", "bun", "pipx", "docker", "podman"}
 # The folder of one package in npx's cache.
 _NPX_FOLDER: Final = re.compile(r"/[^\s'\"]{0,300}?/_npx/[0-9a-f]{8,64}")
 # What a package that was installed by halves says.
 _BROKEN: Final = re.compile(r"ENOTEMPTY|MODULE_NOT_FOUND|Cannot find (?:module|package)|TAR_ENTRY_ERROR|: not found")
 
 
+def installs(command: Sequence[str]) -> bool:
+    """Whether a command may have to install its program first, which takes minutes and must not be interrupted."""
+    return _program(command) in _INSTALLERS
+
+
 def installer_hint(command: Sequence[str], env: Mapping[str, str], output: str) -> str:
     """What to do about a command that does not start: how to repair a broken install, and where the installer logs."""
-    program = Path(command[0]).name.removesuffix(".cmd").removesuffix(".exe")
+    program = _program(command)
     if program in _NPX:
         cache = env.get("NPM_CONFIG_CACHE") or f"{env.get('HOME', '~')}/.npm"
         if _BROKEN.search(output):
@@ -27,3 +33,7 @@ def installer_hint(command: Sequence[str], env: Mapping[str, str], output: str) 
     if program in _UVX:
         return f"; {program} logs to stderr, add --verbose to its arguments to see more"
     return ""
+
+
+def _program(command: Sequence[str]) -> str:
+    return Path(command[0]).name.removesuffix(".cmd").removesuffix(".exe")

@@ -18,6 +18,7 @@ from pegboard.client.links.credentials import Auth
 from pegboard.client.links.in_process import InProcessLink, InProcessServer
 from pegboard.client.links.link import Identity, LinkOptions, OutgoingRequest, ServerLink
 from pegboard.client.target import open_link
+from pegboard.client.transports.installers import installs
 from pegboard.config.gateway_config import ServerConfig
 from pegboard.deadline import Deadline
 from pegboard.errors import (
@@ -42,6 +43,9 @@ MAX_CALLERS: Final = 256
 """How many callers are cached with their capabilities."""
 SPARE_CONNECTIONS: Final = 520
 """Calls that wait for a person release their slot, but not their connection; and our own requests need some."""
+
+INSTALL_SECONDS: Final = 300.0
+"""What a command such as npx gets to install and start its server: one that is stopped halfway leaves a broken install."""
 
 OnChange: TypeAlias = Callable[["Downstream"], None]
 OnUpdated: TypeAlias = Callable[["Downstream", str], None]
@@ -82,6 +86,7 @@ class Downstream:
         board: InProcessServer | None = None,
         marks: Mapping[str, str] | None = None,
         limits: Limits | None = None,
+        installing: asyncio.Semaphore | None = None,
     ) -> None:
         self._identity = replace(_OURSELVES, limits=limits or Limits())
         self.toolbox = toolbox
@@ -95,6 +100,7 @@ class Downstream:
         self._slots = RequestSlots(config.name, config.concurrency)
         self._held = (self._slots,)
         self._pool = ConnectionPool(config.name, self._make_connection, config.idle_seconds or IDLE_SECONDS)
+        self._start_timeout = INSTALL_SECONDS if config.kind == "stdio" and installs(config.command) else None
         self._callers: BoundedDict[int, tuple[Caller, Caller, Identity]] = BoundedDict(MAX_CALLERS)
         self._supervisor = Supervisor(
             config,
@@ -103,6 +109,8 @@ class Downstream:
             changed=lambda: on_change(self),
             updated=lambda uri: on_updated(self, uri),
             prepare=None if prepare is None else partial(prepare, self),
+            start_timeout=self._start_timeout,
+            installing=installing,
         )
 
     @property
@@ -262,6 +270,7 @@ class Downstream:
                 self._list_again,
                 roots=self.config.roots,
                 connect_timeout=self._supervisor.connect_timeout,
+                start_timeout=self._start_timeout or 0.0,
             )
         except SetupError as problem:
             raise Unreachable(f"{self.name}: {problem}") from None
@@ -283,6 +292,7 @@ class Downstream:
             cwd=config.cwd,
             version=config.version,
             connect_timeout=self._supervisor.connect_timeout,
+            start_timeout=self._start_timeout,
             connections=config.concurrency + SPARE_CONNECTIONS,
             auth=None if self._login is None else self._login(config, principal),
             restarts=None,

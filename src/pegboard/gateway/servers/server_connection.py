@@ -45,6 +45,7 @@ class ServerConnection:
         *,
         roots: Sequence[str],
         connect_timeout: float,
+        start_timeout: float = 0.0,
     ) -> None:
         self.users = 0
         self.used_at = 0.0
@@ -54,6 +55,8 @@ class ServerConnection:
         self.breaker = CircuitBreaker(self.link.name)
         self._name = name
         self._connect_timeout = connect_timeout
+        # Detecting the era may take one timeout, and the handshake another.
+        self._open_timeout = connect_timeout + max(connect_timeout, start_timeout)
         self._sender = RequestSender(self.link, self.breaker, tools, list_tools, waits=set(), retries=MAX_RETRIES)
         self._turn = RequestSlots(name, 1)
         self._given_up = count()
@@ -66,6 +69,10 @@ class ServerConnection:
     def spawns(self) -> int:
         """How many processes were started for this connection."""
         return self.link.spawns if isinstance(self.link, StdioLink) else 0
+
+    @property
+    def is_opening(self) -> bool:
+        return self._opening is not None
 
     async def open(self, *, now: bool = False, seconds: float | None = None) -> None:
         """Open the link; shortly after a failure, raises the same fault again, unless it must be tried `now`.
@@ -136,8 +143,7 @@ class ServerConnection:
         await self.link.close()
 
     async def _open(self) -> None:
-        # Detecting the era may take one timeout, and the handshake another.
-        seconds = 2 * self._connect_timeout
+        seconds = self._open_timeout
         try:
             async with asyncio.timeout(seconds):
                 await self._sender.open()

@@ -78,6 +78,8 @@ class Supervisor:
         changed: Callable[[], None],
         updated: Callable[[str], None],
         prepare: Callable[[ServerCatalog], Awaitable[None]] | None = None,
+        start_timeout: float | None = None,
+        installing: asyncio.Semaphore | None = None,
     ) -> None:
         self.name = config.name
         self.state: State = "idle"
@@ -86,6 +88,8 @@ class Supervisor:
         self.settled = asyncio.Event()
         self.is_running = False
         self.connect_timeout = config.connect_timeout
+        self._start_timeout = start_timeout
+        self._installing = installing or asyncio.Semaphore()
         self._reported = ""
         self._ready_at = NEVER
         self._config = config
@@ -159,7 +163,7 @@ class Supervisor:
         try:
             if not connection.link.is_open:
                 self._set_state("connecting", self.problem)
-            await connection.open(now=True)
+            await self._open(connection)
             was_there = self.catalog is not None
             await self._list(connection)
             connection.breaker.succeed()
@@ -177,6 +181,27 @@ class Supervisor:
             if isinstance(connection.link, DuplexLink) and not connection.users:
                 self._pool.drop(OWN_KEY)
             raise
+
+    async def _open(self, connection: ServerConnection) -> None:
+        """Open a connection; a command that installs its server has minutes, and starts when few others do."""
+        if self._start_timeout is None:
+            await connection.open(now=True)
+            return
+        seconds = 2 * self.connect_timeout
+        async with self._installing:
+            try:
+                await connection.open(now=True, seconds=seconds)
+            except Unreachable:
+                if not connection.is_opening:
+                    raise
+            else:
+                return
+        # It does not hold up the others any longer, nor calls and lists.
+        told = f"no answer within {seconds:g} s, it is still starting and may be installing; it has {self._start_timeout:g} s"
+        _log.warning("%s: %s", self.name, told)
+        self._reported = self.problem = told
+        self.settled.set()
+        await connection.open(now=True)
 
     def _extend_timeout(self, connection: ServerConnection, late: ResponseTimeout) -> ResponseTimeout:
         """Allow more time for the next attempt to start the server, which needs a new connection."""
