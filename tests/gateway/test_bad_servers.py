@@ -228,7 +228,7 @@ async def test_a_call_to_a_server_that_never_started_says_that_it_is_unavailable
 @pytest.mark.parametrize(
     ("how", "tool", "reason"),
     [
-        ("lies", "no_schema", "its definition has no inputSchema of an object"),
+        ("lies", "no_schema", "its definition has no inputSchema of type object"),
         ("lies", "described", "its definition has a description of the wrong type"),
         ("lies", "big", "its definition is larger than 1048576 bytes"),
         ("crooked", "no_such_type", "its schema cannot be used"),
