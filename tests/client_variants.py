@@ -101,7 +101,7 @@ def around(board: Board, gateway: Gateway) -> Iterator[None]:
     shown = gateway._main.board
     for one in attached:
         scope = {} if one.scope == "board" else {one.scope: one.target}
-        shown.use(one.middleware, order=one.order, **scope)  # type: ignore[arg-type] # the scopes are its own words
+        shown.use(one.middleware, order=one.order, kind=one.kinds, **scope)  # type: ignore[arg-type] # the scopes are its own words
     for tool, own in hooks.items():
         shown.use(*own, tool=tool.name)
         tool.hooks = ()

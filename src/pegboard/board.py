@@ -7,7 +7,7 @@ import os
 import pkgutil
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from importlib import import_module
@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 
 from pegboard.asking.used_tickets import UsedTickets
 from pegboard.call import Around, Call, Change, EncodedResult, Handler, Json
-from pegboard.call_target import CalledItem
+from pegboard.call_target import KINDS, UNKNOWN_ITEM, CalledItem, Kind
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.caching import Scope as CacheScope
 from pegboard.catalog.folder import Folder
@@ -30,11 +30,11 @@ from pegboard.execution.call_resources import CallResources
 from pegboard.execution.catalog_methods import CatalogMethods
 from pegboard.execution.dispatch import Dispatcher
 from pegboard.execution.preconditions import add_preconditions
-from pegboard.execution.run import Runner, answer_unknown, catch_errors
+from pegboard.execution.run import Runner, answer_unknown, catch_errors, refuse_errors
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
 from pegboard.hooks.lifecycle import MiddlewareLifecycle
-from pegboard.hooks.middleware import Middleware, check_middleware
+from pegboard.hooks.middleware import Middleware, check_kinds, check_middleware
 from pegboard.hooks.pipeline import Attachment, choose_targets, compose, in_order
 from pegboard.limits import Limits
 from pegboard.security.seal import Seal, read_keys
@@ -130,8 +130,8 @@ class Board(ToolRegistry, Hosted):
         self._threads = Threads(self.limits.threads, self.limits.thread_queue, self.limits.threads_asking)
         self._attached: list[Attachment] = []
         self._numbers = count()
-        self._lifetimes = MiddlewareLifecycle(lambda: in_order(self._attached, self.tools))
-        self._missed: set[str] = set()
+        self._lifetimes = MiddlewareLifecycle(lambda: in_order(self._attached, self._called()))
+        self._missed: set[tuple[str, str]] = set()
         secret = os.environ.get("PEGBOARD_SECRET")
         keys = read_keys(secret)
         call_resources = CallResources(
@@ -143,13 +143,22 @@ class Board(ToolRegistry, Hosted):
         self._sealed_alone = () if secret else (call_resources.tickets, cursors)
         lists = self.tools.caching = Caching(ttl_ms, "public")
         self._catalog_methods = CatalogMethods(
-            self.resources, self.prompts, self._runner, cursors, page_size, self.limits, lists
+            self.resources,
+            self.prompts,
+            self._runner,
+            cursors,
+            page_size,
+            self.limits,
+            self._surround_item,
+            lambda: self.tools.generation,
+            lists,
         )
         # Registered after the list caches, so that they are cleared before a watcher reads the lists.
         self.tools._watch(partial(self._publish, Change("tools")))
         self.tools._watch_in_process(self._lifetimes.sync)
-        self.resources._watch(partial(self._publish, Change("resources")))
-        self.prompts._watch(partial(self._publish, Change("prompts")))
+        for catalog, change in ((self.resources, Change("resources")), (self.prompts, Change("prompts"))):
+            catalog._watch(partial(self._publish, change))
+            catalog._watch(self._lifetimes.sync)
         listen = ListenMethod(
             self.changes,
             self._catalog_methods.capabilities,
@@ -209,12 +218,17 @@ class Board(ToolRegistry, Hosted):
             made = tool.prepare(self.services.__contains__)
         else:
             made = tool_from_function(tool, is_injected=self.services.__contains__, **options)
-        for one in made.hooks:
-            check_middleware(one)
-            if isinstance(one, Middleware):
-                one._watch(self.tools._touch)
+        self._watch(made.hooks)
         self.tools.add(made)
         return made
+
+    def _watch(self, hooks: Iterable[Middleware | Around]) -> None:
+        """Check middleware, and compose chains again when its settings change."""
+        for one in hooks:
+            check_middleware(one)
+        for one in hooks:
+            if isinstance(one, Middleware):
+                one._watch(self.tools._touch)
 
     def remove(self, name: str) -> Tool:
         """Remove a tool."""
@@ -306,6 +320,7 @@ class Board(ToolRegistry, Hosted):
 
         def register(function: F) -> F:
             tool = tool_from_function(function, is_injected=self.services.__contains__, **options)
+            self._watch(tool.hooks)
             self.prompts.add(Prompt(tool))
             return function
 
@@ -366,26 +381,33 @@ class Board(ToolRegistry, Hosted):
         category: str | None = None,
         tag: str | None = None,
         tool: str | Iterable[str] | None = None,
+        prompt: str | Iterable[str] | None = None,
+        resource: str | Iterable[str] | None = None,
+        kind: Kind | Collection[Kind] = KINDS,
         order: float | None = None,
     ) -> None:
-        """Add middleware around the calls of all tools, or of some of them.
+        """Add middleware around all calls of tools and requests for prompts, resources and completions, or some of them.
 
         middleware: instances of Middleware, or async functions of (call, next).
-        toolbox: only for the tools of this toolbox of a gateway.
-        group: only for the tools of this group.
-        category: only for the tools of this category.
-        tag: only for the tools with this tag.
+        toolbox: only for what is in this toolbox of a gateway.
+        group: only for what is in this group.
+        category: only for the tools and prompts of this category.
+        tag: only for the tools and prompts with this tag.
         tool: only for the tool of this name, or of these names.
+        prompt: only for the prompt of this name, or of these names, and the completions of its arguments.
+        resource: only for the resource with this URI or template, or with these, and the completions of its variables.
+        kind: of these, only requests of this kind, or of these kinds: "tool", "prompt", "resource", "completion".
         order: the position, in place of the middleware's own; the lowest is outermost.
         """
-        targets = choose_targets(tool, toolbox=toolbox, group=group, category=category, tag=tag)
-        for one in middleware:
-            check_middleware(one)
+        kinds = (kind,) if isinstance(kind, str) else kind
+        check_kinds(kinds, "kind")
+        targets = choose_targets(
+            toolbox=toolbox, group=group, category=category, tag=tag, tool=tool, prompt=prompt, resource=resource
+        )
+        self._watch(middleware)
         for one in middleware:
             for scope, target in targets:
-                self._attached.append(Attachment(one, scope, target, order, next(self._numbers)))
-            if isinstance(one, Middleware):
-                one._watch(self.tools._touch)
+                self._attached.append(Attachment(one, scope, target, order, next(self._numbers), kinds))
         self._tools_changed()
 
     def unuse(self, middleware: Middleware | Around) -> None:
@@ -400,6 +422,18 @@ class Board(ToolRegistry, Hosted):
     def _add_capabilities(self, capabilities: Mapping[str, Json]) -> None:
         """Declare these capabilities to clients, in addition to those that follow from the content of the board."""
         self._dispatcher.declared = capabilities
+
+    def _called(self) -> Iterator[Tool | CalledItem]:
+        """Everything that middleware can be attached to."""
+        yield from self.tools
+        for prompt in self.prompts.all:
+            yield prompt.item
+        for resource in (*self.resources.fixed, *self.resources.templates):
+            yield resource.item
+
+    def _surround_item(self, kind: Kind, item: CalledItem, inner: Handler) -> Handler:
+        chain = compose(self._attached, item, inner, kind)
+        return refuse_errors(answer_unknown(chain, inner) if item is UNKNOWN_ITEM else chain)
 
     def _surround(self, tool: Tool | CalledItem, inner: Handler) -> Handler:
         if isinstance(tool, CalledItem):
@@ -429,13 +463,17 @@ class Board(ToolRegistry, Hosted):
         await self._lifetimes.start()
 
     def _warn_unmatched(self) -> None:
-        """Log each tool name that middleware is attached to and no tool has; skipped where tools are added later."""
-        for attached in self._attached if not self.resources.expected else ():
-            if attached.scope == "tool" and attached.target not in self.tools and attached.target not in self._missed:
-                self._missed.add(attached.target)
-                close = self.tools.suggest(attached.target)
+        """Log each name that middleware is attached to and that does not exist; skipped where tools are added later."""
+        if self.resources.expected:
+            return
+        called = {(one.item if isinstance(one, CalledItem) else "tool", one.name) for one in self._called()}
+        for attached in self._attached:
+            wanted = attached.scope, attached.target
+            if attached.scope in ("tool", "prompt", "resource") and wanted not in called | self._missed:
+                self._missed.add(wanted)
+                close = self.tools.suggest(attached.target) if attached.scope == "tool" else ()
                 hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
-                _log.warning("middleware is attached to the tool %r, which does not exist%s", attached.target, hint)
+                _log.warning("middleware is attached to the %s %r, which does not exist%s", *wanted, hint)
 
     async def stop(self) -> None:
         """Interrupt running tasks, stop middleware, close the application's services and end idle threads."""

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, field, structs
 
 from pegboard.argument_problems import ParseError, ParseWarning
-from pegboard.call_target import UNKNOWN_ITEM, CalledTool
+from pegboard.call_target import KIND_OF_METHOD, UNKNOWN_ITEM, CalledTool, Kind
 from pegboard.deadline import Deadline, paused
 from pegboard.read_only import read_only
 
@@ -176,7 +176,7 @@ class Call(Struct, kw_only=True):
     caller: the client that sent the request.
     channel: sends notifications and questions to the client.
     id: the id of the request.
-    name: the name of the tool or prompt, or the URI of the resource.
+    name: the name of the tool or prompt, or the URI of the resource; for a completion, that of what it is about.
     raw: the arguments as JSON text.
     params: the params of the request as JSON text.
     token: the progress token of the request.
@@ -185,7 +185,7 @@ class Call(Struct, kw_only=True):
     headers: the headers of the HTTP request.
     stream: the stream that started the call.
     environment: what an embedding program passes to its declared tools.
-    tool: the tool; for an unknown name (`known`), an object with the same attributes and without content.
+    tool: the tool; for a prompt, a resource or an unknown name (`known`), an object with the same attributes.
     parsed: the arguments after validation and repair, once the tool was reached.
     failed: whether the result is an error for the model.
     trace: the trace context (`traceparent` and `tracestate`) for a server that the call is forwarded to.
@@ -231,6 +231,11 @@ class Call(Struct, kw_only=True):
         if self._sent is UNSET:
             self._sent = read_only(msgspec.json.decode(self.raw))
         return self._sent
+
+    @property
+    def kind(self) -> Kind:
+        """What the request is for: a tool, a prompt, a resource or a completion."""
+        return KIND_OF_METHOD[self.method]
 
     @property
     def known(self) -> bool:
@@ -281,6 +286,10 @@ class Call(Struct, kw_only=True):
 
     def replace_arguments(self, arguments: Mapping[str, Json]) -> None:
         """Replace the arguments, for a before-hook: they are checked and repaired as if the client had sent them."""
+        if self.kind not in ("tool", "prompt"):
+            raise TypeError(
+                f"the arguments of a {self.kind} request cannot be replaced: they are part of its parameters"
+            )
         if not isinstance(arguments, Mapping):
             raise TypeError(f"call.replace_arguments takes a mapping of names to values, got {arguments!r:.80}")
         if self._raw_as_sent is None:

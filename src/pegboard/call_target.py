@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
+
+Kind: TypeAlias = Literal["tool", "prompt", "resource", "completion"]
+
+KIND_OF_METHOD: Final[Mapping[str, Kind]] = {
+    "tools/call": "tool",
+    "prompts/get": "prompt",
+    "resources/read": "resource",
+    "completion/complete": "completion",
+}
+"""The methods that run the code of an author or of another server."""
+
+KINDS: Final[frozenset[Kind]] = frozenset(KIND_OF_METHOD.values())
 
 
 class CalledTool(Protocol):
@@ -61,12 +73,15 @@ class CalledTool(Protocol):
 
 
 class CalledItem(Struct, frozen=True, kw_only=True):
-    """A `CalledTool` for what is not a tool of this board: an unknown name has a placeholder for a name, and nothing else.
+    """A `CalledTool` for what is not a tool: a prompt, a resource, or an unknown name, which has no other attributes.
 
+    name: the name of the prompt, or the URI or template of the resource.
+    item: whether it is a prompt or a resource.
     hooks: the middleware that is attached to the item itself.
     """
 
     name: str
+    item: Literal["prompt", "resource", ""] = ""
     title: str = ""
     description: str = ""
     input_schema: Mapping[str, Any] = {}

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from pegboard.call import Handler, Json
+from pegboard.call_target import CalledItem
 from pegboard.errors import DeclarationError, InvalidParams
 from pegboard.media import Content
 from pegboard.protocol.content import text_block
@@ -26,6 +27,17 @@ class Prompt:
     def __init__(self, tool: Tool) -> None:
         self.tool = tool
         self.name = tool.name
+        self.item = CalledItem(
+            item="prompt",
+            name=tool.name,
+            title=tool.title,
+            description=tool.description,
+            input_schema=tool.input_schema,
+            meta=tool.meta,
+            category=tool.category,
+            tags=tool.tags,
+            hooks=tool.hooks,
+        )
 
     def definition(self) -> dict[str, Json]:
         """The prompt as a list item."""
@@ -82,11 +94,20 @@ def _content(value: Any) -> Mapping[str, Json]:
 class RelayedPrompt(Prompt):
     """A prompt of another server, shown with its own definition."""
 
-    def __init__(self, definition: Mapping[str, Json], relay: Handler, *, source: str) -> None:
+    def __init__(
+        self,
+        definition: Mapping[str, Json],
+        relay: Handler,
+        *,
+        source: str,
+        toolbox: str = "",
+        middleware: Iterable[Any] = (),
+    ) -> None:
         name = definition.get("name")
         if not isinstance(name, str) or not name:
             raise DeclarationError(f"{source}: a prompt without a name")
         self.name = name
+        self.item = CalledItem(item="prompt", name=name, toolbox=toolbox, hooks=tuple(middleware))
         self.relay = relay
         self._shown = dict(definition)
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from pegboard.call import Handler, Json
+from pegboard.call_target import CalledItem
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.folder import Folder
 from pegboard.catalog.uri_template import Template, is_template
@@ -50,6 +51,15 @@ class Resource:
         self.tool = tool
         self.template = Template(uri, tool.source) if is_template(uri) else None
         self.name = name or tool.name
+        self.item = CalledItem(
+            item="resource",
+            name=uri,
+            title=tool.title,
+            description=tool.description,
+            input_schema=tool.input_schema,
+            annotations=annotations,
+            meta=meta,
+        )
         self.mime_type = mime_type
         self._size = size
         self._annotations = annotations
@@ -114,7 +124,15 @@ class Resource:
 class RelayedResource(Resource):
     """A resource or a template of another server, shown with its own definition."""
 
-    def __init__(self, definition: Mapping[str, Json], relay: Handler, *, source: str) -> None:
+    def __init__(
+        self,
+        definition: Mapping[str, Json],
+        relay: Handler,
+        *,
+        source: str,
+        toolbox: str = "",
+        middleware: Iterable[Any] = (),
+    ) -> None:
         fixed = definition.get("uri")
         uri = definition.get("uriTemplate") if fixed is None else fixed
         if not isinstance(uri, str) or ":" not in uri:
@@ -122,6 +140,7 @@ class RelayedResource(Resource):
         self.uri = uri
         self.template = Template(uri, source) if fixed is None else None
         self.name = str(definition.get("name", uri))
+        self.item = CalledItem(item="resource", name=uri, toolbox=toolbox, hooks=tuple(middleware))
         self.relay = relay
         self._shown = dict(definition)
 

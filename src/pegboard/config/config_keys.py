@@ -167,7 +167,7 @@ SERVER: Final = ObjectValue(
         "tags": ObjectField("tags", _TEXTS, "for all its tools"),
         "category": ObjectField("category", _TEXT, "for all its tools"),
         "roots": ObjectField("roots", _TEXTS, "folders to report if it asks for roots outside of a call"),
-        "middleware": ObjectField("middleware", _MIDDLEWARE, "middleware around the calls of its tools"),
+        "middleware": ObjectField("middleware", _MIDDLEWARE, "middleware around the requests for its tools, prompts and resources"),
         "auth": ObjectField("auth", _AUTH, "how to log in to it"),
     },
 )  # fmt: skip
@@ -183,7 +183,9 @@ TOOLBOX: Final = ObjectValue(
         "names": ObjectField("names", _one_of("qualified", "plain"), "plain: its tools keep their own names"),
         "toolMode": ObjectField("mode", _MODE, "replaces the gateway's"),
         "arguments": ObjectField("arguments", _STRICTNESS, "strict: arguments are not repaired"),
-        "middleware": ObjectField("middleware", _MIDDLEWARE, "middleware around the calls of its tools"),
+        "middleware": ObjectField(
+            "middleware", _MIDDLEWARE, "middleware around the requests for its tools, prompts and resources"
+        ),
         "mcpServers": ObjectField(
             "servers",
             MapValue(SERVER, "an object of servers by name", "Toolbox '{toolbox}' must have an 'mcpServers' object"),
@@ -231,7 +233,7 @@ ROOT: Final = ObjectValue(
             "what to do about tools that changed since they were accepted: report",
         ),
         "inherit": ObjectField("inherit", _TEXTS, "variables to pass to every process from the gateway's own environment"),
-        "middleware": ObjectField("middleware", _MIDDLEWARE, "middleware around the calls of all tools"),
+        "middleware": ObjectField("middleware", _MIDDLEWARE, "middleware around all requests for tools, prompts and resources"),
         "endpoints": ObjectField(
             "endpoints",
             MapValue(_ENDPOINT, "an object of endpoints by the names of their toolboxes"),

@@ -6,33 +6,31 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
 
 from pegboard.asking.rounds import asking
-from pegboard.call import Call, Done, Handler, Json, Reply
+from pegboard.call import EMPTY_OBJECT, Call, Done, Handler, Json, Reply
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.completion import Suggest, complete, known_values
 from pegboard.catalog.file_reader import read_file
 from pegboard.catalog.pagination import Listing
-from pegboard.catalog.prompt import PromptCatalog
+from pegboard.catalog.prompt import Prompt, PromptCatalog
 from pegboard.catalog.resource import Resource, ResourceCatalog
-from pegboard.errors import InternalFailure, InvalidArguments, InvalidParams, Refusal, ResourceNotFound, ToolError
+from pegboard.errors import InternalFailure, InvalidParams, ResourceNotFound, ToolError
 from pegboard.execution.caller_rate import CallerRate
+from pegboard.execution.item_chains import Found, ItemChains, Surround
 from pegboard.execution.run import Runner
 from pegboard.limits import Limits
-from pegboard.logs.log_lines import log_failure
 from pegboard.media import File
 from pegboard.protocol.json_values import as_object
 from pegboard.security.seal import Seal
-from pegboard.tools.tool import Tool
 
 _log = logging.getLogger("pegboard.resources")
-
-Read: TypeAlias = Callable[[Call], Coroutine[Any, Any, Any]]
 
 _NOT_KEPT = Caching()
 
@@ -68,6 +66,8 @@ class CatalogMethods:
         seal: Seal,
         page: int,
         limits: Limits,
+        surround: Surround,
+        generation: Callable[[], int],
         lists_caching: Caching = Caching(scope="public"),  # noqa: B008 — it cannot be changed
     ) -> None:
         self._resources = resources
@@ -75,7 +75,9 @@ class CatalogMethods:
         self._runner = runner
         self._result_bytes = limits.result_bytes
         self._completion_rate = CallerRate("completions", limits.completions)
-        self._reads: dict[int, Read] = {}
+        reads = ItemChains("resource", self._find_resource, surround, generation)
+        gets = ItemChains("prompt", self._find_prompt, surround, generation)
+        self._completions = ItemChains("completion", self._find_completion, surround, generation)
         self.suggestions: dict[tuple[str, str], Suggest] = {}
         lists = (
             Listing("resources", resources.definitions, seal, page, lists_caching),
@@ -91,16 +93,17 @@ class CatalogMethods:
         resources._watch(lists[0].forget)
         resources._watch(lists[1].forget)
         prompts._watch(lists[2].forget)
-        # A removed resource must not stay alive in the cache of readers.
-        resources._watch(self._reads.clear)
-        prompts._watch(self._reads.clear)
+        # A removed item must not stay alive in the cache of chains.
+        for catalog, chains in ((resources, reads), (prompts, gets)):
+            catalog._watch(chains.clear)
+            catalog._watch(self._completions.clear)
         self.methods: Mapping[str, Handler] = {
             "resources/list": self._with_fresh_files(_lister(lists[0])),
             "resources/templates/list": _lister(lists[1]),
-            "resources/read": asking(self._read),
+            "resources/read": reads,
             "resources/subscribe": self._subscribe,
             "prompts/list": _lister(lists[2]),
-            "prompts/get": asking(self._get),
+            "prompts/get": gets,
             "completion/complete": self._complete,
         }
 
@@ -125,22 +128,30 @@ class CatalogMethods:
 
         return look_and_list
 
-    async def _read(self, call: Call) -> Reply:
+    def _find_resource(self, call: Call) -> Found:
         resource, variables = self._resources.find(call.name)
+        call.raw = Raw(msgspec.json.encode(variables)) if variables else EMPTY_OBJECT
+        return resource.item, partial(self._reader, resource)
+
+    def _reader(self, resource: Resource) -> Handler:
         if resource.relay is not None:
-            return await resource.relay(call)
-        call.raw = Raw(msgspec.json.encode(variables))
-        value = await self._value(resource.tool, call)
-        if isinstance(value, Path):
-            value = await self._file(resource, call.name, value)
-        contents = resource.contents(call.name, value)
-        size = sum(len(str(part.get("text") or part.get("blob") or "")) for part in contents)
-        if size > self._result_bytes:
-            _log.error("the resource %s has %d bytes, the limit is %d", call.name, size, self._result_bytes)
-            raise InternalFailure("The resource is too large to send")
-        # Content that depends on a user's answer must not be cached or shared.
-        caching = resource.caching if call.answers is None and call.ticket is None else _NOT_KEPT
-        return Done({"contents": contents, **caching.hints()})
+            return resource.relay
+        value_of = self._runner.reader(resource.tool)
+
+        async def read(call: Call) -> Reply:
+            value = await value_of(call)
+            if isinstance(value, Path):
+                value = await self._file(resource, call.name, value)
+            contents = resource.contents(call.name, value)
+            size = sum(len(str(part.get("text") or part.get("blob") or "")) for part in contents)
+            if size > self._result_bytes:
+                _log.error("the resource %s has %d bytes, the limit is %d", call.name, size, self._result_bytes)
+                raise InternalFailure("The resource is too large to send")
+            # Content that depends on a user's answer must not be cached or shared.
+            caching = resource.caching if call.answers is None and call.ticket is None else _NOT_KEPT
+            return Done({"contents": contents, **caching.hints()})
+
+        return asking(read)
 
     async def _file(self, resource: Resource, uri: str, path: Path) -> File:
         def read() -> File:
@@ -161,30 +172,25 @@ class CatalogMethods:
         self._resources.find(call.name)
         return Done({})
 
-    async def _get(self, call: Call) -> Reply:
+    def _find_prompt(self, call: Call) -> Found:
         prompt = self._prompts.find(call.name)
+        return prompt.item, partial(self._getter, prompt)
+
+    def _getter(self, prompt: Prompt) -> Handler:
         if prompt.relay is not None:
-            return await prompt.relay(call)
-        return Done(prompt.messages(await self._value(prompt.tool, call)))
+            return prompt.relay
+        value_of = self._runner.reader(prompt.tool)
 
-    async def _value(self, tool: Tool, call: Call) -> Any:
-        read = self._reads.get(id(tool))
-        if read is None:
-            read = self._reads[id(tool)] = self._runner.reader(tool)
-        try:
-            return await read(call)
-        except InvalidArguments as refused:
-            raise InvalidParams(refused.message) from None
-        except ToolError as error:
-            raise InternalFailure(error.message) from None
-        except Refusal:
-            raise
-        except Exception as error:  # noqa: BLE001 — the author's text is for the log, not for the client
-            error_id = log_failure(_log, "%s failed", tool.name, error=error)
-            raise InternalFailure(f"{tool.name} failed, error id {error_id}") from None
+        async def get(call: Call) -> Reply:
+            return Done(prompt.messages(await value_of(call)))
 
-    async def _complete(self, call: Call) -> Reply:
+        return asking(get)
+
+    def _complete(self, call: Call) -> Coroutine[Any, Any, Reply]:
         self._completion_rate.check(call.caller)
+        return self._completions(call)
+
+    def _find_completion(self, call: Call) -> Found:
         try:
             asked = msgspec.json.decode(call.params, type=_Completion)
         except msgspec.MsgspecError:
@@ -192,19 +198,30 @@ class CatalogMethods:
                 "completion/complete needs ref (ref/prompt or ref/resource) and argument {name, value}"
             ) from None
         ref, argument = asked.ref, asked.argument
+        call.name = ref.name or ref.uri
+        call.raw = Raw(msgspec.json.encode({argument.name: argument.value}))
         about = self._prompts.find(ref.name) if ref.type == "ref/prompt" else self._template(ref.uri)
+        return about.item, partial(self._completer, about)
+
+    def _completer(self, about: Prompt | Resource) -> Handler:
         if about.relay is not None:
-            return await about.relay(call)
-        owner, tool = ref.name or ref.uri, about.tool
-        if argument.name not in as_object(tool.input_schema.get("properties")):
-            raise InvalidParams(f"{owner!r} has no argument {argument.name[:80]!r}")
-        suggest = self.suggestions.get((owner, argument.name))
-        if suggest is None:
-            values = known_values(tool, argument.name)
-        else:
-            made = suggest(argument.value)
-            values = [str(value) for value in (await made if inspect.isawaitable(made) else made)]
-        return Done(complete(values, argument.value))
+            return about.relay
+        tool = about.tool
+
+        async def suggest_values(call: Call) -> Reply:
+            ((name, given),) = call.arguments.items()
+            value = str(given)
+            if name not in as_object(tool.input_schema.get("properties")):
+                raise InvalidParams(f"{call.name!r} has no argument {name[:80]!r}")
+            suggest = self.suggestions.get((call.name, name))
+            if suggest is None:
+                values = known_values(tool, name)
+            else:
+                made = suggest(value)
+                values = [str(one) for one in (await made if inspect.isawaitable(made) else made)]
+            return Done(complete(values, value))
+
+        return suggest_values
 
     def _template(self, uri: str) -> Resource:
         template = self._resources.template(uri)

@@ -5,23 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
-from contextlib import aclosing, closing
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from pegboard.asking.questions import check_capabilities
 from pegboard.asking.rounds import asking
 from pegboard.call import Call, Done, Handler, Json, Reply
 from pegboard.deadline import Deadline
-from pegboard.errors import InvalidArguments, LimitReached, Refusal, ToolError
+from pegboard.errors import InternalFailure, InvalidArguments, InvalidParams, LimitReached, Refusal, ToolError
 from pegboard.execution.call_resources import CallResources
-from pegboard.execution.connector import ToolConnector, report_step
+from pegboard.execution.connector import ToolConnector
 from pegboard.execution.context import CancellationToken, Context
+from pegboard.execution.generators import collect, collect_async
 from pegboard.execution.services import Services
 from pegboard.execution.threads import Threads
 from pegboard.limits import Limits
 from pegboard.logs.log_lines import log_failure
-from pegboard.schema.plain_json import UnawaitedResult, as_plain
+from pegboard.schema.plain_json import UnawaitedResult
 from pegboard.schema.problems import render
 from pegboard.tasks.task_run import detach
 from pegboard.tools.argument_parser import Mode, ParsedArguments
@@ -36,6 +36,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 OnLeave: TypeAlias = Callable[["asyncio.Future[None]"], None] | None
 Perform: TypeAlias = Callable[[Call, ParsedArguments], Coroutine[Any, Any, Any]]
+Settle: TypeAlias = Callable[[Call, BaseException, "asyncio.Task[Any] | None"], Reply]
 Begin: TypeAlias = Callable[[Call, Any, Mapping[str, Any], OnLeave], Coroutine[Any, Any, Any]]
 
 SPECIAL = frozenset({Context, ToolConnector, CancellationToken, JsonRpcMessage, ToolExecutionContext})
@@ -153,7 +154,7 @@ class Runner:
             case "async_generator":
 
                 async def begin(call: Call, value: Any, supplied: Mapping[str, Any], on_leave: OnLeave) -> Any:
-                    return await _collect_async(invoke(value, supplied), call, _context(call, supplied, call_resources))
+                    return await collect_async(invoke(value, supplied), call, _context(call, supplied, call_resources))
 
             case "generator":
 
@@ -167,7 +168,7 @@ class Runner:
                             on_leave(returned)
 
                     return await threads.run(
-                        lambda: _collect(invoke(value, supplied), call, context, left), on_leave=leave
+                        lambda: collect(invoke(value, supplied), call, context, left), on_leave=leave
                     )
 
             case _ if tool.inline:
@@ -257,7 +258,15 @@ def _check_transport(tool: Tool, inner: Handler) -> Handler:
 
 def catch_errors(inner: Handler) -> Handler:
     """Turn what a tool or a hook raised into a result for the model; only Refusals and cancellation propagate."""
+    return _settling(inner, _failure_result)
 
+
+def refuse_errors(inner: Handler) -> Handler:
+    """The same for prompts, resources and completions, whose results cannot be errors: raise a Refusal."""
+    return _settling(inner, _raise_refusal)
+
+
+def _settling(inner: Handler, settle: Settle) -> Handler:
     async def settled(call: Call) -> Reply:
         task = call._task = asyncio.current_task()
         try:
@@ -269,7 +278,7 @@ def catch_errors(inner: Handler) -> Handler:
             call._task = None
             if call._stopped:
                 await _undo_cancel(task)
-            return _failure_result(call, exception, task)
+            return settle(call, exception, task)
         call._task = None
         if call._stopped:
             await _undo_cancel(task)
@@ -293,7 +302,7 @@ def answer_unknown(inner: Handler, reject: Handler) -> Handler:
     return settled
 
 
-def _failure_result(call: Call, exception: BaseException, task: asyncio.Task[Any] | None) -> Reply:
+def _failure_result(call: Call, exception: BaseException, task: asyncio.Task[Any] | None) -> Done:
     match exception:
         case Refusal():
             raise exception
@@ -314,6 +323,15 @@ def _failure_result(call: Call, exception: BaseException, task: asyncio.Task[Any
             return _failed(call.name, type(exception).__name__, exception)
 
 
+def _raise_refusal(call: Call, exception: BaseException, task: asyncio.Task[Any] | None) -> Reply:
+    if isinstance(exception, InvalidArguments):
+        raise InvalidParams(exception.message) from None
+    if isinstance(exception, ToolError):
+        raise InternalFailure(exception.message, exception.meta) from None
+    result: Any = _failure_result(call, exception, task).result
+    raise InternalFailure(result["content"][0]["text"]) from None
+
+
 async def _undo_cancel(task: asyncio.Task[Any] | None) -> None:
     """Clear the cancellation that a hook requested, delivered or not; one from outside propagates."""
     try:
@@ -325,7 +343,8 @@ async def _undo_cancel(task: asyncio.Task[Any] | None) -> None:
 
 
 def _failed(name: str, how: str, exception: BaseException | None = None, hint: str = "") -> Done:
-    error_id = log_failure(_log, "tool %s failed (%s)", name, how, error=exception)
+    name = name[:200]
+    error_id = log_failure(_log, "%s failed (%s)", name, how, error=exception)
     result = error_result(f"{name} failed, error id {error_id}{': ' if hint else ''}{hint}").result
     return Done(result, metadata={"error": how, "error_id": error_id})
 
@@ -362,47 +381,3 @@ def _context(call: Call, supplied: Mapping[str, Any], call_resources: CallResour
         if isinstance(value, ToolConnector):
             return value.context
     return Context(call, CancellationToken(), asyncio.get_running_loop(), call_resources)
-
-
-async def _collect_async(yielded: AsyncGenerator[Any, None], call: Call, context: Context) -> list[Any]:
-    """Collect what a generator yields, and send each value on the call's stream or as progress."""
-    items = []
-    stream = _stream(call, context)
-    async with aclosing(yielded):
-        async for item in yielded:
-            if stream is not None:
-                await stream.write(_chunk(item))
-            if stream is None or not isinstance(item, bytes):
-                items.append(item)
-            if call.token is not None:
-                await report_step(context, _text(item))
-    return items
-
-
-def _collect(yielded: Generator[Any, None, None], call: Call, context: Context, left: Sequence[object]) -> list[Any]:
-    """The same in a thread; it stops at the next value once the call is cancelled."""
-    items = []
-    stream = _stream(call, context)
-    with closing(yielded):
-        for item in yielded:
-            if left:
-                break
-            if stream is not None:
-                stream.write(_chunk(item))
-            if stream is None or not isinstance(item, bytes):
-                items.append(item)
-            if call.token is not None:
-                report_step(context, _text(item))
-    return items
-
-
-def _stream(call: Call, context: Context) -> ToolConnector | None:
-    return None if call.stream is None else ToolConnector(context, call.stream)
-
-
-def _chunk(item: Any) -> Any:
-    return item if isinstance(item, bytes | str) else as_plain(item)
-
-
-def _text(item: Any) -> str:
-    return item if isinstance(item, str) else repr(item)[:200]

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from pegboard import __version__
 from pegboard.call import Around, Change, Handler, Json
+from pegboard.call_target import KINDS, Kind
 from pegboard.client.links.in_process import InProcessServer
 from pegboard.config.config_watch import ConfigWatch, compare
 from pegboard.config.gateway_config import MAIN, GatewayConfig, Mode, ServerConfig, ToolboxConfig, read_config
@@ -164,17 +165,32 @@ class Gateway(Hosted):
         category: str | None = None,
         tag: str | None = None,
         tool: str | Iterable[str] | None = None,
+        prompt: str | Iterable[str] | None = None,
+        resource: str | Iterable[str] | None = None,
+        kind: Kind | Collection[Kind] = KINDS,
         order: float | None = None,
     ) -> None:
-        """Add middleware around the calls of all tools, or of some of them; the options are those of `Board.use`.
+        """Add middleware around all calls, or around some of them; the options are those of `Board.use`.
 
-        toolbox: only for the tools of this toolbox.
+        toolbox: only for what is in this toolbox.
         category: only for the tools of this category.
         tag: only for the tools with this tag.
         tool: only for the tool of this name, or of these names.
+        prompt: only for the prompt of this name, or of these names, and the completions of its arguments.
+        resource: only for the resource with this URI or template, or with these, and the completions of its variables.
+        kind: of these, only requests of this kind, or of these kinds: "tool", "prompt", "resource", "completion".
         order: the position, in place of the middleware's own; the lowest is outermost.
         """
-        scope: dict[str, Any] = {"toolbox": toolbox, "category": category, "tag": tag, "tool": tool, "order": order}
+        scope: dict[str, Any] = {
+            "toolbox": toolbox,
+            "category": category,
+            "tag": tag,
+            "tool": tool,
+            "prompt": prompt,
+            "resource": resource,
+            "kind": kind,
+            "order": order,
+        }
         for endpoint in self.endpoints:
             endpoint.board.use(*middleware, **scope)
         # For toolboxes that are added to the configuration later.

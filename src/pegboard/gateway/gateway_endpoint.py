@@ -12,7 +12,7 @@ from pegboard.board import Board
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Call, Caller, EncodedResult, Handler, Json, Reply
 from pegboard.catalog.caching import Caching
-from pegboard.catalog.resource import RelayedResource, Resource
+from pegboard.catalog.resource import Resource
 from pegboard.config.gateway_config import MAIN, EndpointConfig, GatewayConfig, ToolboxConfig
 from pegboard.errors import DeclarationError, PegboardError, ResourceNotFound, UnknownTool
 from pegboard.gateway.forwarding.forwarder import Forwarder
@@ -274,7 +274,7 @@ class GatewayEndpoint:
             return None
         if owner.place in self._withheld_templates:
             raise ResourceNotFound(uri, _TEMPLATE_WITHHELD)
-        return RelayedResource({"uri": uri, "name": uri}, owner.relay, source=owner.source)
+        return owner.unlisted(uri)
 
     def _may_read(self, uri: str, owner: Offers) -> bool:
         if owner.place in self._withheld_templates:

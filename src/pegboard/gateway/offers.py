@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from pegboard.call import Call, Handler, Json, Reply
+from pegboard.call_target import CalledItem
 from pegboard.catalog.prompt import RelayedPrompt
 from pegboard.catalog.resource import RelayedResource
 from pegboard.config.gateway_config import ToolboxConfig, ToolOverride, describe_unused, is_allowed
@@ -100,6 +101,9 @@ class Offers:
         self.tools: list[ToolOffer] = []
         self.prompts: list[PromptOffer] = []
         self.resources: list[RelayedResource] = []
+        self._unlisted_item = CalledItem(
+            item="resource", name=self.source, toolbox=toolbox.name, hooks=tuple(middleware)
+        )
 
     def read(self) -> Iterator[None]:
         """Read what the server listed, one definition at a step: there may be thousands, and each schema is checked."""
@@ -272,7 +276,13 @@ class Offers:
             relay = self._prompt_relay(name)
 
             def make(served: str, shown: Mapping[str, Json] = shown, relay: Handler = relay) -> RelayedPrompt:
-                return RelayedPrompt({**shown, "name": served}, relay, source=self.source)
+                return RelayedPrompt(
+                    {**shown, "name": served},
+                    relay,
+                    source=self.source,
+                    toolbox=self._toolbox.name,
+                    middleware=self._middleware,
+                )
 
             yield PromptOffer(ToolName(self._toolbox.name, self.downstream.name, name), make)
 
@@ -287,7 +297,7 @@ class Offers:
     def _read_resources(self, definitions: Iterable[Mapping[str, Json]]) -> Iterable[RelayedResource]:
         for definition in definitions:
             try:
-                yield RelayedResource(self.addresses.in_definition(definition), self.relay, source=self.source)
+                yield self._resource(self.addresses.in_definition(definition))
             except (DeclarationError, ValueError) as problem:
                 self.note(f"{self.source}: a resource is left out: {problem}")
 
@@ -303,7 +313,18 @@ class Offers:
     def qualified(self, resource: RelayedResource) -> RelayedResource:
         """The same under a URI that names its server; unchanged if it already does."""
         whole = UriRewriter(self._toolbox.name, self.downstream.name)
-        return RelayedResource(whole.in_definition(resource.definition()), self.relay, source=self.source)
+        return self._resource(whole.in_definition(resource.definition()))
+
+    def unlisted(self, uri: str) -> RelayedResource:
+        """A resource that the server does not list; for middleware, all of them are one item."""
+        resource = self._resource({"uri": uri, "name": uri})
+        resource.item = self._unlisted_item
+        return resource
+
+    def _resource(self, definition: Mapping[str, Json]) -> RelayedResource:
+        return RelayedResource(
+            definition, self.relay, source=self.source, toolbox=self._toolbox.name, middleware=self._middleware
+        )
 
     def relay(self, call: Call) -> Coroutine[Any, Any, Reply]:
         """Answer requests for a resource of this server, listed or not."""

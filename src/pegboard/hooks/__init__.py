@@ -1,1 +1,1 @@
-"""Middleware: its base class, and the chain that is composed once for each tool."""
+"""Middleware: its base class, and the chain that is composed once for each tool, prompt or resource."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 from abc import ABCMeta
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import isnan
 from typing import Any
 from weakref import WeakValueDictionary
 
 from pegboard.call import Call, Json
+from pegboard.call_target import KINDS
 from pegboard.errors import DeclarationError
 
-_COMPOSED_FROM = frozenset({"order", "enabled", "before", "after", "error", "around"})
+_COMPOSED_FROM = frozenset({"order", "enabled", "kinds", "before", "after", "error", "around"})
 _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "before": ("call",),
     "after": ("call", "result", "elapsed_ms"),
@@ -40,10 +41,14 @@ class Middleware(metaclass=_WatchedMeta):
     in that order, `after` and `error` in reverse. `enabled` can be set at any time, on an instance or on its class, or
     overridden by a property, which is then read once per call. A subclass may also define `async def around(self, call,
     next)`, which runs inside its hooks. Open resources in `start` and close them in `stop`.
+
+    The hooks run for calls of tools, and for requests for prompts, resources and completions; `kinds = ("tool",)` limits
+    them to tools.
     """
 
     order: float = 0
     enabled: bool = True
+    kinds: Collection[str] = KINDS
 
     async def before(self, call: Call) -> None:
         """The arguments are not repaired yet, and can be replaced (`call.replace_arguments`); raising ends the call."""
@@ -113,6 +118,7 @@ def _check_hooks(middleware: Middleware) -> None:
     order: object = middleware.order
     if not isinstance(order, int | float) or isnan(order):
         raise DeclarationError(f"{kind}.order must be a number, got {order!r}")
+    check_kinds(middleware.kinds, f"{kind}.kinds")
     for name in ("before", "after", "error", "start", "stop"):
         if is_overridden(middleware, name):
             hook = getattr(middleware, name)
@@ -128,6 +134,14 @@ def _check_hooks(middleware: Middleware) -> None:
     around = getattr(middleware, "around", None)
     if around is not None:
         _check_around(around, f"{kind}.around")
+
+
+def check_kinds(kinds: object, name: str) -> None:
+    """Reject kinds of requests that do not exist."""
+    if isinstance(kinds, str) or not isinstance(kinds, Collection) or not KINDS.issuperset(kinds):
+        raise DeclarationError(
+            f"{name} must be a collection of {', '.join(map(repr, sorted(KINDS)))}, got {kinds!r:.80}"
+        )
 
 
 def _check_around(around: Callable[..., Any], name: str) -> None:

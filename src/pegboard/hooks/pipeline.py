@@ -1,4 +1,4 @@
-"""Composes the middleware of a tool into one Handler, once for each change.
+"""Composes the middleware of a tool, prompt or resource into one Handler, once for each change.
 
 Adjacent hooks become one stage (`hook_chain`); each `around` is a layer of its own. Hooks that are not overridden and
 disabled middleware are left out, and a plain `def` is called without an await.
@@ -6,19 +6,28 @@ disabled middleware are left out, and a plain `def` is called without an await.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from pegboard.call import Around, Call, Done, EncodedResult, Handler, InputRequired, Reply, Subscribed, TaskStarted
-from pegboard.call_target import UNKNOWN_ITEM, CalledItem
+from pegboard.call_target import KINDS, UNKNOWN_ITEM, CalledItem, Kind
 from pegboard.hooks.hook_chain import Hook, read_hook, wrap_hooks
 from pegboard.hooks.middleware import Middleware, is_dynamic, name_of
 from pegboard.tools.tool import Tool
 
-AttachmentScope: TypeAlias = Literal["board", "toolbox", "group", "category", "tag", "tool"]
-_SCOPES: tuple[AttachmentScope, ...] = ("board", "toolbox", "group", "category", "tag", "tool")
+AttachmentScope: TypeAlias = Literal["board", "toolbox", "group", "category", "tag", "tool", "prompt", "resource"]
+_SCOPES: tuple[AttachmentScope, ...] = (
+    "board",
+    "toolbox",
+    "group",
+    "category",
+    "tag",
+    "tool",
+    "prompt",
+    "resource",
+)
 
 
 class Attachment(Struct, frozen=True):
@@ -29,9 +38,12 @@ class Attachment(Struct, frozen=True):
     target: str
     order: float | None
     index: int
+    kinds: Collection[Kind] = KINDS
 
-    def covers(self, tool: Tool | CalledItem) -> bool:
-        """Whether it applies to calls of this tool."""
+    def covers(self, tool: Tool | CalledItem, kind: Kind) -> bool:
+        """Whether it applies to requests of this kind for this tool or item."""
+        if kind not in self.kinds or kind not in _kinds_of(self.middleware):
+            return False
         if self.scope == "board":
             return True
         if tool is UNKNOWN_ITEM:
@@ -45,30 +57,32 @@ class Attachment(Struct, frozen=True):
                 return tool.category == self.target
             case "tag":
                 return self.target in tool.tags
+            case "tool":
+                return isinstance(tool, Tool) and tool.name == self.target
             case _:
-                return tool.name == self.target
+                return isinstance(tool, CalledItem) and tool.item == self.scope and tool.name == self.target
 
 
-def choose_targets(tools: str | Iterable[str] | None, **others: str | None) -> list[tuple[AttachmentScope, str]]:
-    """The scope of a middleware: the tools and groups that are named, else the whole board."""
-    names = [tools] if isinstance(tools, str) else tools or ()
-    targets: list[tuple[AttachmentScope, str]] = [("tool", name) for name in names]
-    targets += [(scope, target) for scope in _SCOPES if (target := others.get(scope)) is not None]
-    return targets if targets or tools is not None else [("board", "")]
+def choose_targets(**named: str | Iterable[str] | None) -> list[tuple[AttachmentScope, str]]:
+    """The scope of a middleware: the tools, items and groups that are named, else the whole board."""
+    chosen = {scope: names for scope in _SCOPES if (names := named.get(scope)) is not None}
+    if not chosen:
+        return [("board", "")]
+    return [(scope, name) for scope, names in chosen.items() for name in ([names] if isinstance(names, str) else names)]
 
 
-def in_order(attachments: Iterable[Attachment], tools: Iterable[Tool]) -> list[Middleware]:
-    """Every middleware with hooks, attached by the board or by a tool, outermost first."""
+def in_order(attachments: Iterable[Attachment], tools: Iterable[Tool | CalledItem]) -> list[Middleware]:
+    """Every middleware with hooks, attached by the board, a tool or an item, outermost first."""
     chosen = list(attachments)
     chosen += [Attachment(one, "tool", tool.name, None, 1 << 30) for tool in tools for one in tool.hooks]
     return [one.middleware for one in sorted(chosen, key=_order) if isinstance(one.middleware, Middleware)]
 
 
-def compose(attachments: Iterable[Attachment], tool: Tool | CalledItem, inner: Handler) -> Handler:
-    """The Handler of a tool with all its middleware around it, lowest order outermost."""
+def compose(attachments: Iterable[Attachment], tool: Tool | CalledItem, inner: Handler, kind: Kind = "tool") -> Handler:
+    """The Handler of a tool or item with all its middleware around it, lowest order outermost."""
     handler = inner
     stage: list[Hook] = []
-    for middleware in reversed(_select(attachments, tool)):
+    for middleware in reversed(_select(attachments, tool, kind)):
         if not isinstance(middleware, Middleware):
             handler, stage = _layer(middleware, wrap_hooks(stage, handler)), []
             continue
@@ -89,14 +103,18 @@ def compose(attachments: Iterable[Attachment], tool: Tool | CalledItem, inner: H
     return wrap_hooks(stage, handler)
 
 
-def _select(attachments: Iterable[Attachment], tool: Tool | CalledItem) -> list[Middleware | Around]:
+def _select(attachments: Iterable[Attachment], tool: Tool | CalledItem, kind: Kind) -> list[Middleware | Around]:
     """The middleware of a tool, outermost first; one that is attached in several ways counts once."""
-    chosen = [one for one in attachments if one.covers(tool)]
+    chosen = [one for one in attachments if one.covers(tool, kind)]
     # After everything that the board attached to the same tool: an index that no board reaches.
-    own = enumerate(tool.hooks, 1 << 30)
+    own = enumerate([one for one in tool.hooks if kind in _kinds_of(one)], 1 << 30)
     chosen += [Attachment(middleware, "tool", tool.name, None, index) for index, middleware in own]
     chosen.sort(key=lambda one: (_order(one), _SCOPES.index(one.scope), one.index))
     return list({id(one.middleware): one.middleware for one in chosen}.values())
+
+
+def _kinds_of(middleware: Middleware | Around) -> Collection[str]:
+    return middleware.kinds if isinstance(middleware, Middleware) else KINDS
 
 
 def _order(one: Attachment) -> float:

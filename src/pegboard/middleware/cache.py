@@ -32,7 +32,7 @@ class _CachedResult(Struct):
 
 
 class Cache(Middleware):
-    """Caches results for `ttl` seconds: of the named tools, or of those with `readOnlyHint`.
+    """Caches results for `ttl` seconds: of the named tools, or of those with `readOnlyHint`; not of prompts and resources.
 
     The key is the tool, its arguments (in any order) and the principal; `shared=True` leaves out the principal, for
     results that are the same for all callers. At most `entries` results and `size` bytes are kept; the least recently
@@ -41,6 +41,7 @@ class Cache(Middleware):
     """
 
     order = 112
+    kinds = ("tool",)
 
     def __init__(
         self,

@@ -17,8 +17,11 @@ OTHERS = "(others)"
 
 
 def tool_of(call: Call) -> str:
-    """The tool's name; all unknown names share one, so that a caller cannot create accounts."""
-    return call.tool.name
+    """The tool's name, or the kind and name of another item; all unknown names share one.
+
+    For a resource it is the URI or template under which it is registered, so that a caller cannot create accounts.
+    """
+    return call.tool.name if call.method == "tools/call" else f"{call.kind} {call.tool.name}"
 
 
 def category_of(call: Call) -> str:
@@ -64,9 +67,8 @@ def describe_key(by: Key) -> str:
 
 def resolve(call: Call, tools: Mapping[str, T], categories: Mapping[str, T], default: T) -> T:
     """The setting for a call: its tool's, else its category's, else the default."""
-    tool = call.tool
     if not call.known:
         return default
-    if tool.name in tools:
-        return tools[tool.name]
-    return categories.get(tool.category, default)
+    if call.kind == "tool" and call.name in tools:
+        return tools[call.name]
+    return categories.get(call.tool.category, default)

@@ -17,7 +17,7 @@ _log = logging.getLogger("pegboard.retry")
 
 
 class Retry(Middleware):
-    """Retries the named tools, or those with `idempotentHint` or `readOnlyHint`, up to `attempts` runs.
+    """Retries the named tools, or those with `idempotentHint` or `readOnlyHint`, up to `attempts` runs; nothing else.
 
     Before each retry it waits a random part of `wait` seconds, which doubles each time up to `longest`. A run is
     retried if it raises one of `on`, for example because a server behind a gateway failed; a ToolError or a Refusal is
@@ -26,6 +26,7 @@ class Retry(Middleware):
     """
 
     order = 115
+    kinds = ("tool",)
 
     def __init__(
         self,

@@ -19,7 +19,8 @@ class Step(Struct, frozen=True, kw_only=True):
 
     hook: which one: "before", "after" or "error".
     recorder: the name of the recorder.
-    tool: the name of the tool.
+    tool: the name of the tool or prompt, or the URI of the resource.
+    kind: what the request is for: "tool", "prompt", "resource" or "completion".
     arguments: the arguments as sent.
     failed: whether the result is an error.
     result: the result, for "after".
@@ -32,6 +33,7 @@ class Step(Struct, frozen=True, kw_only=True):
     recorder: str
     tool: str
     arguments: Any
+    kind: str = "tool"
     failed: bool = False
     result: Mapping[str, Json] | None = None
     exception: BaseException | None = None
@@ -79,6 +81,7 @@ class Recorder(Middleware):
                 recorder=self.name,
                 tool=call.name,
                 arguments=call.sent,
+                kind=call.kind,
                 thread=threading.get_ident(),
                 **more,
             )

@@ -65,6 +65,7 @@ async def test_a_record_says_who_called_what_and_what_came_of_it(tmp_path: Path,
     assert record == {
         "at": "2023-11-14T22:13:20.500+00:00",
         "tool": "pay",
+        "kind": "tool",
         "principal": "ann",
         "client": "desk",
         "session": hashlib.sha256(b"secret").hexdigest()[:16],

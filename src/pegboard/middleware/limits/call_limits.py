@@ -34,7 +34,7 @@ class _Seats:
 
 
 class ConcurrencyLimit(Middleware):
-    """At most `limit` concurrent calls for each account that `by` names.
+    """At most `limit` concurrent calls, of every kind, for each account that `by` names.
 
     Further calls wait up to `wait` seconds for a slot, at most `queue` of them, and are rejected otherwise. A slot is
     free when the call has ended; a sync tool whose call was cancelled may still be busy in its thread.
@@ -106,7 +106,7 @@ class ConcurrencyLimit(Middleware):
 
 
 class Timeout(Middleware):
-    """Stops a call after a time: that of its tool in `tools`, else of its category in `categories`, else `seconds`.
+    """Stops a call of any kind after a time: that of its tool in `tools`, else of its category in `categories`, else `seconds`.
 
     None means no limit; the time that the caller takes to answer questions is not counted. By default it is the
     innermost middleware: it limits the tool, once per attempt of a retry, and every other middleware sees the timeout.

@@ -74,7 +74,7 @@ class MemoryRates:
 
 
 class RateLimit(Middleware):
-    """At most `limit` calls `per` period for each account that `by` names, `burst` of them at once.
+    """At most `limit` calls, of every kind, `per` period for each account that `by` names, `burst` of them at once.
 
     `store` holds the accounts: this process by default, `RedisRates(…)` for several. If it is unavailable, calls are
     allowed (`fail="open"`) or rejected (`"closed"`), which is logged once and counted in `unavailable`. Limits with the

@@ -33,7 +33,7 @@ class Budget(Struct, frozen=True):
 
 
 class TokenBudget(Middleware):
-    """Limits the tokens of results: by the budget of the tool, else of its category, else `default`.
+    """Limits the tokens of the results of tools: by the budget of the tool, else of its category, else `default`.
 
     `tools` and `categories` map names to budgets, and `counter` counts the tokens of a text.
 
@@ -43,6 +43,7 @@ class TokenBudget(Middleware):
 
     # Inside the counter, which then counts what is sent.
     order = 110
+    kinds = ("tool",)
 
     def __init__(
         self,

@@ -32,6 +32,7 @@ _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 _COLUMNS = {
     "at": "TEXT NOT NULL",
     "tool": "TEXT NOT NULL",
+    "kind": "TEXT",
     "principal": "TEXT",
     "client": "TEXT",
     "session": "TEXT",
@@ -48,7 +49,7 @@ _CLEANUP_SECONDS = 1.0
 
 
 class Audit(Middleware):
-    """Records each call: who called which tool with which arguments, the outcome and the duration.
+    """Records each call: who called which tool, prompt, resource or completion with which arguments, and the outcome.
 
     `path` is a file of JSON lines, or an SQLite database if it ends in `.db`, `.sqlite` or `.sqlite3` (`form` says it
     otherwise). It must belong to this user and must not be a link. `arguments`: `"hash"` (SHA-256 of the arguments with
@@ -163,7 +164,8 @@ class Audit(Middleware):
     def _record(self, call: Call, outcome: str, problem: BaseException | None, began: float) -> dict[str, Json]:
         record: dict[str, Json] = {
             "at": datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="milliseconds"),
-            "tool": call.name[:128],
+            "tool": call.name[:512],
+            "kind": call.kind,
             "principal": call.caller.principal,
             "client": client_of(call),
             # A digest, so that a reader of the file cannot take over a session.

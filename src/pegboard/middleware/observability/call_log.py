@@ -32,10 +32,10 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class Logging(Middleware):
-    """Logs how each call ended, to `logger` at `level`; failures at WARNING; the start and the masked arguments at DEBUG.
+    """Logs how each call of any kind ended, to `logger` at `level`; failures at WARNING; the start and the masked arguments at DEBUG.
 
     `style="line"` writes a sentence, `"json"` one JSON object. The record also has the fields as attributes (`extra`):
-    tool, outcome, elapsed_ms, transport, and if available client, principal, session (its first eight digits), slow_ms,
+    tool (the name), kind unless it is a tool, outcome, elapsed_ms, transport, and if available client, principal, session (its first eight digits), slow_ms,
     tokens_in, tokens_out and problem.
     """
 
@@ -59,7 +59,7 @@ class Logging(Middleware):
         if self.logger.isEnabledFor(logging.DEBUG):
             arguments = _encode(mask(_shorten(call.sent))).decode("utf-8", "replace")
             fields = {**_fields(call, "started"), "arguments": printable(arguments[:_MAX_ARGUMENTS])}
-            self._write(logging.DEBUG, f"{fields['tool']} started with {fields['arguments']}", fields)
+            self._write(logging.DEBUG, f"started with {fields['arguments']}", fields)
 
     async def after(self, call: Call, result: Mapping[str, Json], elapsed_ms: float) -> None:
         level = logging.WARNING if call.failed else self.level
@@ -67,7 +67,7 @@ class Logging(Middleware):
             # A call that its caller has to repeat with answers is not done yet.
             outcome = "error" if call.failed else "asked" if "inputRequests" in result else "ok"
             fields = _fields(call, outcome, elapsed_ms)
-            self._write(level, f"{fields['tool']} {outcome} in {elapsed_ms:.1f} ms{_who(fields)}", fields)
+            self._write(level, f"{outcome} in {elapsed_ms:.1f} ms{_who(fields)}", fields)
 
     async def error(self, call: Call, exception: BaseException, elapsed_ms: float) -> None:
         cancelled = isinstance(exception, asyncio.CancelledError)
@@ -79,11 +79,15 @@ class Logging(Middleware):
             if not cancelled:
                 fields["problem"] = printable(mask_text(f"{type(exception).__name__}: {exception}"[:_MAX_TEXT]))
                 said = f" ({fields['problem']})"
-            line = f"{fields['tool']} {fields['outcome']} in {elapsed_ms:.1f} ms{_who(fields)}{said}"
+            line = f"{fields['outcome']} in {elapsed_ms:.1f} ms{_who(fields)}{said}"
             self._write(level, line, fields)
 
     def _write(self, level: int, line: str, fields: dict[str, Json]) -> None:
-        message = line if self.style == "line" else _encode(fields).decode("utf-8", "replace")
+        if self.style == "line":
+            name = f"{fields['kind']} {fields['tool']}" if "kind" in fields else fields["tool"]
+            message = f"{name} {line}"
+        else:
+            message = _encode(fields).decode("utf-8", "replace")
         logger = self.logger
         if logging.getLogRecordFactory() is logging.LogRecord:
             logger.handle(self._record(level, message, fields))
@@ -117,8 +121,11 @@ class Logging(Middleware):
 
 def _fields(call: Call, outcome: str, elapsed_ms: float | None = None) -> dict[str, Json]:
     # The name of a known tool has been checked; any other comes from the caller.
-    name = printable(call.name[:128]) if call.tool is UNKNOWN_ITEM else call.name
-    fields: dict[str, Json] = {"tool": name, "outcome": outcome}
+    if call.method != "tools/call":
+        fields: dict[str, Json] = {"tool": printable(call.name[:256]), "kind": call.kind}
+    else:
+        fields = {"tool": printable(call.name[:128]) if call.tool is UNKNOWN_ITEM else call.name}
+    fields["outcome"] = outcome
     if elapsed_ms is not None:
         fields["elapsed_ms"] = int(elapsed_ms * 1000) / 1000
     caller = call.caller

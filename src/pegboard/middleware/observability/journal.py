@@ -148,11 +148,21 @@ class SqliteFile:
         database.execute("PRAGMA synchronous=FULL")
         declared = ", ".join(f"{name} {kind}" for name, kind in self._columns.items())
         database.execute(f"CREATE TABLE IF NOT EXISTS {self._table} (number INTEGER PRIMARY KEY, {declared})")
+        self._add_missing_columns(database)
         for verb in ("UPDATE", "DELETE"):
             database.execute(
                 f"CREATE TRIGGER IF NOT EXISTS {self._table}_no_{verb.lower()} BEFORE {verb} ON {self._table} "
                 f"BEGIN SELECT RAISE(ABORT, '{self._table} is append-only'); END"
             )
+
+    def _add_missing_columns(self, database: sqlite3.Connection) -> None:
+        """Add the columns that the table of an earlier version lacks."""
+        database.execute("BEGIN IMMEDIATE")
+        present = {row[1] for row in database.execute(f"PRAGMA table_info({self._table})")}
+        for name, kind in self._columns.items():
+            if name not in present:
+                database.execute(f"ALTER TABLE {self._table} ADD COLUMN {name} {kind}")
+        database.execute("COMMIT")
 
     def append(self, rows: Sequence[Row]) -> None:
         database = self._database

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from pegboard.call import Call, Json
-from pegboard.call_target import UNKNOWN_ITEM
 from pegboard.errors import Refusal
 from pegboard.hooks.middleware import Middleware
 from pegboard.logs.watchdog import TALLY
@@ -24,6 +23,13 @@ CANCELLED = "cancelled"
 _CODES = frozenset({-32700, -32600, -32601, -32602, -32603, -32020, -32021, -32022, -32001})
 
 Labels: TypeAlias = tuple[str, ...]
+
+# The label for the name of what was called; completions have none.
+_NAME_LABELS = {
+    "tools/call": "gen_ai_tool_name",
+    "prompts/get": "gen_ai_prompt_name",
+    "resources/read": "mcp_resource_uri",
+}
 
 
 def error_type(exception: BaseException) -> str:
@@ -52,9 +58,9 @@ class _Durations:
 
 
 class Metrics(Middleware):
-    """Measures every call; `render()` returns the body of `/metrics`.
+    """Measures every call of any kind; `render()` returns the body of `/metrics`.
 
-    `mcp_server_operation_duration_seconds` by method, tool and kind of error; `pegboard_calls_in_progress`;
+    `mcp_server_operation_duration_seconds` by method, tool (or prompt or resource) and kind of error; `pegboard_calls_in_progress`;
     `pegboard_args_repaired_total` by tool and kind of repair; `pegboard_tool_tokens_total` by direction, if TokenCount
     is in use; `pegboard_loop_stalls_total` and `pegboard_loop_stall_seconds_total` for the whole process, if the loop
     is watched. After `tools` different tools, and `kinds` of repairs, further ones share one name, so that callers
@@ -64,7 +70,7 @@ class Metrics(Middleware):
     order = 2
 
     def __init__(self, *, tools: int = 1000, kinds: int = 100) -> None:
-        self.tools, self.kinds = tools, kinds
+        self.tools, self._repair_kinds = tools, kinds
         self._names: set[str] = set()
         self._repairs_known: set[str] = set()
         self._durations: dict[Labels, _Durations] = {}
@@ -83,10 +89,12 @@ class Metrics(Middleware):
 
     def _end(self, call: Call, error: str, elapsed_ms: float) -> None:
         self._in_progress.count -= 1
-        durations = None if call.tool is UNKNOWN_ITEM else self._durations.get((call.method, call.name, error))
+        name = call.tool.name if call.method in _NAME_LABELS else ""
+        durations = self._durations.get((call.method, name, error))
         if durations is None:
             # The first call of a series, or one whose tool is counted under another name.
-            durations = self._durations.setdefault((call.method, self._tool(call), error), _Durations())
+            name = _bounded(name, self._names, self.tools)
+            durations = self._durations.setdefault((call.method, name, error), _Durations())
         seconds = elapsed_ms / 1000
         durations.buckets[bisect_left(BUCKETS, seconds)] += 1
         durations.total += seconds
@@ -99,14 +107,10 @@ class Metrics(Middleware):
                     self._tokens[direction,] = self._tokens.get((direction,), 0) + tokens
 
     def _count_repairs(self, call: Call) -> None:
-        tool = self._tool(call)
+        tool = _bounded(tool_of(call), self._names, self.tools)
         for warning in call.warnings:
-            kind = _bounded(str(getattr(warning, "code", "")), self._repairs_known, self.kinds)
+            kind = _bounded(str(getattr(warning, "code", "")), self._repairs_known, self._repair_kinds)
             self._repaired[tool, kind] = self._repaired.get((tool, kind), 0) + 1
-
-    def _tool(self, call: Call) -> str:
-        """The name that the calls of a tool are counted under."""
-        return _bounded(tool_of(call), self._names, self.tools)
 
     def render(self) -> str:
         """All series as text; serve it as CONTENT_TYPE."""
@@ -114,7 +118,11 @@ class Metrics(Middleware):
         name = "mcp_server_operation_duration_seconds"
         _head(lines, name, "histogram", "Duration of requests, as received here.")
         for (method, tool, error), durations in self._durations.items():
-            labels = {"mcp_method_name": method, "gen_ai_tool_name": tool} | ({"error_type": error} if error else {})
+            labels = {"mcp_method_name": method}
+            if method in _NAME_LABELS:
+                labels[_NAME_LABELS[method]] = tool
+            if error:
+                labels["error_type"] = error
             seen = 0
             for bound, count in zip((*map(_number, BUCKETS), "+Inf"), durations.buckets, strict=True):
                 seen += count

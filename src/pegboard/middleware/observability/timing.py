@@ -69,7 +69,7 @@ class _Tally:
 
 
 class Timing(Middleware):
-    """Measures the calls of each tool; a call of `slow_ms` or more is logged and marked in `call.state`.
+    """Measures the calls of each tool, prompt and resource; a call of `slow_ms` or more is logged and marked in `call.state`.
 
     The time includes the tool and all middleware inside this one.
     """
@@ -84,7 +84,7 @@ class Timing(Middleware):
         self._tallies: dict[str, _Tally] = {}
 
     def stats(self) -> Mapping[str, ToolTiming]:
-        """The figures of every tool that was called."""
+        """The figures of every tool that was called, and of `prompt NAME`, `resource URI` and `completion NAME`."""
         return {name: tally.read() for name, tally in self._tallies.items()}
 
     def reset(self) -> None:
@@ -98,9 +98,10 @@ class Timing(Middleware):
         self._record(call, elapsed_ms, True)
 
     def _record(self, call: Call, elapsed_ms: float, failed: bool) -> None:
-        tally = self._tallies.get(call.name)
+        name = call.tool.name if call.method == "tools/call" else tool_of(call)
+        tally = self._tallies.get(name)
         if tally is None:
-            tally = self._begin(call)
+            tally = self._begin(name)
         tally.count += 1
         tally.total += elapsed_ms
         tally.longest = max(tally.longest, elapsed_ms)
@@ -113,7 +114,5 @@ class Timing(Middleware):
             call.state[SLOW] = elapsed_ms
             _log.warning("%s was slow: %.0f ms, the threshold is %g ms", tool_of(call), elapsed_ms, self.slow_ms)
 
-    def _begin(self, call: Call) -> _Tally:
-        # Unknown names come from callers: they share one tally, or callers could fill the memory.
-        name = tool_of(call) if len(self._tallies) < _TOOLS_KEPT else OTHERS
-        return self._tallies.setdefault(name, _Tally())
+    def _begin(self, name: str) -> _Tally:
+        return self._tallies.setdefault(name if len(self._tallies) < _TOOLS_KEPT else OTHERS, _Tally())

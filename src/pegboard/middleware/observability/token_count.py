@@ -110,7 +110,7 @@ class TokenTally(Struct):
 
 
 class TokenCount(Middleware):
-    """Counts the tokens of arguments and results: per call in `call.state`, and in total by tool, category, client,
+    """Counts the tokens of arguments and results of tools: per call in `call.state`, and in total by tool, category, client,
     principal.
 
     `call.state["tokens_in"]` and `["tokens_out"]` are available to after-hooks outside of this one. For a call that
@@ -118,6 +118,7 @@ class TokenCount(Middleware):
     """
 
     order = 100
+    kinds = ("tool",)
 
     def __init__(self, counter: Counter | None = None) -> None:
         self._count: Counter = counter or count_tokens

@@ -38,7 +38,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Tracing(Middleware):
-    """Opens a SERVER span around each call: needs the `otel` extra, and a provider unless one is set globally.
+    """Opens a SERVER span around each call of any kind: needs the `otel` extra, and a provider unless one is set globally.
 
     The parent is the `traceparent` in the request's `_meta`; a span that is current here, such as the web server's, is
     linked. A server behind a gateway gets this span as its parent. `arguments=True` and `results=True` add both to the
@@ -67,13 +67,14 @@ class Tracing(Middleware):
         parent = self._parent(call)
         ambient = trace.get_current_span().get_span_context()
         links = [trace.Link(ambient)] if parent is not None and ambient.is_valid else None
-        # Unknown names are not added to span names.
-        name = f"{call.method} {call.name}" if call.known else call.method
+        # Names of tools and prompts are few; URIs and unknown names are not added to span names.
+        named = call.known and call.kind in ("tool", "prompt")
+        name = f"{call.method} {call.name}" if named else call.method
         span = self._tracer.start_span(
             name, context=parent, kind=trace.SpanKind.SERVER, attributes=self._attributes(call), links=links
         )
         here = trace.set_span_in_context(span, parent)
-        if isinstance(call.tool, Tool) and call.tool.relay is not None:
+        if call.tool.toolbox or (isinstance(call.tool, Tool) and call.tool.relay is not None):
             call.trace = self._carried(here)
         token = self._context.attach(here)
         try:
@@ -81,7 +82,7 @@ class Tracing(Middleware):
             result = reply.result.value if isinstance(reply.result, EncodedResult) else reply.result
             if result.get("isError"):
                 self._fail(span, TOOL_ERROR)
-            if self.results and span.is_recording():
+            if self.results and call.kind == "tool" and span.is_recording():
                 span.set_attribute("gen_ai.tool.call.result", _encode(mask(result)).decode())
             return reply
         except BaseException as problem:
@@ -123,16 +124,23 @@ class Tracing(Middleware):
         attributes = {
             "mcp.method.name": call.method,
             "mcp.protocol.version": caller.version,
-            "gen_ai.operation.name": "execute_tool",
             **_NETWORK.get(caller.transport, {}),
         }
-        if call.name:
-            attributes["gen_ai.tool.name"] = call.name[:128]
+        match call.kind:
+            case "tool":
+                attributes["gen_ai.operation.name"] = "execute_tool"
+                attributes["gen_ai.tool.name"] = call.name[:128]
+            case "prompt":
+                attributes["gen_ai.prompt.name"] = call.name[:128]
+            case "resource":
+                attributes["mcp.resource.uri"] = call.name[:512]
+            case _:
+                pass
         if call.id is not None:
             attributes["jsonrpc.request.id"] = str(call.id)
         if caller.session:
             attributes["mcp.session.id"] = caller.session
-        if self.arguments:
+        if self.arguments and call.kind == "tool":
             attributes["gen_ai.tool.call.arguments"] = _encode(mask(call.sent)).decode()
         return attributes
 
