@@ -17,6 +17,7 @@ PLACE = {
     "type": "object",
     "properties": {"street": {"type": "string"}, "number": {"type": "integer", "default": 1}},
     "required": ["street"],
+    "additionalProperties": False,
 }
 
 
