@@ -25,6 +25,8 @@ from pegboard.schema.types.constraints import Description, EnumConstraint, Heade
 from pegboard.schema.validator import Validator
 from pegboard.tools.signature import schema_of
 
+DECIMAL_TEXT = {"type": "string", "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"}
+
 
 class Colour(enum.Enum):
     RED = "red"
@@ -113,7 +115,7 @@ POINT = {
 TYPES: list[tuple[Any, dict[str, Any]]] = [
     (int, {"type": "integer"}),
     (float, {"type": "number"}),
-    (decimal.Decimal, {"type": ["number", "string"], "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"}),
+    (decimal.Decimal, {"anyOf": [{"type": "number"}, DECIMAL_TEXT]}),
     (str, {"type": "string"}),
     (bool, {"type": "boolean"}),
     (dt.datetime, {"type": "string", "format": "date-time"}),
@@ -307,7 +309,7 @@ BOUNDS: list[tuple[Any, dict[str, Any]]] = [
     (Annotated[int, msgspec.Meta(extra_json_schema={"x-unit": "m"})], {"type": "integer", "x-unit": "m"}),
     (
         Annotated[decimal.Decimal, annotated_types.Ge(decimal.Decimal("0.5"))],
-        {"type": ["number", "string"], "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$", "minimum": 0.5},
+        {"anyOf": [{"type": "number", "minimum": 0.5}, DECIMAL_TEXT]},
     ),
     (Annotated[dt.date, annotated_types.Ge(dt.date(2000, 1, 1))], {"type": "string", "format": "date"}),
     (

@@ -31,6 +31,7 @@ from pegboard.schema.types.shape import (
     UnionShape,
     children,
 )
+from pegboard.schema.wording import DECIMAL_PATTERN
 
 Schema: TypeAlias = dict[str, Json]
 
@@ -38,8 +39,8 @@ Schema: TypeAlias = dict[str, Json]
 NAMES = "x-pegboard-names"
 EXACT = "x-pegboard-exact"
 
-# A decimal may be sent as text to keep every digit. The pattern applies to text only.
-_DECIMAL: Schema = {"type": ["number", "string"], "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"}
+# A decimal may be sent as text to keep every digit.
+_DECIMAL_TEXT: Schema = {"type": "string", "pattern": DECIMAL_PATTERN}
 _LENGTHS = {
     "string": ("minLength", "maxLength"),
     "array": ("minItems", "maxItems"),
@@ -276,7 +277,7 @@ def _rename(part: Json, names: Mapping[str, str]) -> Json:
 
 def _write_scalar(shape: ScalarShape) -> Schema:
     if shape.format == "decimal":
-        return dict(_DECIMAL)
+        return {"anyOf": [{"type": "number"}, dict(_DECIMAL_TEXT)]}
     if shape.format == "base64":
         return {"type": "string", "contentEncoding": "base64"}
     return {"type": shape.kind, **({"format": shape.format} if shape.format else {})}
@@ -319,6 +320,7 @@ def _or_null(schema: Schema) -> Schema:
 def _annotate(schema: Schema, notes: ValueNotes, format_: str, *, private: bool = False) -> Schema:
     """Add the constraints. Bounds that JSON Schema cannot express for a format are checked by the binder."""
     if not format_ or format_ == "decimal":
+        number = schema["anyOf"][0] if format_ else schema
         bounds = {
             "minimum": notes.minimum,
             "exclusiveMinimum": notes.above,
@@ -328,7 +330,7 @@ def _annotate(schema: Schema, notes: ValueNotes, format_: str, *, private: bool 
         }
         for keyword, bound in bounds.items():
             if bound is not None:
-                schema[keyword] = bound if type(bound) in {int, float} else float(bound)
+                number[keyword] = bound if type(bound) in {int, float} else float(bound)
     if not format_ or format_ == "path":
         kind = schema.get("type", "string")
         first = kind if isinstance(kind, str) else next(iter(texts_in(kind)), "string")

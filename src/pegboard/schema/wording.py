@@ -40,6 +40,8 @@ _FORMATS: Final = {
 }
 
 
+# The text of a decimal number, which is described in words.
+DECIMAL_PATTERN: Final = r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 # If there are more names than this, only the first are compared with an unknown one; longer names never.
 COMPARED = 500
 COMPARED_LENGTH = 48
@@ -151,6 +153,8 @@ def _describe_string(schema: Mapping[str, Json]) -> str:
     if isinstance(form, str) and form in _FORMATS:
         return _FORMATS[form][0]
     pattern = schema.get("pattern")
+    if pattern == DECIMAL_PATTERN:
+        return "a decimal number as text"
     text = "a string" + describe_size(schema, "minLength", "maxLength", "characters")
     return f"{text} matching {pattern[:40]}" if isinstance(pattern, str) else text
 
