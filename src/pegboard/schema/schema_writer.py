@@ -320,7 +320,7 @@ def _or_null(schema: Schema) -> Schema:
 def _annotate(schema: Schema, notes: ValueNotes, format_: str, *, private: bool = False) -> Schema:
     """Add the constraints. Bounds that JSON Schema cannot express for a format are checked by the binder."""
     if not format_ or format_ == "decimal":
-        number = schema["anyOf"][0] if format_ else schema
+        number: Schema = {"type": "number"} if format_ else schema
         bounds = {
             "minimum": notes.minimum,
             "exclusiveMinimum": notes.above,
@@ -331,6 +331,8 @@ def _annotate(schema: Schema, notes: ValueNotes, format_: str, *, private: bool 
         for keyword, bound in bounds.items():
             if bound is not None:
                 number[keyword] = bound if type(bound) in {int, float} else float(bound)
+        if format_:
+            schema["anyOf"] = [number, dict(_DECIMAL_TEXT)]
     if not format_ or format_ == "path":
         kind = schema.get("type", "string")
         first = kind if isinstance(kind, str) else next(iter(texts_in(kind)), "string")
