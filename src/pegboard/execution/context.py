@@ -240,7 +240,7 @@ class Context(CallScoped):
     @overload
     def elicit(
         self, message: str, schema: Mapping[str, Json], *, key: str = ""
-    ) -> Coroutine[Any, Any, Answer[dict[str, Json]]]: ...
+    ) -> Coroutine[Any, Any, Answer[dict[str, Any]]]: ...
     @overload
     def elicit(
         self, message: str, schema: None = None, *, url: str | None = None, key: str = ""

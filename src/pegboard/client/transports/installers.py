@@ -11,7 +11,7 @@ _NPX: Final = frozenset({"npx", "npm", "pnpx"})
 _UVX: Final = frozenset({"uvx", "uv"})
 _INSTALLERS: Final = _NPX | _UVX | {"pnpm", "yarn", "bunx", "bun", "pipx", "docker", "podman"}
 # The folder of one package in npx's cache.
-_NPX_FOLDER: Final = re.compile(r"/[^\s'\"]{0,300}?/_npx/[0-9a-f]{8,64}")
+_NPX_FOLDER: Final = re.compile(r"/_npx/[0-9a-f]{8,64}")
 # What a package that was installed by halves says.
 _BROKEN: Final = re.compile(r"ENOTEMPTY|MODULE_NOT_FOUND|Cannot find (?:module|package)|TAR_ENTRY_ERROR|: not found")
 
@@ -28,7 +28,7 @@ def installer_hint(command: Sequence[str], env: Mapping[str, str], output: str) 
         cache = env.get("NPM_CONFIG_CACHE") or f"{env.get('HOME', '~')}/.npm"
         if _BROKEN.search(output):
             folder = _NPX_FOLDER.search(output)
-            return f"; the install looks broken, remove it with: rm -rf {folder[0] if folder else f'{cache}/_npx'}"
+            return f"; the install looks broken, remove it with: rm -rf {cache}{folder[0] if folder else '/_npx'}"
         return f"; the log of npm is in {cache}/_logs"
     if program in _UVX:
         return f"; {program} logs to stderr, add --verbose to its arguments to see more"
