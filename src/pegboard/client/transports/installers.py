@@ -36,4 +36,5 @@ def installer_hint(command: Sequence[str], env: Mapping[str, str], output: str) 
 
 
 def _program(command: Sequence[str]) -> str:
-    return Path(command[0]).name.removesuffix(".cmd").removesuffix(".exe")
+    # The command of an incomplete configuration is empty.
+    return Path(command[0]).name.removesuffix(".cmd").removesuffix(".exe") if command else ""
