@@ -12,7 +12,7 @@ from tests.styles.connections import ERRORS, Answered, Door, codes_of, text_of
 BOARD = ROOT / "tests" / "styles" / "types.py"
 
 UUID = "123e4567-e89b-12d3-a456-426614174000"
-DECIMAL = {"type": ["number", "string"], "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"}
+DECIMAL = {"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"}]}
 PLACE = {
     "type": "object",
     "properties": {"street": {"type": "string"}, "number": {"type": "integer", "default": 1}},
