@@ -359,7 +359,7 @@ def test_a_key_that_is_nearly_one_that_is_read_is_asked_about(tmp_path: Path, na
 
 
 THEIR_OWN = (
-    "description", "name", "icon", "dev", "gallery", "sandbox", "alwaysAllow", "autoApprove", "trust", "required", "watchPaths",
+    "description", "name", "icon", "dev", "gallery", "sandbox", "alwaysAllow", "autoApprove", "trust", "watchPaths",
     "transportType", "initTimeout", "chatMenu", "targetAudience", "metadata", "priority", "default_tools_approval_mode",
     "supports_parallel_tool_calls", "oauth_resource", "scope", "registry", "provider", "id", "key", "title", "instructions",
 )  # fmt: skip
@@ -371,6 +371,11 @@ def test_keys_of_their_own_are_passed_over_in_silence(tmp_path: Path) -> None:
     for key in ("mcpServers", "servers"):
         assert read(tmp_path, {**root, key: {"fs": server}}).warnings == ()
     assert read(tmp_path, A_CODEX.format("\n".join(f'{key} = "x"' for key in THEIR_OWN)), "config.toml").warnings == ()
+
+
+def test_a_server_that_codex_requires_is_required_here_too(tmp_path: Path) -> None:
+    config = read(tmp_path, A_CODEX.format("required = true"), "config.toml")
+    assert [server.required for box in config.toolboxes.values() for server in box.servers.values()] == [True]
 
 
 def test_what_a_file_misses_for_one_reason_is_told_once(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ async def test_the_one_that_was_not_used_for_longest_makes_room(monkeypatch: pyt
         await until(lambda: made.links["bob"].closed == 1)
         assert (made.links["ann"].closed, made.links[OWN_KEY].closed) == (0, 0)
         pool.connection("ann").users = 1
-        with pytest.raises(Busy, match="'x' is used by 2 others"):
+        with pytest.raises(Busy, match="'x' is used by 2 other callers"):
             pool.connection("bob")
         assert pool.connection() is not None
         await pool.close()
