@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pegboard.protocol.framing import sse
 from pegboard.protocol.framing.sse import KEEP_ALIVE, Event, EventReader, event, retry
 from tests.work import grows_linearly
 
@@ -86,11 +87,15 @@ def test_what_is_held_weighs_about_what_was_fed(piece: bytes, size: int) -> None
     try:
         for at in range(0, len(stream), size):
             assert list(reader.feed(stream[at : at + size])) == []
-        held, most = tracemalloc.get_traced_memory()
+        in_all, most = tracemalloc.get_traced_memory()
+        # Other threads of this process allocate too: count what the reader itself holds.
+        held = sum(
+            trace.size for trace in tracemalloc.take_snapshot().traces if trace.traceback[0].filename == sse.__file__
+        )
     finally:
         tracemalloc.stop()
     assert held < 1.35 * len(stream)
-    assert most < 2.6 * len(stream) + 4 * size
+    assert most - in_all < 1.3 * len(stream) + 4 * size
 
 
 @pytest.mark.parametrize("piece", [b"data:x\n", b"data:x\n\n", b":\n", b"\n", b"xy", b"id:a\r\n"], ids=repr)
