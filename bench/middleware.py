@@ -18,6 +18,7 @@ from typing import Any
 from msgspec import Raw
 
 from pegboard import Board, Middleware
+from pegboard.auth.principal import Principal
 from pegboard.call import Call, Caller, Json, Notification, Question
 from pegboard.middleware import (
     ConcurrencyLimit,
@@ -103,7 +104,9 @@ CASES: list[tuple[str, float, Callable[[], list[Middleware]]]] = [
 
 async def measure(seconds: float) -> dict[str, list[float]]:
     """CPU µs per call of each case, one figure a round."""
-    caller = Caller(version=MODERN, transport="direct", principal="bench", client={"name": "bench", "version": "0"})
+    caller = Caller(
+        version=MODERN, transport="direct", principal=Principal("bench"), client={"name": "bench", "version": "0"}
+    )
     channel, raw = Silent(), Raw(b'{"a":2,"b":3}')
     handlers = {}
     for name, _, attach in CASES:

@@ -24,7 +24,7 @@ board.use(
 @board.resource("pegboard://results/{name}", mime_type="application/json")
 async def whole_result(name: str, ctx: Context) -> Mapping[str, object] | None:
     """Returns a truncated result in full, to the principal that received it."""
-    return kept.read(name, ctx.caller.principal)
+    return kept.read(name, ctx.principal.id)
 
 
 @board.tool

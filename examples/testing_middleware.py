@@ -17,7 +17,7 @@ class Owners(Middleware):
         self.deleted = 0
 
     async def before(self, call: Call) -> None:
-        if call.name.startswith("delete") and call.principal not in self.owners:
+        if call.name.startswith("delete") and call.principal.id not in self.owners:
             raise ToolError("only owners delete")
 
     async def after(self, call: Call, result: Mapping[str, Any], elapsed_ms: float) -> None:

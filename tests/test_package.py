@@ -49,6 +49,7 @@ NAMES = [
     "ParseWarning",
     "Pattern",
     "PegboardError",
+    "Principal",
     "Range",
     "Refusal",
     "Root",

@@ -42,6 +42,7 @@ _HOMES = {
     "ParseWarning": "pegboard.argument_problems",
     "Pattern": "pegboard.schema.types.constraints",
     "PegboardError": "pegboard.errors",
+    "Principal": "pegboard.auth.principal",
     "Range": "pegboard.schema.types.constraints",
     "Refusal": "pegboard.errors",
     "Root": "pegboard.asking.questions",

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, field, structs
 
 from pegboard.argument_problems import ParseError, ParseWarning
+from pegboard.auth.principal import ANONYMOUS, Principal
 from pegboard.call_target import KIND_OF_METHOD, UNKNOWN_ITEM, CalledTool, Kind
 from pegboard.deadline import Deadline, paused
 from pegboard.read_only import read_only
@@ -41,7 +42,7 @@ class Caller(Struct, frozen=True, kw_only=True):
 
     version: its protocol revision.
     transport: the transport of the request, such as `http` or `stdio`.
-    principal: the authenticated caller; empty without authentication.
+    principal: who the caller is, as the server has authenticated it; falsy without authentication.
     session: the id of the legacy session, or an empty text.
     client: the name and version that the client states about itself.
     capabilities: the capabilities that it declared.
@@ -50,7 +51,7 @@ class Caller(Struct, frozen=True, kw_only=True):
 
     version: str
     transport: str
-    principal: str = ""
+    principal: Principal = ANONYMOUS
     session: str = ""
     client: Mapping[str, Json] = {}
     capabilities: Mapping[str, Json] = {}
@@ -255,8 +256,8 @@ class Call(Struct, kw_only=True):
         return self._state
 
     @property
-    def principal(self) -> str:
-        """The authenticated caller; empty without authentication."""
+    def principal(self) -> Principal:
+        """Who the caller is, as the server has authenticated it; falsy without authentication."""
         return self.caller.principal
 
     @property

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from pegboard import Accepted, Board, Cancelled, Client, Context, Declined, Elicit, Limits, Roots, Sample
+from pegboard.auth.principal import Principal
 from pegboard.call import NULL_CHANNEL, Call, Caller, Done, InputRequired, Json, Question, Reply
 from pegboard.client.question_handlers import Elicitation, QuestionHandlers
 from pegboard.errors import DeclarationError, InvalidParams, MissingCapability, QuestionFailed, ToolError
@@ -41,7 +42,7 @@ async def send(
     method: str = "tools/call",
 ) -> Reply:
     """One round of a call, as a client of 2026-07-28 makes it."""
-    caller = Caller(version="2026-07-28", transport="http", capabilities=capabilities, principal=principal)
+    caller = Caller(version="2026-07-28", transport="http", capabilities=capabilities, principal=Principal(principal))
     return await board.handler(
         Call(
             method=method,

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from pegboard import Board
+from pegboard.auth.principal import Principal
 from pegboard.call import NULL_CHANNEL, Call, Caller, Channel, Reply
 from pegboard.client.links.link import OutgoingRequest
 from pegboard.config.gateway_config import ServerConfig
@@ -96,7 +97,7 @@ class Crossing:
         meta: Mapping[str, Any] | None = None,
     ) -> Reply:
         """A call as a door makes it, of anybody."""
-        caller = Caller(version=version, transport="http", principal=principal, capabilities=capabilities)
+        caller = Caller(version=version, transport="http", principal=Principal(principal), capabilities=capabilities)
         call = Call(
             method="tools/call",
             caller=caller,
@@ -113,7 +114,7 @@ class Crossing:
 
     async def task(self, method: str, task_id: str, principal: str = "alice", **params: Any) -> Mapping[str, Any]:
         """One of the methods about tasks."""
-        caller = Caller(version=MODERN, transport="http", principal=principal, capabilities=TASKS)
+        caller = Caller(version=MODERN, transport="http", principal=Principal(principal), capabilities=TASKS)
         call = Call(method=method, caller=caller, channel=NULL_CHANNEL, id=1, name=task_id)
         call.params = Raw(msgspec.json.encode({NAMED[method]: task_id, **params}))
         if "inputResponses" in params:

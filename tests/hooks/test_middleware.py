@@ -260,7 +260,7 @@ async def test_call_gives_what_was_asked_and_what_was_found_out(road: str) -> No
 
         async def after(self, call: Call, result: Mapping[str, Any], elapsed_ms: float) -> None:
             seen["after"] = (call.arguments, call.parsed.arguments, [warning.code for warning in call.warnings])
-            seen["who"] = (call.principal, call.client["name"], call.session, call.transport, call.version)
+            seen["who"] = (call.principal.id, call.client["name"], call.session, call.transport, call.version)
             seen["elapsed"] = elapsed_ms
 
     board.use(Looking())

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard import Board, Context, Elicit, Roots, Sample
+from pegboard.auth.principal import Principal
 from pegboard.call import Call, Caller, InputRequired
 from pegboard.errors import DeclarationError, InvalidParams
 from pegboard.middleware import Cache
@@ -304,7 +305,7 @@ async def test_a_state_is_good_for_its_own_request_alone() -> None:
 
 
 def made(principal: str, **more: Any) -> Call:
-    caller = Caller(version=MODERN, transport="http", principal=principal, capabilities=ABLE)
+    caller = Caller(version=MODERN, transport="http", principal=Principal(principal), capabilities=ABLE)
     return Call(method="tools/call", caller=caller, channel=_Asks(), id=1, name="twice", **more)
 
 

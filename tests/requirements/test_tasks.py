@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from pegboard import Board, Context, ToolError
+from pegboard.auth.principal import Principal
 from pegboard.call import NULL_CHANNEL, Call, Caller, TaskStarted
 from pegboard.errors import InternalFailure, InvalidParams
 from tests.requirements.clients import MODERN, Client, connect
@@ -281,7 +282,7 @@ async def test_ids_of_tasks_have_128_bits_of_chance() -> None:
 class _Caller:
     def __init__(self, board: Board, principal: str) -> None:
         self._handler = board.handler
-        self._caller = Caller(version=MODERN, transport="http", principal=principal, capabilities=ABLE)
+        self._caller = Caller(version=MODERN, transport="http", principal=Principal(principal), capabilities=ABLE)
 
     async def ask(self, method: str, name: str) -> Any:
         answers = msgspec.Raw(b"{}") if method == "tasks/update" else None

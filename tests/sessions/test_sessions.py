@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from pegboard.auth.principal import Principal
 from pegboard.call import Caller
 from pegboard.errors import Busy, SessionNotFound
 from pegboard.limits import Limits
@@ -24,7 +25,7 @@ class Clock:
 
 def start(sessions: Sessions, principal: str = "") -> Session:
     return sessions.open(
-        lambda session: Caller(version="2025-11-25", transport="http", session=session, principal=principal)
+        lambda session: Caller(version="2025-11-25", transport="http", session=session, principal=Principal(principal))
     )
 
 

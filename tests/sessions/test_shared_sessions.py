@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pegboard.auth.principal import Principal
 from pegboard.call import Caller
 from pegboard.errors import InvalidParams, SessionNotFound, StoreDown
 from pegboard.limits import Limits
@@ -51,7 +52,7 @@ class Process:
                 version="2025-11-25",
                 transport="http",
                 session=name,
-                principal=principal,
+                principal=Principal(principal),
                 client={"name": "t", "version": "1"},
                 capabilities={"elicitation": {}},
             )
@@ -112,7 +113,7 @@ async def test_a_session_belongs_to_its_principal_everywhere() -> None:
         for _ in range(2):
             with pytest.raises(SessionNotFound):
                 await two.find(session, "bob")
-        assert (await two.find(session, "ann")).caller.principal == "ann"
+        assert (await two.find(session, "ann")).caller.principal.id == "ann"
 
 
 async def test_a_change_is_known_everywhere_once_it_is_made() -> None:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pegboard import Board, CancellationToken, Client, Context, Elicit, Sample, ToolError
+from pegboard.auth.principal import Principal
 from pegboard.call import NULL_CHANNEL, Call, Caller, Done, Handler, InputRequired, Question, Reply, TaskStarted
 from pegboard.client.question_handlers import QuestionHandlers
 from pegboard.errors import (
@@ -585,12 +586,12 @@ async def test_a_tool_that_goes_on_after_its_end_is_not_left_waiting_for_an_answ
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
-class Principal:
+class Peer:
     """One who calls a board, under a name of its own."""
 
     def __init__(self, board: Board, principal: str) -> None:
         self._handler = board.handler
-        self._caller = Caller(version=MODERN, transport="http", principal=principal, capabilities=ABLE)
+        self._caller = Caller(version=MODERN, transport="http", principal=Principal(principal), capabilities=ABLE)
 
     async def ask(self, method: str, name: str, arguments: Any = None) -> Reply:
         raw = msgspec.Raw(msgspec.json.encode(arguments or {}))
@@ -612,7 +613,7 @@ async def test_a_principal_that_has_too_many_tasks_gets_no_more_and_others_do() 
         runs.append(1)
         return "done"
 
-    ada, bob = Principal(board, "ada"), Principal(board, "bob")
+    ada, bob = Peer(board, "ada"), Peer(board, "bob")
     kinds = [type(await one.ask("tools/call", "work")) for one in (ada, ada, ada, bob, bob)]
     assert kinds == [TaskStarted, TaskStarted, Done, TaskStarted, Done]
     refused = await ada.ask("tools/call", "work")
@@ -847,7 +848,7 @@ class Struck:
             self.ends.append("done")
             return "done"
 
-        self._caller = Principal(self.board, "ada")
+        self._caller = Peer(self.board, "ada")
         self.call = asyncio.ensure_future(self._caller.ask("tools/call", "work"))
 
     async def turn(self) -> None:

@@ -39,7 +39,7 @@ async def test_a_clock_stands_until_it_is_turned() -> None:
 
 async def test_a_call_is_made_by_whomever_you_say() -> None:
     call = make_call("pay", {"amount": 3}, category="money", tags={"a"}, principal="ann", client="desk", meta={"x": 1})
-    assert (call.name, call.arguments, call.principal, call.client["name"]) == ("pay", {"amount": 3}, "ann", "desk")
+    assert (call.name, call.arguments, call.principal.id, call.client["name"]) == ("pay", {"amount": 3}, "ann", "desk")
     assert (call.tool.category, call.tool.tags) == ("money", {"a"})
     assert b'"x":1' in bytes(call.params)
 

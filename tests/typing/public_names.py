@@ -44,6 +44,7 @@ from pegboard import (
     ParseWarning,
     Pattern,
     PegboardError,
+    Principal,
     Range,
     Refusal,
     Root,
@@ -163,7 +164,7 @@ async def order(
     both = await ctx.ask(sure=Elicit("Sure?", bool), text=Sample("Hello"), where=Roots())
     caller: Caller = ctx.caller
     await ctx.resource_changed("orders://all")
-    return f"{region} {sampled.text} {roots[0].uri} {both['sure']} {caller.principal}"
+    return f"{region} {sampled.text} {roots[0].uri} {both['sure']} {caller.principal.id}"
 
 
 @group.tool("all")
@@ -228,7 +229,7 @@ class Watch(Middleware):
     order = 20
 
     async def before(self, call: Call) -> None:
-        print(call.tool.name if call.known else call.method, mask(call.arguments), call.principal)
+        print(call.tool.name if call.known else call.method, mask(call.arguments), call.principal.id)
 
     async def after(self, call: Call, result: Mapping[str, Any], elapsed_ms: float) -> None:
         print(result.get("isError"), elapsed_ms, call.warnings)
@@ -352,6 +353,8 @@ async def embed() -> None:
 
 async def try_middleware() -> None:
     recorder = Recorder()
+    nurse = Principal("nina", scopes=frozenset({"notes.write"}), roles=frozenset({"nurse"}), claims={}, kind="token")
+    print(make_call(principal=nurse).principal.scopes)
     run: Run = await run_alone(Watch(), recorder, call=make_call("search", {"query": "a"}, principal="ann"))
     step: Step = recorder.steps[0]
     print(run.text, step.hook)

@@ -173,7 +173,7 @@ class Rounds:
         ticket.round += 1
         ticket.asked = {key: self._digests[key] for key in questions}
         sealed = self._seal.close(
-            _encode(ticket), bearer=self._call.caller.principal, expires=time.time() + limits.ticket_seconds
+            _encode(ticket), bearer=self._call.caller.principal.id, expires=time.time() + limits.ticket_seconds
         )
         if len(sealed) > limits.ticket_bytes:
             raise ToolError(
@@ -277,7 +277,7 @@ def read_ticket(call: Call, seal: Seal) -> Ticket:
     request = request_digest(call)
     if call.ticket is None:
         return Ticket(request)
-    opened = seal.open(call.ticket, now=time.time(), bearer=call.caller.principal)
+    opened = seal.open(call.ticket, now=time.time(), bearer=call.caller.principal.id)
     ticket = _decode_ticket(opened if isinstance(opened, bytes) else b"")
     if ticket.request != request:
         raise InvalidParams("Invalid requestState: it belongs to another request; send the same arguments again")

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeVar, overload
 
 from pegboard.asking.questions import Answer, Ask, Elicit, Root, Roots, Sample, Sampled, SampleInput
 from pegboard.asking.rounds import Rounds
+from pegboard.auth.principal import Principal
 from pegboard.call import Call, Caller, CallScoped, Change, Json, Notification
 from pegboard.errors import QuestionFailed
 from pegboard.execution.call_resources import CallResources
@@ -156,6 +157,11 @@ class Context(CallScoped):
     def caller(self) -> Caller:
         """The caller: client, capabilities, principal, session, revision and transport."""
         return self._call.caller
+
+    @property
+    def principal(self) -> Principal:
+        """Who the caller is: `ctx.principal.id`, `.scopes`, `.roles` and `.claims`; falsy without authentication."""
+        return self._call.caller.principal
 
     @property
     def client(self) -> ClientDescription:

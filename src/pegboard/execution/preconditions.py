@@ -29,7 +29,7 @@ def _single_use(tickets: Seal, used_tickets: UsedTickets, inner: Handler) -> Han
         if call.ticket is None:
             call.answers = None
         else:
-            await used_tickets.mark_used(read_ticket(call, tickets).id, call.caller.principal)
+            await used_tickets.mark_used(read_ticket(call, tickets).id, call.caller.principal.id)
         return await inner(call)
 
     return use

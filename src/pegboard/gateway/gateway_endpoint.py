@@ -359,7 +359,7 @@ class GatewayEndpoint:
         return Toolbox(toolbox.name, toolbox.description, tuple(servers), toolbox.mode)
 
     def access(self, caller: Caller) -> Access:
-        return self._accesses.get(caller.principal, _EVERYTHING) if caller.principal else _EVERYTHING
+        return self._accesses.get(caller.principal.id, _EVERYTHING) if caller.principal.id else _EVERYTHING
 
     async def wait_connected(self, toolbox: str) -> None:
         await self._wait_connected([one for one in self.downstreams if one.toolbox == toolbox], None)

@@ -97,7 +97,7 @@ class Cache(Middleware):
             return float(text)
 
         arguments = msgspec.json.Decoder(float_hook=note).decode(call.raw)
-        principal = None if self.shared else call.caller.principal
+        principal = None if self.shared else call.caller.principal.id
         # The tool itself, not its name: a tool that is replaced has no entries.
         return call.tool, _encode_sorted(arguments), tuple(written), principal
 

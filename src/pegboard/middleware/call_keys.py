@@ -37,7 +37,7 @@ def client_of(call: Call) -> str:
 _PARTS: dict[str, Callable[[Call], str]] = {
     "tool": tool_of,
     "category": category_of,
-    "principal": lambda call: call.caller.principal,
+    "principal": lambda call: call.caller.principal.id,
     "client": client_of,
     "session": lambda call: call.caller.session,
 }

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
+from pegboard.auth.principal import ANONYMOUS, Principal
 from pegboard.call import Caller, Json
 from pegboard.limits import Limits
 from pegboard.stores.store import Logs, Records
@@ -76,7 +77,7 @@ class SessionRecords:
         caller = Caller(
             version=written.revision,
             transport="http",
-            principal=written.principal,
+            principal=Principal(written.principal) if written.principal else ANONYMOUS,
             session=session_id,
             client=who.client,
             capabilities=who.capabilities,
@@ -87,7 +88,7 @@ class SessionRecords:
     async def write(self, caller: Caller, uris: tuple[str, ...], version: int) -> int | None:
         """Replace that version of a record; returns the new version, or None if it is not current."""
         written = _StoredSession(
-            principal=caller.principal,
+            principal=caller.principal.id,
             revision=caller.version,
             who=Raw(_encode(_StoredClient(caller.client, caller.capabilities))),
             level=caller.log_level,

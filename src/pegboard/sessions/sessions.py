@@ -94,7 +94,7 @@ class Sessions:
             if self._records is None:
                 raise _not_found()
             return None
-        if session.caller.principal != principal:
+        if session.caller.principal.id != principal:
             raise _not_found()
         session.touched = now
         if now - session.saved > TOUCH_SECONDS:
@@ -104,7 +104,7 @@ class Sessions:
     async def load(self, session_id: str, principal: str) -> Session:
         """The same for one that is missing or stale here."""
         session = await self._load(session_id) if _ID.fullmatch(session_id) else None
-        if session is None or session.caller.principal != principal:
+        if session is None or session.caller.principal.id != principal:
             raise _not_found()
         session.touched = now = self._clock()
         if now - session.saved > TOUCH_SECONDS:
@@ -114,7 +114,7 @@ class Sessions:
     def has(self, session_id: str, principal: str) -> bool:
         """Whether that session is here and belongs to this principal; does not count as use."""
         session = self._open.get(session_id)
-        return session is not None and session.caller.principal == principal
+        return session is not None and session.caller.principal.id == principal
 
     def find_by_digest(self, hidden: str) -> Session | None:
         """A local session by its digest."""

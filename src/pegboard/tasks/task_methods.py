@@ -126,7 +126,7 @@ class TaskMethods:
         if record is None or record.status in ENDED:
             # A task has ended once that is written: another process may have written another end.
             record = await self._read(call.name)
-        if record is None or record.principal != call.caller.principal:
+        if record is None or record.principal != call.caller.principal.id:
             raise InvalidParams("Unknown task: the taskId is wrong, or the task has expired")
         return record, job
 

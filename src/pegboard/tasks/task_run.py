@@ -49,7 +49,7 @@ class TaskRun:
         self.record: TaskRecord | None = None
         self._answer: Reply | Refusal | None = None
         self._name = call.name
-        self._principal = call.caller.principal
+        self._principal = call.caller.principal.id
         self._request_size = len(call.raw)
         self._caller: Channel = call.channel
         self._wants_progress = call.token is not None

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from pegboard.auth.principal import Principal
 from pegboard.call import NULL_CHANNEL, Around, Call, Caller, Done, EncodedResult, Json
 from pegboard.call_target import UNKNOWN_ITEM
 from pegboard.hooks.middleware import Middleware, check_middleware
@@ -41,7 +42,7 @@ def make_call(
     tags: Iterable[str] = (),
     annotations: Mapping[str, Json] | None = None,
     meta: Mapping[str, Json] | None = None,
-    principal: str = "",
+    principal: str | Principal = "",
     session: str = "",
     client: str = "test",
     transport: str = "direct",
@@ -55,7 +56,7 @@ def make_call(
     tags: the tags of the tool.
     annotations: the annotations of the tool, such as readOnlyHint.
     meta: the `_meta` of the request.
-    principal: the authenticated caller.
+    principal: the authenticated caller, or only its id.
     session: the id of the session.
     client: the name of the client.
     transport: the transport of the request.
@@ -70,7 +71,7 @@ def make_call(
         caller=Caller(
             version=version,
             transport=transport,
-            principal=principal,
+            principal=Principal(principal) if isinstance(principal, str) else principal,
             session=session,
             client={"name": client, "version": "0"},
         ),

@@ -13,6 +13,7 @@ import pytest
 from msgspec import Raw
 
 from pegboard import Board, Client, Context
+from pegboard.auth.principal import Principal
 from pegboard.call import NULL_CHANNEL, Call, Caller, Done, InputRequired, Reply, TaskStarted
 from pegboard.errors import InternalFailure, InvalidParams, MissingCapability, QuestionFailed, Refusal, ResourceNotFound
 from pegboard.gateway.forwarding.destination import Destination
@@ -347,7 +348,7 @@ def reading_board() -> Board:
 
 
 async def forward(gateway: Crossing, method: str, answers: Any = None, ticket: Any = None, **params: Any) -> Reply:
-    caller = Caller(version=MODERN, transport="http", principal="alice", capabilities=ASKABLE)
+    caller = Caller(version=MODERN, transport="http", principal=Principal("alice"), capabilities=ASKABLE)
     call = Call(method=method, caller=caller, channel=NULL_CHANNEL, name=params.get("uri", ""), ticket=ticket)
     call.params = Raw(msgspec.json.encode({**params, "_meta": {}}))
     call.answers = None if answers is None else Raw(msgspec.json.encode(answers))
@@ -452,7 +453,7 @@ async def test_who_has_not_the_extension_cannot_ask_after_tasks() -> None:
     async with crossing(task_board(), MODERN) as gateway:
         started = await gateway.call("forever", capabilities=KNOWS_TASKS)
         assert isinstance(started, TaskStarted)
-        caller = Caller(version=MODERN, transport="http", principal="alice")
+        caller = Caller(version=MODERN, transport="http", principal=Principal("alice"))
         with pytest.raises(MissingCapability):
             await gateway.forwarder.task(
                 Call(method="tasks/get", caller=caller, channel=NULL_CHANNEL, name=started.task["taskId"])

@@ -16,6 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from pegboard.auth.principal import Principal
 from pegboard.call import NULL_CHANNEL, Call, Caller, Channel, Done, InputRequired, Json, Notification, Question, Reply
 from pegboard.errors import InvalidParams, LimitReached, Refusal, ToolError
 from pegboard.gateway.forwarding.parked_call import GRACE_SECONDS, ParkedCall
@@ -362,7 +363,7 @@ class Server:
 
 
 def _caller(principal: str = "alice") -> Caller:
-    return Caller(version=MODERN, transport="http", principal=principal, capabilities=ASKABLE)
+    return Caller(version=MODERN, transport="http", principal=Principal(principal), capabilities=ASKABLE)
 
 
 class Interleavings(RuleBasedStateMachine):

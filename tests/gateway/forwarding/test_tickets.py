@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from pegboard.auth.principal import Principal
 from pegboard.call import NULL_CHANNEL, Call, Caller
 from pegboard.errors import InvalidParams
 from pegboard.gateway.forwarding.destination import Destination
@@ -38,7 +39,7 @@ REQUEST = st.tuples(
 
 def call_of(request: Any, ticket: str | None = None) -> tuple[Call, Destination]:
     method, name, arguments, principal, (toolbox, server) = request
-    caller = Caller(version=MODERN, transport="http", principal=principal)
+    caller = Caller(version=MODERN, transport="http", principal=Principal(principal))
     raw = Raw(msgspec.json.encode(arguments))
     call = Call(method=method, caller=caller, channel=NULL_CHANNEL, name=name, raw=raw, ticket=ticket)
     # Where it goes is all that a ticket wants to know of a server.

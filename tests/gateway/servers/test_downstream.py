@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from pegboard import Board, Context
+from pegboard.auth.principal import Principal
 from pegboard.call import NULL_CHANNEL, Caller, Json, Notification, Question
 from pegboard.client.links.link import OutgoingRequest
 from pegboard.config.gateway_config import ServerConfig, read_config
@@ -43,8 +44,8 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.process
 
-ANN = Caller(version=MODERN, transport="http", principal="ann", capabilities={"elicitation": {"form": {}}})
-BOB = Caller(version=MODERN, transport="http", principal="bob")
+ANN = Caller(version=MODERN, transport="http", principal=Principal("ann"), capabilities={"elicitation": {"form": {}}})
+BOB = Caller(version=MODERN, transport="http", principal=Principal("bob"))
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------
@@ -78,7 +79,7 @@ async def test_a_board_of_this_process_is_told_who_calls() -> None:
 
     @board.tool
     async def who(ctx: Context) -> str:
-        return f"{ctx.caller.principal} {ctx.caller.capabilities}"
+        return f"{ctx.principal.id} {ctx.caller.capabilities}"
 
     async with behind(ServerConfig(name="near", kind="board", board="x.py:board"), board=board) as near:
         assert near.tools == ["who"]
@@ -91,7 +92,7 @@ async def test_a_modern_server_is_told_what_each_caller_can_do_and_not_who_it_is
 
     @board.tool
     async def look(ctx: Context) -> str:
-        seen.append((ctx.client["name"], dict(ctx.caller.capabilities), ctx.caller.principal))
+        seen.append((ctx.client["name"], dict(ctx.caller.capabilities), ctx.principal.id))
         return "looked"
 
     async with served(board) as url, behind(ServerConfig(name="far", kind="http", url=url)) as far:
@@ -179,7 +180,7 @@ async def test_a_legacy_server_is_told_all_that_a_gateway_can_carry() -> None:
 @pytest.mark.parametrize(("share", "processes"), [("all", 1), ("principal", 2), ("session", 3)])
 async def test_a_process_is_shared_as_it_is_said(share: Any, processes: int) -> None:
     callers = [
-        Caller(version=LEGACY, transport="http", principal=principal, session=session)
+        Caller(version=LEGACY, transport="http", principal=Principal(principal), session=session)
         for principal, session in (("ann", "1"), ("ann", "2"), ("bob", "3"), ("ann", "1"))
     ]
     async with behind(bad(share=share)) as server:

@@ -8,6 +8,7 @@ import signal
 
 import pytest
 
+from pegboard.auth.principal import Principal
 from pegboard.call import NULL_CHANNEL, Caller
 from pegboard.client.links.link import OutgoingRequest
 from pegboard.config.gateway_config import ServerConfig
@@ -19,7 +20,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.peer
 
-ANN = Caller(version=LEGACY, transport="http", principal="ann", capabilities={"elicitation": {"form": {}}})
+ANN = Caller(version=LEGACY, transport="http", principal=Principal("ann"), capabilities={"elicitation": {"form": {}}})
 
 
 # One server of each era and each language: how a child that was killed comes back does not depend on more.

@@ -253,7 +253,7 @@ class Forwarder:
             if not isinstance(answer, dict):
                 raise InvalidParams(f"inputResponses[{key!r}] must be an object: the result for this question")
         if ticket.worker == self._handover.me:
-            parked_call = self.parking_lot.unpark(ticket.parked_call, ticket.leg, call.caller.principal)
+            parked_call = self.parking_lot.unpark(ticket.parked_call, ticket.leg, call.caller.principal.id)
             parked_call.receive_answers(brought)
             return await self._wait_with_caller(parked_call, destination, call)
         came = await self._handover.send_leg(ticket, call, brought)

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from pegboard.auth.principal import Principal
 from pegboard.call import Call, Caller, Json, Notification, Question, ask_in_result
 from pegboard.client.links.link import PROGRESS_NOTIFICATION
 from pegboard.client.links.server_messages import WireError, refusal_of
@@ -120,7 +121,7 @@ class Handover:
                 "Invalid requestState: another process of this gateway holds or held the call, and processes without a store "
                 "cannot reach each other; run with --store sqlite:PATH or redis://…, or with one worker"
             )
-        principal = call.caller.principal
+        principal = call.caller.principal.id
         order = _RemoteLeg(ticket.parked_call, ticket.leg, principal, dict(answers), call.token is not None)
         asking = asyncio.create_task(cluster.ask(ticket.worker, _LEG_MESSAGE, _encode(order), _MAX_SECONDS))
         try:
@@ -181,7 +182,7 @@ class Handover:
         self, parked_call: ParkedCall, answers: Mapping[str, Json], *, wants_progress: bool
     ) -> LegOutcome:
         afar = _RemoteChannel()
-        caller = Caller(version=MODERN, transport="crew", principal=parked_call.principal)
+        caller = Caller(version=MODERN, transport="crew", principal=Principal(parked_call.principal))
         call = Call(method="", caller=caller, channel=afar, token=0 if wants_progress else None)
         parked_call.receive_answers(answers)
         try:

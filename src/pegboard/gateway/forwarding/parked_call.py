@@ -45,7 +45,7 @@ class ParkedCall:
     def __init__(self, call: Call, work: Work, max_questions: int) -> None:
         self._max_questions = max_questions
         self.id = secrets.token_hex(16)
-        self.principal = call.caller.principal
+        self.principal = call.caller.principal.id
         self.leg = 0
         self._waiting_caller: Call | None = call
         # A resuming caller may declare other capabilities; questions depend on those of the first request.

@@ -55,7 +55,7 @@ class RemoteTasks:
         """A task that a server has started, with an id for the caller."""
         downstream = destination.downstream
         place = _TaskLocation(downstream.toolbox, downstream.name, destination.tool, task_id_in(result))
-        sealed = _MARK + self.seal.close(place, bearer=call.caller.principal)
+        sealed = _MARK + self.seal.close(place, bearer=call.caller.principal.id)
         return TaskStarted({**cleaned(result), "taskId": sealed})
 
     async def handle(self, call: Call) -> Reply:
@@ -84,7 +84,7 @@ class RemoteTasks:
     def _open(self, call: Call) -> tuple[_TaskLocation, Destination]:
         """The location of a task; another principal gets the same error as for an unknown task."""
         try:
-            opened = self.seal.open(call.name.removeprefix(_MARK), now=time.time(), bearer=call.caller.principal)
+            opened = self.seal.open(call.name.removeprefix(_MARK), now=time.time(), bearer=call.caller.principal.id)
         except InvalidParams:
             raise InvalidParams(_UNKNOWN) from None
         place = msgspec.convert(opened, _TaskLocation)

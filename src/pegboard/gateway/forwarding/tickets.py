@@ -68,7 +68,7 @@ class Tickets:
         """Encode the ticket for the caller."""
         sealed = self.seal.close(
             _encode(_SealedTicket(request_digest(call.origin), _server(destination), ticket)),
-            bearer=call.caller.principal,
+            bearer=call.caller.principal.id,
             expires=time.time() + self._limits.ticket_seconds,
         )
         if len(sealed) > self._limits.ticket_bytes:
@@ -79,7 +79,7 @@ class Tickets:
         """The ticket of a call; rejected unless it was issued to this principal for this request."""
         if call.ticket is None:
             return None
-        opened = self.seal.open(call.ticket, now=time.time(), bearer=call.caller.principal)
+        opened = self.seal.open(call.ticket, now=time.time(), bearer=call.caller.principal.id)
         sealed = _decode(opened if isinstance(opened, bytes) else b"")
         if sealed.request != request_digest(call.origin) or sealed.server != _server(destination):
             raise InvalidParams("Invalid requestState: it belongs to another request; send the same arguments again")

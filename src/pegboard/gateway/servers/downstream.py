@@ -244,7 +244,7 @@ class Downstream:
         """The key of the callers that share a link; without sessions, those of one principal."""
         if self.config.kind == "board":
             return OWN_KEY
-        return caller.principal if self.config.share == "principal" else (caller.principal, caller.session)
+        return caller.principal.id if self.config.share == "principal" else (caller.principal.id, caller.session)
 
     def _identify(self, out: OutgoingRequest, caller: Caller) -> None:
         """Set the caller of a request. The server gets the caller's capabilities, but not its identity."""
@@ -254,7 +254,7 @@ class Downstream:
             identity = Identity(_CLIENT, caller.capabilities, caller.log_level)
             known = self._callers[id(caller)] = caller, shown, identity
         _, out.caller, identity = known
-        out.owner = caller.principal, caller.session
+        out.owner = caller.principal.id, caller.session
         if out.identity is None:
             out.identity = identity
 

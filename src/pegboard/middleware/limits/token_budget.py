@@ -115,7 +115,7 @@ class TokenBudget(Middleware):
             # Structured content is required only with an output schema; otherwise it would undo the cut.
             shortened.pop("structuredContent", None)
         note: dict[str, Json] = {"tokens": total, "limit": limit}
-        name = None if self.kept is None else self.kept.keep(result, call.principal)
+        name = None if self.kept is None else self.kept.keep(result, call.principal.id)
         if name is not None and self.kept is not None:
             call.state["kept_result"] = name
             if self.link:

@@ -166,7 +166,7 @@ class Audit(Middleware):
             "at": datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="milliseconds"),
             "tool": call.name[:512],
             "kind": call.kind,
-            "principal": call.caller.principal,
+            "principal": call.caller.principal.id,
             "client": client_of(call),
             # A digest, so that a reader of the file cannot take over a session.
             "session": hashlib.sha256(call.caller.session.encode()).hexdigest()[:16] if call.caller.session else "",

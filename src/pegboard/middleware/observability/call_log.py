@@ -132,8 +132,8 @@ def _fields(call: Call, outcome: str, elapsed_ms: float | None = None) -> dict[s
     fields["transport"] = caller.transport
     if client := client_of(call):
         fields["client"] = printable(client)
-    if caller.principal:
-        fields["principal"] = printable(caller.principal)
+    if caller.principal.id:
+        fields["principal"] = printable(caller.principal.id)
     if caller.session:
         fields["session"] = printable(caller.session[:8])
     if call._state is not None:

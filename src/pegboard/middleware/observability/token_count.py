@@ -155,7 +155,7 @@ class TokenCount(Middleware):
         got = self._count(told) if len(told) < LONG else await measure(told, self._count)
         state = call.state
         state["tokens_in"], state["tokens_out"] = spent, got
-        tool, category, client, principal = tool_of(call), category_of(call), client_of(call), call.caller.principal
+        tool, category, client, principal = tool_of(call), category_of(call), client_of(call), call.caller.principal.id
         tally = self._accounts.get((tool, category, client, principal))
         if tally is None:
             if len(self._accounts) >= _ACCOUNTS:

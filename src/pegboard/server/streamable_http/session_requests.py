@@ -140,7 +140,7 @@ class SessionRequests:
 
     async def _open_session(self, call: Call) -> Reply:
         """The response to `initialize`; the session is stored before its client learns its id."""
-        session = self._sessions.find(call.caller.session, call.caller.principal)
+        session = self._sessions.find(call.caller.session, call.caller.principal.id)
         if session is not None:
             await self._sessions.enter(session)
         return await self._handler(call)

@@ -1,0 +1,1 @@
+"""Who calls: principals, and how a request proves them."""
