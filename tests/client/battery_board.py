@@ -98,6 +98,11 @@ async def is_held(key: str) -> bool:
 
 
 @board.tool
+async def has_begun(key: str) -> bool:
+    return key in held and held[key].is_set()
+
+
+@board.tool
 async def was_stopped(key: str) -> bool:
     while key not in stopped:  # noqa: ASYNC110 — a cancelled call only writes it down
         await asyncio.sleep(0.005)

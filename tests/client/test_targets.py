@@ -184,8 +184,12 @@ async def test_silence_ends_at_the_deadline_and_stops_the_call(
 ) -> None:
     key = request.node.name
     async with nothing_left(), connect() as client:
-        with pytest.raises(ResponseTimeout, match=r"no response to tools/call within 0.2 s"):
-            await client.call("hold", {"key": key}, timeout=0.2)
+        for seconds in (0.2, 2, 20):
+            with pytest.raises(ResponseTimeout, match=f"no response to tools/call within {seconds} s"):
+                await client.call("hold", {"key": key}, timeout=seconds)
+            # On a busy machine a short deadline can pass before the request reaches the server.
+            if (await client.call("has_begun", {"key": key})).text == "true":
+                break
         assert (await client.call("was_stopped", {"key": key})).text == "true"
 
 

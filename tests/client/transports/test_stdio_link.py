@@ -499,9 +499,11 @@ async def test_a_question_that_its_server_takes_back_is_dropped() -> None:
 def test_a_child_lives_and_dies_on_uvloop_as_on_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(era_cache, "_eras", {})
     body = (
-        SERVE_MODERN + "while True:\n"
+        SERVE_MODERN + "dying = 0\n"
+        "while True:\n"
         "    asked = read()\n"
         "    match asked.get('params', {}).get('name'):\n"
+        "        case 'die' if dying < 4: dying += 1\n"
         "        case 'die': print('oh no', file=sys.stderr, flush=True); os.kill(os.getpid(), signal.SIGKILL)\n"
         "        case 'long': text(asked, 'x' * 10_000_000)\n"
         "        case 'silence': pass\n"
