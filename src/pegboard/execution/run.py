@@ -66,7 +66,8 @@ class Runner:
         limits = self._limits
         if tool.relay is not None:
             return _with_timeout(tool, _relaying(tool, tool.relay, self._arguments, limits))
-        parse, tell = tool.parse, ResultWriter(tool.output_schema, name=tool.name, limit=limits.result_bytes).write
+        parse = tool.parse
+        tell = ResultWriter(tool.output_schema, name=tool.name, limit=limits.result_bytes, dump=tool.dump).write
         perform = self._performer(tool)
         passes = tool.on_parse_error == "pass"
         mode = self._arguments

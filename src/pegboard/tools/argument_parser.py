@@ -20,7 +20,7 @@ from pegboard.repair.repairer import LIMITS, Repairer
 from pegboard.schema.exact_floats import ExactFloats
 from pegboard.schema.schema_check import check_schema
 from pegboard.schema.schema_writer import write_parameters, write_schema
-from pegboard.schema.types.shape import Shape, UnionShape, walk
+from pegboard.schema.types.shape import ForeignShape, Shape, UnionShape, walk
 from pegboard.schema.validator import Validator
 from pegboard.tools.header_parameters import check_headers
 from pegboard.tools.message import JsonRpcMessage
@@ -300,8 +300,11 @@ def _json_of(both: BoundAndJson) -> Mapping[str, Json]:
 
 
 def _may_be_wrong(shape: Shape) -> bool:
-    """Schemas that we write are valid; an author's patterns, extra keywords and header names may not be."""
-    return any(part.notes.pattern is not None or part.notes.extra or part.notes.header for part in walk(shape))
+    """Schemas that we write are valid; those of pydantic, and an author's patterns and extra keywords, may not be."""
+    return any(
+        isinstance(part, ForeignShape) or part.notes.pattern is not None or part.notes.extra or part.notes.header
+        for part in walk(shape)
+    )
 
 
 def _has_unions(shape: Shape) -> bool:

@@ -16,8 +16,18 @@ from pegboard.schema.schema_writer import write_parameters, write_schema
 from pegboard.schema.types.annotations import UNRESOLVED, hints_of
 from pegboard.schema.types.constraints import NO_NOTES, is_field, read_notes
 from pegboard.schema.types.docstrings import Docs, read_docs
-from pegboard.schema.types.shape import AliasShape, FieldShape, NullableShape, RecordShape, ScalarShape, Shape, Shaped
-from pegboard.schema.types.shape_reader import ShapeReader, UnsupportedType, read_shape
+from pegboard.schema.types.pydantic_types import Dump, find_dump
+from pegboard.schema.types.shape import (
+    AliasShape,
+    FieldShape,
+    NullableShape,
+    RecordShape,
+    ScalarShape,
+    Shape,
+    Shaped,
+    UnsupportedType,
+)
+from pegboard.schema.types.shape_reader import ShapeReader, read_shape
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.parameters import ToolExecutionContext
 
@@ -53,7 +63,8 @@ def _is_type(thing: Any) -> bool:
 class InferredFunction(Struct, frozen=True, kw_only=True):
     """A function as a tool: `order` lists all its parameters in order, by their Python names.
 
-    `argument_types` are the types of the parameters whose values a caller sends.
+    `argument_types` are the types of the parameters whose values a caller sends. `dump` converts a returned value that
+    only pydantic can write.
     """
 
     source: str
@@ -66,6 +77,7 @@ class InferredFunction(Struct, frozen=True, kw_only=True):
     injected: Mapping[str, Any]
     argument_types: Mapping[str, Any]
     returns: Shaped | None
+    dump: Dump | None
 
 
 def infer(
@@ -108,6 +120,8 @@ def infer(
         reader.where = where
         fields.append(_read_parameter(parameter, annotation, docs, reader))
     _refuse_same_names(fields, source)
+    returned = _returned_type(hints.get("return", Any))
+    returns = _read_returned(returned)
     return InferredFunction(
         source=source,
         docs=docs,
@@ -118,7 +132,8 @@ def infer(
         named=reader.named,
         injected=injected,
         argument_types=argument_types,
-        returns=read_returned(hints.get("return", Any)),
+        returns=returns,
+        dump=None if returns is None else find_dump(returned, returns.shape),
     )
 
 
@@ -185,18 +200,21 @@ def _is_of_the_call(annotation: Any) -> bool:
     return annotation in {JsonRpcMessage, ToolExecutionContext} or CallScoped in annotation.__bases__
 
 
-def read_returned(annotation: Any) -> Shaped | None:
-    """The shape of the structured result; None if there is only text, or if the type does not say."""
-    origin = get_origin(annotation)
-    name = getattr(origin, "__name__", "")
-    arguments = get_args(annotation)
+def _returned_type(annotation: Any) -> Any:
+    """The type of the result: what an awaitable yields, a list for a generator."""
+    name, arguments = getattr(get_origin(annotation), "__name__", ""), get_args(annotation)
     if name in _AWAITABLE and arguments:
-        return read_returned(arguments[-1])
+        return _returned_type(arguments[-1])
     if name in _STREAMS and arguments:
-        return None if arguments[0] is JsonRpcMessage else read_returned(list.__class_getitem__(arguments[0]))
+        return Any if arguments[0] is JsonRpcMessage else list.__class_getitem__(arguments[0])
+    return annotation
+
+
+def _read_returned(annotation: Any) -> Shaped | None:
+    """The shape of the structured result; None if there is only text, or if the type does not say."""
     if annotation in _WITHOUT_SHAPE:
         return None
-    reader = ShapeReader()
+    reader = ShapeReader(direction="output")
     try:
         shape = reader.read(annotation)
     except UnsupportedType:

@@ -12,6 +12,7 @@ from pegboard.call import CallScoped, Json
 from pegboard.errors import DeclarationError
 from pegboard.limits import Limits
 from pegboard.repair.repairer import LIMITS
+from pegboard.schema.types.pydantic_types import Dump
 from pegboard.tools.argument_parser import (
     ArgumentParser,
     Invoke,
@@ -133,6 +134,8 @@ class Tool:
     source: str
     kind: Kind
     injected: Mapping[str, Any]
+    dump: Dump | None = None
+    """Converts a returned value that only pydantic can write."""
     argument_types: Mapping[str, Any] = {}
     """The types of the parameters whose values a caller sends, by name."""
     hooks: tuple[Any, ...]
@@ -193,6 +196,7 @@ class Tool:
         self.argument_types = inferred.argument_types
         self.input_schema = work.schema
         self.output_schema = choose_output(inferred, output_schema)
+        self.dump = inferred.dump
         self.icons = read_icons(self.icons)
         self.tags = frozenset(self.tags)
         # Read once: a property may return new ones each time.

@@ -47,6 +47,7 @@ from pegboard.schema.plain_json import (
 )
 from pegboard.schema.problems import describe_problems_of as explain_problems
 from pegboard.schema.types.constraints import REMARKS
+from pegboard.schema.types.pydantic_types import Dump, dump_dataclass, is_pydantic_dataclass
 from pegboard.schema.validator import Validator
 from pegboard.schema.wording import clip_value
 from pegboard.tools.message import JsonRpcMessage
@@ -106,7 +107,7 @@ def is_wrapped(output_schema: Mapping[str, Json]) -> bool:
 class ResultWriter:
     """Converts the return values of one tool into a Done."""
 
-    __slots__ = ("_limit", "_name", "_schema", "_validator", "_wrapped", "_writers")
+    __slots__ = ("_dump", "_limit", "_name", "_schema", "_validator", "_wrapped", "_writers")
 
     def __init__(
         self,
@@ -114,7 +115,9 @@ class ResultWriter:
         name: str = "the tool",
         *,
         limit: int = RESULT_BYTES,
+        dump: Dump | None = None,
     ) -> None:
+        self._dump = dump
         self._name = name
         self._limit = limit
         self._schema = output_schema
@@ -133,9 +136,10 @@ class ResultWriter:
             return self._write_result(value)
         if isinstance(value, JsonRpcMessage):
             return self._write_message(value, id)
+        way = self._write_json if self._dump is not None or not is_pydantic_dataclass(value) else self._write_dataclass
         if len(self._writers) < _TYPES_KEPT:
-            self._writers[type(value)] = self._write_json
-        return self._write_json(value)
+            self._writers[type(value)] = way
+        return way(value)
 
     def pass_on(self, result: dict[str, Json]) -> Done:
         """A result of the tool's server, with all its fields, if its structured content fits the declared schema."""
@@ -179,6 +183,8 @@ class ResultWriter:
 
     def _write_json(self, value: Any) -> Done:
         try:
+            if self._dump is not None:
+                value = self._dump(value)
             data = encode(value)
         except ContentInside:
             if isinstance(value, list | tuple):
@@ -198,6 +204,9 @@ class ResultWriter:
         if not validator.is_valid(plain):
             raise self._misfit(plain)
         return self._declared(plain if type(plain) is str else text, plain)
+
+    def _write_dataclass(self, value: Any) -> Done:
+        return self._write_json(dump_dataclass(value))
 
     def _write_content(self, value: Any, structured: Any = UNSET) -> Done:
         return self._assemble({"content": self._blocks(value)}, structured)

@@ -5,7 +5,7 @@ Fields are read from the attributes that those libraries put on their classes, s
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NotRequired, Required, get_origin
+from typing import Annotated, Any, Final, NotRequired, Required, get_origin
 
 import msgspec
 from msgspec import NODEFAULT, UNSET, Struct
@@ -16,9 +16,11 @@ from pegboard.schema.types.constraints import NO_NOTES, ValueNotes, read_notes
 from pegboard.schema.types.docstrings import read_docs
 from pegboard.schema.types.shape import Extras
 
+BOTH: Final = frozenset({"input", "output"})
+
 
 class RecordField(Struct, frozen=True, kw_only=True):
-    """A field as declared by its class."""
+    """A field as declared by its class; `directions` says whether it is read from JSON, written to it, or both."""
 
     name: str
     attribute: str
@@ -27,6 +29,7 @@ class RecordField(Struct, frozen=True, kw_only=True):
     maker: str
     default: Any = UNSET
     notes: ValueNotes = NO_NOTES
+    directions: frozenset[str] = BOTH
 
 
 def maker_of(cls: type) -> str | None:
@@ -160,8 +163,9 @@ def _read_dataclass(cls: Any) -> list[RecordField]:
     hints = hints_of(cls)
     parts = []
     for name, field in cls.__dataclass_fields__.items():
-        if not field.init or field._field_type.name == "_FIELD_CLASSVAR":
+        if field._field_type.name == "_FIELD_CLASSVAR":
             continue
+        argument_only = field._field_type.name == "_FIELD_INITVAR"
         default, factory = _is_given(field.default), _is_given(field.default_factory)
         words = [field.metadata["description"]] if isinstance(field.metadata.get("description"), str) else []
         parts.append(
@@ -173,6 +177,7 @@ def _read_dataclass(cls: Any) -> list[RecordField]:
                 maker="dataclass",
                 default=field.default if default else UNSET,
                 notes=read_notes(words),
+                directions=_directions(init=field.init, written=not argument_only),
             )
         )
     return parts
@@ -180,6 +185,11 @@ def _read_dataclass(cls: Any) -> list[RecordField]:
 
 def _initvar_type(annotation: Any) -> Any:
     return annotation.type if type(annotation).__name__ == "InitVar" else annotation
+
+
+def _directions(*, init: bool, written: bool) -> frozenset[str]:
+    """Where a field of a dataclass or attrs class appears."""
+    return frozenset({"input"} if init else ()) | frozenset({"output"} if written else ())
 
 
 def _is_given(value: Any) -> bool:
@@ -190,8 +200,6 @@ def _read_attrs(cls: Any) -> list[RecordField]:
     hints = hints_of(cls)
     parts = []
     for attribute in cls.__attrs_attrs__:
-        if not attribute.init:
-            continue
         required = type(attribute.default).__name__ == "_Nothing" or repr(attribute.default) == "NOTHING"
         made = type(attribute.default).__name__ == "Factory"
         words = [attribute.metadata["description"]] if isinstance(attribute.metadata.get("description"), str) else []
@@ -204,6 +212,8 @@ def _read_attrs(cls: Any) -> list[RecordField]:
                 maker="attrs",
                 default=UNSET if required or made else attribute.default,
                 notes=read_notes(words),
+                # msgspec does not write private attributes of attrs classes.
+                directions=_directions(init=attribute.init, written=not attribute.name.startswith("_")),
             )
         )
     return parts

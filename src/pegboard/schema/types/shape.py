@@ -8,7 +8,12 @@ from typing import Any, Literal, TypeAlias
 from msgspec import UNSET, Struct
 
 from pegboard.call import Json
+from pegboard.errors import DeclarationError
 from pegboard.schema.types.constraints import NO_NOTES, ValueNotes
+
+
+class UnsupportedType(DeclarationError):
+    """A type without a known JSON form."""
 
 
 class ShapeNode(Struct, frozen=True, kw_only=True):

@@ -11,16 +11,15 @@ from typing import Any, Literal, NewType, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from pegboard.errors import DeclarationError
 from pegboard.schema.types import record_types
 from pegboard.schema.types.annotations import UNRESOLVED, resolve
 from pegboard.schema.types.constraints import NO_NOTES, ValueNotes, is_field, read_notes
+from pegboard.schema.types.pydantic_types import read_foreign
 from pegboard.schema.types.shape import (
     AliasShape,
     AnyShape,
     ChoiceShape,
     FieldShape,
-    ForeignShape,
     ListShape,
     MapShape,
     NullableShape,
@@ -31,12 +30,8 @@ from pegboard.schema.types.shape import (
     Shaped,
     TupleShape,
     UnionShape,
+    UnsupportedType,
 )
-
-
-class UnsupportedType(DeclarationError):
-    """A type without a known JSON form."""
-
 
 _PLAIN: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
@@ -67,10 +62,15 @@ def read_shape(annotation: Any, where: str = "", notes: ValueNotes = NO_NOTES) -
 
 
 class ShapeReader:
-    """Reads types that may refer to each other; `named` is complete when the last one has been read."""
+    """Reads types that may refer to each other; `named` is complete when the last one has been read.
 
-    def __init__(self, where: str = "") -> None:
+    `direction` says which values are described: "input" those that the types are built from, "output" those that they
+    are written as.
+    """
+
+    def __init__(self, where: str = "", direction: Literal["input", "output"] = "input") -> None:
         self.where = where
+        self._direction = direction
         self.named: dict[Hashable, RecordShape | AliasShape] = {}
         self._open: set[Hashable] = set()
         self._cycles: set[Hashable] = set()
@@ -106,7 +106,7 @@ class ShapeReader:
     def _read_annotated(self, annotation: Any, notes: ValueNotes) -> Shape:
         words = annotation.__metadata__
         if any(_is_pydantic_word(word) for word in words):
-            return _read_foreign(annotation, read_notes(words, notes), self.where)
+            return self._read_foreign(annotation, read_notes(words, notes))
         inner = read_notes(words)
         # Constraints of the parameter win over those of its type.
         return self.read(annotation.__origin__, read_notes([notes], inner) if notes is not NO_NOTES else inner)
@@ -203,7 +203,7 @@ class ShapeReader:
                 notes,
             )
         if hasattr(cls, "__get_pydantic_core_schema__"):
-            return _read_foreign(annotation, notes, self.where)
+            return self._read_foreign(annotation, notes)
         for plain in (str, int, float):
             if issubclass(cls, plain):
                 return ScalarShape(notes=notes, type=cls, kind=_PLAIN[plain], make=cls)
@@ -232,13 +232,15 @@ class ShapeReader:
         return None
 
     def _read_record(self, key: Hashable, cls: type, maker: str, notes: ValueNotes) -> Shape:
+        if self._direction == "output" and maker.startswith("pydantic"):
+            return self._read_foreign(key, notes)
         try:
             parts = record_types.parts_of(cls, maker)
-            fields = tuple(self._read_field(cls, part) for part in parts)
+            fields = tuple(self._read_field(cls, part) for part in parts if self._direction in part.directions)
         except UnsupportedType:
             if maker != "pydantic":
                 raise
-            return _read_foreign(key, notes, self.where)
+            return self._read_foreign(key, notes)
         if maker == "namedtuple" or record_types.is_array(cls, maker):
             return TupleShape(
                 notes=notes,
@@ -278,6 +280,10 @@ class ShapeReader:
             required=part.required,
             default=part.default,
         )
+
+    def _read_foreign(self, annotation: Any, notes: ValueNotes) -> Shape:
+        mode: Literal["validation", "serialization"] = "validation" if self._direction == "input" else "serialization"
+        return read_foreign(annotation, notes, self.where, mode)
 
     def _unsupported(self, annotation: Any) -> UnsupportedType:
         if annotation is UNRESOLVED:
@@ -319,35 +325,6 @@ def _read_scalar(cls: type, notes: ValueNotes) -> ScalarShape | None:
 
 def _is_pydantic_word(word: Any) -> bool:
     return hasattr(word, "__get_pydantic_core_schema__") and not is_field(word)
-
-
-def _read_foreign(annotation: Any, notes: ValueNotes, where: str) -> ForeignShape:
-    import pydantic  # noqa: PLC0415 (an optional third party, whose type is in hand)
-
-    try:
-        schema = pydantic.TypeAdapter(annotation).json_schema(mode="validation")
-    except pydantic.errors.PydanticUserError as problem:
-        raise UnsupportedType(f"{where}: pydantic has no JSON Schema for it: {problem.message}") from problem
-    return ForeignShape(notes=notes, type=annotation, schema=_without_titles(schema))
-
-
-def _without_titles(schema: Any) -> Any:
-    """Drop the titles that pydantic derives from names; a property called `title` is kept."""
-    if isinstance(schema, list):
-        return [_without_titles(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    bare = {}
-    for keyword, value in schema.items():
-        if keyword == "title" and isinstance(value, str):
-            continue
-        if keyword in {"properties", "$defs", "patternProperties"} and isinstance(value, Mapping):
-            bare[keyword] = {name: _without_titles(part) for name, part in value.items()}
-        elif keyword in {"default", "const", "enum", "examples"}:
-            bare[keyword] = value
-        else:
-            bare[keyword] = _without_titles(value)
-    return bare
 
 
 def _name(annotation: Any) -> str:
