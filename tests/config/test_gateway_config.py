@@ -21,7 +21,6 @@ import pegboard.middleware
 from pegboard.config.config_keys import ROOT as ROOT_SHAPE
 from pegboard.config.config_keys import SERVER, TOOLBOX, build_schema
 from pegboard.config.gateway_config import (
-    MIDDLEWARE,
     ArgumentOverride,
     AuthConfig,
     GatewayConfig,
@@ -32,10 +31,12 @@ from pegboard.config.gateway_config import (
     is_allowed,
     read_config,
 )
+from pegboard.config.middleware_options import MIDDLEWARE
 from pegboard.config.mistakes import redact
 from pegboard.config.source_file import read_source
 from pegboard.errors import SetupError
 from pegboard.hooks.middleware import Middleware
+from pegboard.middleware import Budget
 
 SECRET = "s3cr3t-value"
 SCHEMA = jsonschema_rs.validator_for(build_schema())
@@ -825,6 +826,99 @@ def test_warnings_tell_what_is_of_no_use(tmp_path: Path) -> None:
             "['-y', 'server']"
         ),
     )
+
+
+def test_options_of_built_in_middleware_are_checked_with_their_place_line_and_fix(tmp_path: Path) -> None:
+    file = tmp_path / "pegboard.json"
+    file.write_text(
+        """{
+  "toolboxes": {
+    "dev": {
+      "description": "x",
+      "mcpServers": {
+        "fs": {
+          "command": "a",
+          "middleware": [
+            {"use": "Timeout", "options": {
+              "seconds": "5",
+              "tools": {"read": "soon"}}}
+          ]
+        }
+      }
+    }
+  },
+  "middleware": [
+    {"use": "TokenBudget", "options": {
+      "default": {"tokens": "many", "acton": "refuse"},
+      "tools": [],
+      "counter": "len",
+      "action": "refuze"}},
+    {"use": "Logging", "options": {
+      "level": [],
+      "style": "lines"}},
+    {"use": "RateLimit", "options": {
+      "limit": 2.5,
+      "by": ["tool", "user"],
+      "store": "redis://localhost"}},
+    {"use": "Cache", "options": {
+      "ttl": 5,
+      "shared": "yes",
+      "tools": "read"}}
+  ]
+}"""
+    )
+    with pytest.raises(SetupError) as caught:
+        read_config(file, {})
+    server = "toolboxes.dev.mcpServers.fs.middleware[0].options"
+    assert str(caught.value).splitlines() == [
+        f"{file} has 14 mistakes:",
+        f'- {server}.seconds (line 10): got "5", expected a number or null',
+        f'- {server}.tools.read (line 11): got "soon", expected a number or null',
+        "- middleware[0].options.default.tokens (line 19): got a string, expected a whole number",
+        "- middleware[0].options.default.acton (line 19): a Budget has no key 'acton'; did you mean 'action'?",
+        "- middleware[0].options.tools (line 20): got a list, expected an object or null",
+        (
+            "- middleware[0].options.counter (line 21): the option 'counter' of TokenBudget is a Python object, which a file "
+            "cannot contain; remove it, or name a class of your own as module:Name"
+        ),
+        (
+            '- middleware[0].options.action (line 22): got "refuze", expected one of "warn", "refuse", "truncate"; did you mean '
+            "'refuse'?"
+        ),
+        "- middleware[1].options.level (line 24): got a list, expected a whole number or a string",
+        '- middleware[1].options.style (line 25): got "lines", expected one of "line", "json"; did you mean \'line\'?',
+        "- middleware[2].options.limit (line 27): got 2.5, expected a whole number",
+        (
+            '- middleware[2].options.by[1] (line 28): got "user", expected one of "tool", "category", "principal", "client", '
+            '"session"'
+        ),
+        (
+            "- middleware[2].options.store (line 29): the option 'store' of RateLimit is a Python object, which a file cannot "
+            "contain; remove it, or name a class of your own as module:Name"
+        ),
+        '- middleware[3].options.shared (line 32): got "yes", expected true or false',
+        '- middleware[3].options.tools (line 33): got "read", expected a list or null',
+    ]
+
+
+def test_options_of_built_in_middleware_are_read_with_variables_and_budgets(tmp_path: Path) -> None:
+    tree = {
+        "toolboxes": {},
+        "middleware": [
+            {"use": "Timeout", "options": {"seconds": "${SECONDS}", "tools": {"slow": None}}},
+            {
+                "use": "TokenBudget",
+                "options": {"default": None, "tools": {"a": {"tokens": 500, "action": "warn"}, "b": 90}},
+            },
+            {"use": "RateLimit", "options": {"limit": "${LIMIT}", "by": ["tool", "client"]}},
+            {"use": "Logging", "options": {"level": "WARNING"}},
+        ],
+    }
+    timeout, budget, rate, logging = read(tmp_path, tree, {"SECONDS": "2.5", "LIMIT": "7"}).middleware
+    assert timeout.options == {"seconds": 2.5, "tools": {"slow": None}}
+    assert budget.options == {"default": None, "tools": {"a": Budget(500, "warn"), "b": 90}}
+    assert rate.options == {"limit": 7, "by": ("tool", "client")}
+    assert logging.options == {"level": "WARNING"}
 
 
 def test_every_middleware_that_can_be_named_is_one() -> None:

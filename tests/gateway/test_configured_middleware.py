@@ -13,7 +13,7 @@ import pytest
 
 from pegboard import Board, Client, Gateway
 from pegboard.config.gateway_config import ServerConfig, ToolOverride, read_config
-from pegboard.errors import DelegationFailed
+from pegboard.errors import DelegationFailed, SetupError
 from pegboard.gateway.configured_middleware import ConfiguredMiddleware
 from pegboard.middleware import Cache, Retry, Tracing
 from pegboard.testing import Recorder
@@ -138,3 +138,62 @@ def test_middleware_beside_the_configuration_is_found_and_takes_no_librarys_plac
     assert type(quiet).__name__ == "Quiet"
     assert sys.path == before
     assert str(tmp_path) not in str(sys.modules["wave"].__file__)
+
+
+def test_middleware_that_cannot_be_created_is_reported_with_its_file_key_and_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "options_of_test", raising=False)
+    (tmp_path / "options_of_test.py").write_text(
+        "from pegboard.middleware import Middleware\n"
+        "class Greet(Middleware):\n"
+        "    def __init__(self, word: str, times: int = 1) -> None:\n"
+        "        if times < 1:\n"
+        "            raise ValueError('times must be at least 1')\n"
+        "async def around(call, proceed):\n"
+        "    return await proceed(call)\n"
+        "class Wrong:\n"
+        "    def __repr__(self):\n"
+        "        return 'Wrong()'\n"
+    )
+    file = tmp_path / "pegboard.json"
+    file.write_text(
+        """{"toolboxes": {"dev": {"description": "x", "mcpServers": {"fs": {"command": "a", "middleware": [
+  {"use": "options_of_test:Greet", "options": {"word": 5, "time": 2}}]}}}},
+  "middleware": [
+    {"use": "Timeout", "options": {"seconds": -1}},
+    {"use": "Logging", "options": {"level": "LOUD"}},
+    {"use": "options_of_test:Greet", "options": {"word": "hi", "times": "${TIMES}"}},
+    {"use": "options_of_test:around", "options": {"a": 1}},
+    "options_of_test:Wrong",
+    "options_of_test:Missing",
+    "no_such_module_of_test:Missing"
+]}"""
+    )
+    with pytest.raises(SetupError) as caught:
+        Gateway(file, environ={"TIMES": "0"})
+    assert str(caught.value).splitlines() == [
+        f"{file} has 9 mistakes:",
+        (
+            "- toolboxes.dev.mcpServers.fs.middleware[0].options.word (line 2): got 5, expected a string; put it in quotes"
+        ),
+        (
+            "- toolboxes.dev.mcpServers.fs.middleware[0].options.time (line 2): Greet has no option 'time'; did you mean "
+            "'times'?"
+        ),
+        (
+            "- middleware[0].options (line 4): Timeout does not accept these options: A timeout must be seconds greater than "
+            "0, or None for no limit, got -1.0"
+        ),
+        (
+            "- middleware[1].options (line 5): Logging does not accept these options: level='LOUD': use a level of the module "
+            'logging, such as "INFO"'
+        ),
+        (
+            "- middleware[2].options (line 6): options_of_test:Greet does not accept these options: times must be at least 1"
+        ),
+        "- middleware[3].options (line 7): options_of_test:around is a function and takes no options; remove them",
+        "- middleware[4] (line 8): A middleware is a Middleware or an async function of (call, next), got Wrong()",
+        "- middleware[5].use (line 9): options_of_test has no 'Missing'",
+        "- middleware[6].use (line 10): cannot import 'no_such_module_of_test:Missing': No module named 'no_such_module_of_test'",
+    ]

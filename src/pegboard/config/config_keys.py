@@ -17,6 +17,7 @@ from pegboard.config.value_types import (
     ObjectField,
     ObjectValue,
     TextValue,
+    UnreadObject,
 )
 from pegboard.protocol.json_values import as_object
 from pegboard.protocol.revisions import REVISIONS
@@ -55,7 +56,7 @@ _MIDDLEWARE: Final = ListValue(
         {
             "use": ObjectField("use", _TEXT, "a class of pegboard.middleware, or any other as module:Name"),
             "order": ObjectField("order", NumberValue("a number", None), "the lowest is outermost"),
-            "options": ObjectField("options", _OBJECT, "its constructor arguments"),
+            "options": ObjectField("options", UnreadObject(), "its constructor arguments"),
         },
         required={"use": "a middleware has no 'use'"},
         short="use",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -13,11 +13,11 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from pegboard import middleware
 from pegboard.call import Json
 from pegboard.config.config_keys import ROOT, SERVER
 from pegboard.config.foreign.client_formats import translate
 from pegboard.config.inherited_variables import network_secrets
+from pegboard.config.middleware_options import check_middleware_entries
 from pegboard.config.mistakes import ConfigReport, did_you_mean
 from pegboard.config.server_entry import ServerEntryReader, collect_secrets
 from pegboard.config.source_file import KeyPath, read_source
@@ -33,10 +33,6 @@ Share: TypeAlias = Literal["all", "principal", "session"]
 Kind: TypeAlias = Literal["stdio", "http", "sse", "websocket", "board"]
 LockPolicy: TypeAlias = Literal["off", "report", "quarantine"]
 
-MIDDLEWARE: Final = (
-    "Audit", "Cache", "ConcurrencyLimit", "Logging", "Metrics", "RateLimit", "Retry", "Timeout", "Timing", "TokenBudget",
-    "TokenCount", "Tracing",
-)  # fmt: skip
 _KEPT_IF_UNUSABLE: Final = ("name", "kind", "enabled", "required")
 FILES: Final = ("pegboard.json", "pegboard.toml", "workbench-config.json")
 """The default names of configuration files."""
@@ -244,6 +240,26 @@ def read_config(path: str | Path, environ: Mapping[str, str] | None = None) -> G
     return msgspec.convert(values, GatewayConfig)
 
 
+class LateReport(ConfigReport):
+    """Mistakes that are found when a configuration is used; the first one looks up the lines of the file again."""
+
+    def __init__(self, config: GatewayConfig) -> None:
+        super().__init__(config.path or "the configuration")
+        self.secrets |= config.secrets
+        self._path = config.path
+
+    def locate(self, place: KeyPath) -> KeyPath:
+        path, self._path = self._path, ""
+        if path:
+            # The file may have been removed.
+            with suppress(SetupError):
+                source = read_source(Path(path))
+                unheard = ConfigReport("")
+                translate(source.tree, Path(path), unheard)
+                self.lines, self.origins = source.lines, unheard.origins
+        return super().locate(place)
+
+
 def _find_disabled(tree: Json, environ: Mapping[str, str]) -> list[KeyPath]:
     """The paths of servers that are not used."""
     unheard = ConfigReport("")
@@ -302,7 +318,7 @@ def describe_unused(server: ServerConfig, names: Collection[str]) -> tuple[str, 
 
 def _resolve(values: dict[str, Any], tree: Mapping[str, Json], entries: ServerEntryReader, notes: ConfigReport) -> None:
     """Check and resolve keys that depend on each other."""
-    _check_middleware(values, (), notes)
+    check_middleware_entries(values, (), notes)
     toolboxes = values.get("toolboxes", {})
     if not toolboxes and isinstance(tree.get("toolboxes"), dict) and not tree["toolboxes"]:
         notes.warn(("toolboxes",), "is empty, so nothing is served")
@@ -314,7 +330,7 @@ def _resolve(values: dict[str, Any], tree: Mapping[str, Json], entries: ServerEn
     for name, toolbox in toolboxes.items():
         place: KeyPath = ("toolboxes", name)
         toolbox["name"] = name
-        _check_middleware(toolbox, place, notes)
+        check_middleware_entries(toolbox, place, notes)
         servers = toolbox.get("servers", {})
         written = _at(_at(_at(tree, "toolboxes"), name), "mcpServers")
         if isinstance(written, dict) and not written:
@@ -324,7 +340,7 @@ def _resolve(values: dict[str, Any], tree: Mapping[str, Json], entries: ServerEn
         _check_names(servers, "server", (*place, "mcpServers"), notes)
         for server in servers:
             inside = (*place, "mcpServers", server)
-            _check_middleware(servers[server], inside, notes)
+            check_middleware_entries(servers[server], inside, notes)
             is_used = servers[server].get("enabled", True) and not servers[server].get("disabled", False)
             # An unused server may be incomplete, and one whose variables are missing is.
             problem = notes.problem_of(inside) if is_used else ""
@@ -346,30 +362,3 @@ def _check_names(names: Iterable[str], what: str, place: KeyPath, notes: ConfigR
         if first != name:
             problem = f"there is also a {what} {first!r}; names must differ in more than case"
             notes.add_mistake((*place, name), problem, fix="rename one of them")
-
-
-def _check_middleware(values: Mapping[str, Any], place: KeyPath, notes: ConfigReport) -> None:
-    for position, found in enumerate(values.get("middleware", ())):
-        use, where = found.get("use"), (*place, "middleware", position)
-        if use in MIDDLEWARE:
-            _check_options(use, found.get("options", {}), where, notes)
-        elif use is not None:
-            module, colon, name = use.partition(":")
-            if not colon:
-                notes.add_mistake(where, f"unknown middleware {use!r}", fix=did_you_mean(use, MIDDLEWARE))
-            elif not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
-                notes.add_mistake(where, got=use, expected="a class as package.module:Name")
-
-
-def _check_options(use: str, options: Mapping[str, Json], place: KeyPath, notes: ConfigReport) -> None:
-    """Check the option names of a built-in middleware; the middleware checks their values itself."""
-    known = inspect.signature(getattr(middleware, use)).parameters
-    for name in options:
-        if name not in known:
-            problem = f"{use} has no option {name!r}"
-            notes.add_mistake(
-                (*place, "options", name), problem, fix=did_you_mean(name, known) if known else "remove it"
-            )
-    for name, parameter in known.items():
-        if name not in options and parameter.default is parameter.empty:
-            notes.add_mistake(place, f"{use} needs the option {name!r}", fix="add it to 'options'")

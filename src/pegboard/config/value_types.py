@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -19,7 +19,10 @@ _FLAGS: Final = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(
 
 
 class ValueType(Protocol):
-    """`read` returns UNSET for an invalid value, after reporting it."""
+    """`read` returns UNSET for an invalid value, after reporting it; `expected` describes valid ones."""
+
+    @property
+    def expected(self) -> str: ...
 
     def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any: ...
 
@@ -74,6 +77,8 @@ class IntegerValue(Struct, frozen=True):
 
     @property
     def expected(self) -> str:
+        if self.least <= -MAX_NUMBER and self.most >= MAX_NUMBER:
+            return "a whole number"
         return f"a whole number from {self.least} to {self.most}"
 
     def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
@@ -90,12 +95,14 @@ class IntegerValue(Struct, frozen=True):
 class BooleanValue(Struct, frozen=True):
     """True or false."""
 
+    expected: str = "true or false"
+
     def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
         if isinstance(value, ExpandedText):
             value = _FLAGS.get(value.strip().lower(), value)
         if isinstance(value, bool):
             return value
-        notes.add_mistake(place, got=value, expected="true or false")
+        notes.add_mistake(place, got=value, expected=self.expected)
         return UNSET
 
     def schema(self) -> dict[str, Json]:
@@ -107,14 +114,17 @@ class ChoiceValue(Struct, frozen=True):
 
     words: Mapping[str, Json]
 
+    @property
+    def expected(self) -> str:
+        return "one of " + ", ".join(f'"{word}"' for word in self.words)
+
     def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
         if isinstance(value, str) and value in self.words:
             return self.words[value]
-        expected = "one of " + ", ".join(f'"{word}"' for word in self.words)
         meant = (
             did_you_mean(value, self.words) if isinstance(value, str) and not isinstance(value, ExpandedText) else ""
         )
-        notes.add_mistake(place, got=value, expected=expected, fix=meant if meant.startswith("did") else "")
+        notes.add_mistake(place, got=value, expected=self.expected, fix=meant if meant.startswith("did") else "")
         return UNSET
 
     def schema(self) -> dict[str, Json]:
@@ -124,11 +134,71 @@ class ChoiceValue(Struct, frozen=True):
 class AnyValue(Struct, frozen=True):
     """Any JSON value."""
 
+    expected: str = "a JSON value"
+
     def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
         return plain(value, place, notes)
 
     def schema(self) -> dict[str, Json]:
         return {}
+
+
+class NullValue(Struct, frozen=True):
+    """Null."""
+
+    expected: str = "null"
+
+    def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
+        if value is not None:
+            notes.add_mistake(place, got=value, expected=self.expected)
+            return UNSET
+        return None
+
+    def schema(self) -> dict[str, Json]:
+        return {"type": "null"}
+
+
+class UnreadObject(Struct, frozen=True):
+    """An object, kept with its variables for a reader that knows its types."""
+
+    expected: str = "an object"
+
+    def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
+        if not isinstance(value, dict):
+            notes.add_mistake(place, got=value, expected=self.expected)
+            return UNSET
+        plain(value, place, notes)
+        return value
+
+    def schema(self) -> dict[str, Json]:
+        return {"type": "object", "additionalProperties": {}}
+
+
+class UnionValue(Struct, frozen=True):
+    """A value of one of several types; the first that fits is used."""
+
+    options: tuple[ValueType, ...]
+
+    @property
+    def expected(self) -> str:
+        return " or ".join(option.expected for option in self.options)
+
+    def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
+        for option in self.options:
+            attempt = ConfigReport("")
+            read = option.read(value, place, attempt)
+            if not attempt.count:
+                return read
+        # The mistake inside an object or list says more than a list of the types.
+        inside = (ListValue,) if isinstance(value, list) else (MapValue, ObjectValue) if isinstance(value, dict) else ()
+        nearest = [option for option in self.options if isinstance(option, inside)]
+        if nearest:
+            return nearest[0].read(value, place, notes)
+        notes.add_mistake(place, got=value, expected=self.expected)
+        return UNSET
+
+    def schema(self) -> dict[str, Json]:
+        return {"anyOf": [option.schema() for option in self.options]}
 
 
 class ListValue(Struct, frozen=True):
@@ -184,20 +254,24 @@ class ObjectField(NamedTuple):
 class ObjectValue(Struct, frozen=True):
     """An object with known keys, read to attributes; a text alone stands for the key `short`.
 
-    `required`: the messages for missing keys.
+    `required`: the messages for missing keys. `make` makes the value from the attributes, if that is not a dict.
     """
 
     what: str
     fields: Mapping[str, ObjectField]
     required: Mapping[str, str] = {}
     short: str = ""
+    make: Callable[..., Any] = dict
+
+    @property
+    def expected(self) -> str:
+        return f"{'a string or ' if self.short else ''}an object that describes {self.what}"
 
     def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
         if self.short and isinstance(value, str):
             value = {self.short: value}
         if not isinstance(value, dict):
-            either = "a string or " if self.short else ""
-            notes.add_mistake(place, got=value, expected=f"{either}an object that describes {self.what}")
+            notes.add_mistake(place, got=value, expected=self.expected)
             return UNSET
         values: dict[str, Any] = {}
         for key, item in value.items():
@@ -211,7 +285,9 @@ class ObjectValue(Struct, frozen=True):
         for key, problem in self.required.items():
             if key not in value:
                 notes.add_mistake(place, _about(problem, place), fix=f"add {key!r}")
-        return values
+        if self.make is dict:
+            return values
+        return self.make(**values) if values.keys() >= self.required.keys() else UNSET
 
     def schema(self) -> dict[str, Json]:
         properties = {key: {**field.kind.schema(), "description": field.about} for key, field in self.fields.items()}

@@ -10,29 +10,36 @@ from pathlib import Path
 from typing import Any
 
 import pegboard.middleware
-from pegboard.config.gateway_config import GatewayConfig, MiddlewareConfig
-from pegboard.errors import SetupError
+from pegboard.config.gateway_config import GatewayConfig, LateReport, MiddlewareConfig
+from pegboard.config.middleware_options import MIDDLEWARE, read_options
+from pegboard.config.mistakes import ConfigReport
+from pegboard.config.source_file import KeyPath
+from pegboard.errors import DeclarationError, SetupError
 from pegboard.hooks.middleware import check_middleware
 
 
 class ConfiguredMiddleware:
-    """All middleware of a configuration, created once: `shared` with its toolbox, if any; `own` by server."""
+    """All middleware of a configuration, created once: `shared` with its toolbox, if any; `own` by server.
+
+    SetupError reports all that cannot be created, each with its place in the file.
+    """
 
     def __init__(self, config: GatewayConfig) -> None:
         self.shared: list[tuple[Any, str | None]] = []
         self.own: dict[tuple[str, str], tuple[Any, ...]] = {}
+        notes = LateReport(config)
         with _beside(config.path):
-            self._make(config)
+            self._make(config, notes)
+        notes.raise_if_any()
 
-    def _make(self, config: GatewayConfig) -> None:
-        self.shared += [(made, None) for made in make_middleware(config.middleware, "middleware")]
+    def _make(self, config: GatewayConfig, notes: ConfigReport) -> None:
+        self.shared += [(made, None) for made in _make_all(config.middleware, (), notes)]
         for toolbox in config.toolboxes.values():
-            where = f"toolboxes.{toolbox.name}"
-            made = make_middleware(toolbox.middleware, f"{where}.middleware")
-            self.shared += [(one, toolbox.name) for one in made]
+            place: KeyPath = ("toolboxes", toolbox.name)
+            self.shared += [(made, toolbox.name) for made in _make_all(toolbox.middleware, place, notes)]
             for server in toolbox.servers.values():
-                own = make_middleware(server.middleware, f"{where}.mcpServers.{server.name}.middleware")
-                self.own[toolbox.name, server.name] = own
+                inside = (*place, "mcpServers", server.name)
+                self.own[toolbox.name, server.name] = tuple(_make_all(server.middleware, inside, notes))
 
 
 @contextmanager
@@ -50,27 +57,41 @@ def _beside(path: str) -> Iterator[None]:
             sys.path.remove(folder)
 
 
-def make_middleware(configs: Iterable[MiddlewareConfig], where: str) -> tuple[Any, ...]:
-    """Create one of each; SetupError, naming the location, if one cannot be created."""
-    return tuple(_make(config, where) for config in configs)
+def _make_all(configs: Iterable[MiddlewareConfig], place: KeyPath, notes: ConfigReport) -> Iterator[Any]:
+    for position, config in enumerate(configs):
+        where = (*place, "middleware", position)
+        made = _make(config, where, notes)
+        if made is not None:
+            yield made
 
 
-def _make(config: MiddlewareConfig, where: str) -> Any:
-    made = _find(config.use, where)
+def _make(config: MiddlewareConfig, place: KeyPath, notes: ConfigReport) -> Any:
+    """The middleware, or None after a report of what is wrong."""
+    mistakes = notes.count
+    made = _find(config.use, place, notes)
     if isinstance(made, type):
-        try:
-            made = made(**config.options)
-        except (TypeError, ValueError) as problem:
-            raise SetupError(f"{where}: middleware {config.use!r} does not accept these options: {problem}") from None
-    elif config.options:
-        raise SetupError(f"{where}: middleware {config.use!r} is a function and takes no options")
-    check_middleware(made)
+        # Those of built-in middleware were read with the file.
+        options = config.options if config.use in MIDDLEWARE else read_options(made, config.options, place, notes)
+        if notes.count == mistakes:
+            try:
+                made = made(**options)
+            except (TypeError, ValueError, DeclarationError, SetupError) as problem:
+                notes.add_mistake((*place, "options"), f"{config.use} does not accept these options: {problem}")
+    elif config.options and notes.count == mistakes:
+        notes.add_mistake((*place, "options"), f"{config.use} is a function and takes no options", fix="remove them")
+    if notes.count > mistakes:
+        return None
+    try:
+        check_middleware(made)
+    except DeclarationError as problem:
+        notes.add_mistake(place, str(problem))
+        return None
     if config.order is not None:
         made.order = config.order
     return made
 
 
-def _find(use: str, where: str) -> Any:
+def _find(use: str, place: KeyPath, notes: ConfigReport) -> Any:
     module, colon, name = use.partition(":")
     if not colon:
         # Whether it exists was checked when the configuration was read.
@@ -78,6 +99,7 @@ def _find(use: str, where: str) -> Any:
     try:
         return getattr(import_module(module), name)
     except ImportError as problem:
-        raise SetupError(f"{where}: middleware {use!r}: {problem}") from None
+        notes.add_mistake((*place, "use"), f"cannot import {use!r}: {problem}")
     except AttributeError:
-        raise SetupError(f"{where}: middleware {use!r}: {module} has no {name}") from None
+        notes.add_mistake((*place, "use"), f"{module} has no {name!r}")
+    return None

@@ -124,8 +124,9 @@ class Timeout(Middleware):
         self.seconds = seconds
         self.tools, self.categories = dict(tools or {}), dict(categories or {})
         self.expired = 0
-        for limit in (seconds, *self.tools.values(), *self.categories.values()):
-            if limit is not None and not limit > 0:
+        limits: tuple[object, ...] = (seconds, *self.tools.values(), *self.categories.values())
+        for limit in limits:
+            if limit is not None and not (isinstance(limit, int | float) and limit > 0):
                 raise DeclarationError(f"A timeout must be seconds greater than 0, or None for no limit, got {limit!r}")
 
     async def around(self, call: Call, proceed: Handler) -> Reply:

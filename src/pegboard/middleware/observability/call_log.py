@@ -32,7 +32,7 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class Logging(Middleware):
-    """Logs how each call of any kind ended, to `logger` at `level`; failures at WARNING; the start and the masked arguments at DEBUG.
+    """Logs how each call of any kind ended, to `logger` at `level` (a number or a name); failures at WARNING; the start and the masked arguments at DEBUG.
 
     `style="line"` writes a sentence, `"json"` one JSON object. The record also has the fields as attributes (`extra`):
     tool (the name), kind unless it is a tool, outcome, elapsed_ms, transport, and if available client, principal, session (its first eight digits), slow_ms,
@@ -44,14 +44,14 @@ class Logging(Middleware):
     def __init__(
         self,
         logger: logging.Logger | str = "pegboard.calls",
-        level: int = logging.INFO,
+        level: int | str = logging.INFO,
         *,
         style: Literal["line", "json"] = "line",
     ) -> None:
         if style not in ("line", "json"):
             raise DeclarationError(f'style={style!r}: use "line" or "json"')
         self.logger = logging.getLogger(logger) if isinstance(logger, str) else logger
-        self.level = level
+        self.level = _read_level(level)
         self.style = style
         self._models: dict[tuple[int, int, int], dict[str, Any]] = {}
 
@@ -117,6 +117,13 @@ class Logging(Middleware):
         record = object.__new__(logging.LogRecord)
         record.__dict__ = attributes
         return record
+
+
+def _read_level(level: int | str) -> int:
+    number = logging.getLevelNamesMapping().get(level.upper()) if isinstance(level, str) else level
+    if not isinstance(number, int):
+        raise DeclarationError(f'level={level!r}: use a level of the module logging, such as "INFO"')
+    return number
 
 
 def _fields(call: Call, outcome: str, elapsed_ms: float | None = None) -> dict[str, Json]:

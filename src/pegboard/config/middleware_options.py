@@ -1,0 +1,156 @@
+"""Reads the options that a configuration gives a middleware, by the annotations of its constructor."""
+
+from __future__ import annotations
+
+import collections.abc
+import inspect
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, Union, get_args, get_origin
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from pegboard import middleware
+from pegboard.call import Json
+from pegboard.config.mistakes import ConfigReport, UnresolvedText, did_you_mean
+from pegboard.config.source_file import KeyPath
+from pegboard.config.value_types import (
+    MAX_NUMBER,
+    AnyValue,
+    BooleanValue,
+    ChoiceValue,
+    IntegerValue,
+    ListValue,
+    MapValue,
+    NullValue,
+    NumberValue,
+    ObjectField,
+    ObjectValue,
+    TextValue,
+    UnionValue,
+    ValueType,
+)
+from pegboard.schema.types.annotations import hints_of
+
+MIDDLEWARE: Final = (
+    "Audit", "Cache", "ConcurrencyLimit", "Logging", "Metrics", "RateLimit", "Retry", "Timeout", "Timing", "TokenBudget",
+    "TokenCount", "Tracing",
+)  # fmt: skip
+"""The built-in middleware that a configuration can name."""
+
+_SCALARS: Final[Mapping[Any, ValueType]] = {
+    str: TextValue(),
+    Path: TextValue(),
+    bool: BooleanValue(),
+    int: IntegerValue(-MAX_NUMBER, MAX_NUMBER),
+    float: NumberValue("a number", None),
+    types.NoneType: NullValue(),
+    Any: AnyValue(),
+    object: AnyValue(),
+    inspect.Parameter.empty: AnyValue(),
+}
+_VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def check_middleware_entries(values: Mapping[str, Any], place: KeyPath, notes: ConfigReport) -> None:
+    """Check the middleware of a file, toolbox or server, and read the options of built-in ones in place."""
+    for position, found in enumerate(values.get("middleware", ())):
+        use, where = found.get("use"), (*place, "middleware", position)
+        if use in MIDDLEWARE:
+            found["options"] = read_options(getattr(middleware, use), found.get("options", {}), where, notes)
+        elif use is not None:
+            module, colon, name = use.partition(":")
+            if not colon:
+                notes.add_mistake(where, f"unknown middleware {use!r}", fix=did_you_mean(use, MIDDLEWARE))
+            elif not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+                notes.add_mistake(where, got=use, expected="a class as package.module:Name")
+
+
+def read_options(made_by: Any, options: Mapping[str, Json], place: KeyPath, notes: ConfigReport) -> Mapping[str, Any]:
+    """The arguments for the constructor of a middleware; what does not fit is reported and left out."""
+    use = made_by.__name__
+    parameters = _parameters_of(made_by)
+    kinds = {name: _kind_of(hint) for name, (hint, _) in parameters.items()}
+    known = [name for name, kind in kinds.items() if kind is not None]
+    takes_any = _takes_any_name(made_by)
+    values: dict[str, Any] = {}
+    for name, value in options.items():
+        where = (*place, "options", name)
+        kind = kinds.get(name, AnyValue() if takes_any else None)
+        if isinstance(value, UnresolvedText):
+            continue
+        if kind is not None:
+            read = kind.read(value, where, notes)
+            if read is not UNSET:
+                values[name] = read
+        elif name in parameters:
+            problem = f"the option {name!r} of {use} is a Python object, which a file cannot contain"
+            notes.add_mistake(where, problem, fix="remove it, or name a class of your own as module:Name")
+        else:
+            fix = did_you_mean(name, known) if known else "remove it"
+            notes.add_mistake(where, f"{use} has no option {name!r}", fix=fix)
+    for name, (_, is_required) in parameters.items():
+        if is_required and name not in options:
+            notes.add_mistake(place, f"{use} needs the option {name!r}", fix="add it to 'options'")
+    return values
+
+
+def _parameters_of(made_by: Any) -> dict[str, tuple[Any, bool]]:
+    """The annotation of each parameter of a class, and whether it has no default."""
+    hints = hints_of(made_by.__init__)
+    try:
+        signature = inspect.signature(made_by)
+    except (TypeError, ValueError):
+        return {}
+    return {
+        name: (hints.get(name, parameter.empty), parameter.default is parameter.empty)
+        for name, parameter in signature.parameters.items()
+        if parameter.kind not in _VARIADIC
+    }
+
+
+def _takes_any_name(made_by: Any) -> bool:
+    try:
+        parameters = inspect.signature(made_by).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def _kind_of(hint: Any) -> ValueType | None:
+    """How values of this annotation are read from a file; None if a file cannot contain them."""
+    if isinstance(hint, collections.abc.Hashable) and hint in _SCALARS:
+        return _SCALARS[hint]
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Union or origin is types.UnionType:
+        kinds = [kind for kind in map(_kind_of, arguments) if kind is not None]
+        # Null alone stands for the objects that a file cannot contain.
+        usable = [kind for kind in kinds if not isinstance(kind, NullValue)]
+        return UnionValue(tuple(kinds)) if usable else None
+    if origin is Literal:
+        return ChoiceValue({word: word for word in arguments})
+    if isinstance(origin, type) and issubclass(origin, collections.abc.Mapping) and arguments[:1] == (str,):
+        item = _kind_of(arguments[1])
+        return None if item is None else MapValue(item)
+    if isinstance(origin, type) and issubclass(origin, collections.abc.Iterable) and arguments:
+        item = _kind_of(arguments[0])
+        return None if item is None else ListValue(item, "a list")
+    if isinstance(hint, type) and issubclass(hint, Struct):
+        return _struct_kind(hint)
+    return None
+
+
+def _struct_kind(struct: type[Struct]) -> ValueType | None:
+    hints = hints_of(struct)
+    fields: dict[str, ObjectField] = {}
+    required: dict[str, str] = {}
+    for field in msgspec.structs.fields(struct):
+        kind = _kind_of(hints[field.name])
+        if kind is None:
+            return None
+        fields[field.name] = ObjectField(field.name, kind, "")
+        if field.required:
+            required[field.name] = f"{field.name!r} is missing"
+    return ObjectValue(f"a {struct.__name__}", fields, required, make=struct)
