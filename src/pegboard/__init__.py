@@ -25,7 +25,7 @@ _HOMES = {
     "EnumConstraint": "pegboard.schema.types.constraints",
     "File": "pegboard.media",
     "Gateway": "pegboard.gateway.gateway",
-    "Group": "pegboard.board",
+    "Group": "pegboard.registry",
     "Header": "pegboard.schema.types.constraints",
     "Image": "pegboard.media",
     "InvalidArguments": "pegboard.errors",

@@ -11,7 +11,6 @@ from pegboard.asking.questions import Sample as Sample
 from pegboard.asking.questions import Sampled as Sampled
 from pegboard.auth.principal import Principal as Principal
 from pegboard.board import Board as Board
-from pegboard.board import Group as Group
 from pegboard.call import Caller as Caller
 from pegboard.catalog.tool_catalog import ToolCatalog as ToolCatalog
 from pegboard.client.client import Client as Client
@@ -36,6 +35,7 @@ from pegboard.media import Audio as Audio
 from pegboard.media import File as File
 from pegboard.media import Image as Image
 from pegboard.media import Link as Link
+from pegboard.registry import Group as Group
 from pegboard.schema.types.constraints import Description as Description
 from pegboard.schema.types.constraints import EnumConstraint as EnumConstraint
 from pegboard.schema.types.constraints import Header as Header

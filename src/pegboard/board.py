@@ -5,22 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import pkgutil
-import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from itertools import count
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import Any, Literal, TypeVar, Unpack
 
 from pegboard.asking.used_tickets import UsedTickets
 from pegboard.call import Around, Call, Change, EncodedResult, Handler, Json
 from pegboard.call_target import KINDS, UNKNOWN_ITEM, CalledItem, Kind
 from pegboard.catalog.caching import Caching
-from pegboard.catalog.caching import Scope as CacheScope
 from pegboard.catalog.folder import Folder
 from pegboard.catalog.prompt import Prompt, PromptCatalog
 from pegboard.catalog.resource import Resource, ResourceCatalog
@@ -37,6 +33,7 @@ from pegboard.hooks.lifecycle import MiddlewareLifecycle
 from pegboard.hooks.middleware import Middleware, check_kinds, check_middleware
 from pegboard.hooks.pipeline import Attachment, choose_targets, compose, in_order
 from pegboard.limits import Limits
+from pegboard.registry import GroupedRegistry, NamedOptions
 from pegboard.security.seal import Seal, read_keys
 from pegboard.server.hosting import Hosted
 from pegboard.stores.cluster import SharedStore
@@ -47,46 +44,14 @@ from pegboard.subscriptions.change_log import ChangeLog, ListenMethod
 from pegboard.tasks.task_methods import TaskMethods
 from pegboard.tasks.task_store import TaskStore
 from pegboard.tools.decorator import find_marked
-from pegboard.tools.naming import check_name, snake_case
-from pegboard.tools.tool import Tool, ToolOptions, name_of, tool_from_function
+from pegboard.tools.tool import Tool, tool_from_function
 
 _log = logging.getLogger("pegboard.middleware")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class NamedOptions(ToolOptions, total=False):
-    """The options of a tool, including its name."""
-
-    name: str
-
-
-class ToolRegistry(ABC):
-    """Anything that tools can be added to."""
-
-    @abstractmethod
-    def add(self, tool: Tool | Callable[..., Any], **options: Unpack[NamedOptions]) -> Tool:
-        """Add a Tool, or any callable with the options of `@board.tool`."""
-
-    @overload
-    def tool(self, name: F, /, **options: Unpack[NamedOptions]) -> F: ...
-    @overload
-    def tool(self, name: str | None = None, /, **options: Unpack[NamedOptions]) -> Callable[[F], F]: ...
-    def tool(self, name: Any = None, /, **options: Any) -> Any:
-        """Add a function, which stays callable as before: `@board.tool` or `@board.tool("name", title=…)`."""
-        if name is not None and not isinstance(name, str):
-            return self.tool(**options)(name)
-        if name is not None:
-            options["name"] = name
-
-        def register(function: F) -> F:
-            self.add(function, **options)
-            return function
-
-        return register
-
-
-class Board(ToolRegistry, Hosted):
+class Board(GroupedRegistry, Hosted):
     """An MCP server: tools, resources, prompts and middleware behind one endpoint."""
 
     places: None = None
@@ -215,9 +180,9 @@ class Board(ToolRegistry, Hosted):
     def add(self, tool: Tool | Callable[..., Any], **options: Unpack[NamedOptions]) -> Tool:
         """Add a Tool, or any callable with the options of `@board.tool`."""
         if isinstance(tool, Tool):
-            made = tool.prepare(self.services.__contains__)
+            made = tool.prepare(self._is_injected)
         else:
-            made = tool_from_function(tool, is_injected=self.services.__contains__, **options)
+            made = tool_from_function(tool, is_injected=self._is_injected, **options)
         self._watch(made.hooks)
         self.tools.add(made)
         return made
@@ -234,66 +199,18 @@ class Board(ToolRegistry, Hosted):
         """Remove a tool."""
         return self.tools.remove(name)
 
-    def resource(
-        self,
-        uri: str,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        size: int | None = None,
-        annotations: Mapping[str, Json] | None = None,
-        icons: Sequence[Mapping[str, Json]] = (),
-        meta: Mapping[str, Json] | None = None,
-        ttl_ms: int = 0,
-        cache_scope: CacheScope = "private",
-    ) -> Callable[[F], F]:
-        """Add a function as a resource: `@board.resource("notes://{name}")`. A URI with braces is a template.
+    def _is_injected(self, kind: object) -> bool:
+        return kind in self.services
 
-        uri: the URI, or the template, whose variables are the parameters of the function.
-        name: the name for programs; without it, the name of the function.
-        title: the name for people.
-        description: what it contains; without it, the docstring.
-        mime_type: its media type.
-        size: its size in bytes.
-        annotations: audience, priority and lastModified, as in the protocol.
-        icons: its icons, as in the protocol.
-        meta: its `_meta`.
-        ttl_ms: how long a client may cache the content, in milliseconds.
-        cache_scope: "public" if the cached content may be served to other users, too.
-        """
-        caching = Caching(ttl_ms, cache_scope)
-        if not isinstance(uri, str):
-            raise DeclarationError('@board.resource needs a URI, for example @board.resource("notes://{name}")')
+    def _add_resource(self, resource: Resource) -> None:
+        self.resources.add(resource)
 
-        def register(function: F) -> F:
-            options: NamedOptions = {}
-            if not name_of(function).isidentifier():
-                # A lambda has no name: use the last part of its URI.
-                options["name"] = re.sub(r"[^A-Za-z0-9_.-]+", "_", uri.rstrip("/").rpartition("/")[2]) or "resource"
-            if title is not None:
-                options["title"] = title
-            if description is not None:
-                options["description"] = description
-            tool = tool_from_function(function, is_injected=self.services.__contains__, **options)
-            self.resources.add(
-                Resource(
-                    uri,
-                    tool,
-                    name=name,
-                    mime_type=mime_type,
-                    size=size,
-                    annotations=annotations,
-                    icons=icons,
-                    meta=meta,
-                    caching=caching,
-                )
-            )
-            return function
+    def _add_prompt(self, prompt: Prompt) -> None:
+        self._watch(prompt.tool.hooks)
+        self.prompts.add(prompt)
 
-        return register
+    def _use_in_group(self, group: str, middleware: tuple[Middleware | Around, ...], order: float | None) -> None:
+        self.use(*middleware, group=group, order=order)
 
     def files(self, uri: str, folder: str | Path) -> None:
         """Let clients read the files in a folder: `board.files("docs://", "docs")`.
@@ -305,26 +222,6 @@ class Board(ToolRegistry, Hosted):
         files = Folder(uri, Path(folder), self.limits.listed_files, self.limits.result_bytes)
         self.resource(files.template, name="files")(files.read)
         self.resources.folders.append(files)
-
-    @overload
-    def prompt(self, name: F, /, **options: Unpack[NamedOptions]) -> F: ...
-    @overload
-    def prompt(self, name: str | None = None, /, **options: Unpack[NamedOptions]) -> Callable[[F], F]: ...
-    def prompt(self, name: Any = None, /, **options: Any) -> Any:
-        """Add a function as a prompt; it returns text, content, messages, or a list of these."""
-        if name is not None and not isinstance(name, str):
-            return self.prompt(**options)(name)
-
-        if name is not None:
-            options["name"] = name
-
-        def register(function: F) -> F:
-            tool = tool_from_function(function, is_injected=self.services.__contains__, **options)
-            self._watch(tool.hooks)
-            self.prompts.add(Prompt(tool))
-            return function
-
-        return register
 
     def complete(self, owner: str, argument: str) -> Callable[[F], F]:
         """Add a function that completes an argument of a prompt (by name) or of a template (by its URI)."""
@@ -357,10 +254,6 @@ class Board(ToolRegistry, Hosted):
         if not made:
             raise DeclarationError(f"Nothing in {getattr(owner, '__name__', owner)!r} is marked with @tool")
         return made
-
-    def group(self, name: str) -> Group:
-        """A group of tools with a common prefix: `board.group("a").group("b")` adds `c` as `a.b.c`."""
-        return Group(self, name)
 
     def export(
         self, form: str, *, strict: bool = True, description_tokens: int | None = None
@@ -484,30 +377,3 @@ class Board(ToolRegistry, Hosted):
         feed, self._feed = self._feed, None
         if feed is not None:
             await feed.stop()
-
-
-class Group(ToolRegistry):
-    """Tools of a board with a common prefix."""
-
-    def __init__(self, board: Board, name: str) -> None:
-        check_name(name, "group")
-        self.board = board
-        self.name = name
-
-    def group(self, name: str) -> Group:
-        """Return a group within this group."""
-        return Group(self.board, f"{self.name}.{name}")
-
-    def add(self, tool: Tool | Callable[..., Any], **options: Unpack[NamedOptions]) -> Tool:
-        """As `board.add`, with the group's prefix."""
-        if isinstance(tool, Tool):
-            # Copied, since the author may add the same Tool elsewhere under its own name.
-            tool = copy(tool)
-            tool.name = f"{self.name}.{tool.name}"
-        else:
-            options["name"] = f"{self.name}.{options.get('name') or snake_case(name_of(tool))}"
-        return self.board.add(tool, **options)
-
-    def use(self, *middleware: Middleware | Around, order: float | None = None) -> None:
-        """Add middleware around the calls of this group's tools."""
-        self.board.use(*middleware, group=self.name, order=order)

@@ -77,11 +77,13 @@ class CalledItem(Struct, frozen=True, kw_only=True):
 
     name: the name of the prompt, or the URI or template of the resource.
     item: whether it is a prompt or a resource.
+    listed_name: the name under which a resource is listed, which says whether it belongs to a group.
     hooks: the middleware that is attached to the item itself.
     """
 
     name: str
     item: Literal["prompt", "resource", ""] = ""
+    listed_name: str = ""
     title: str = ""
     description: str = ""
     input_schema: Mapping[str, Any] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -13,9 +13,11 @@ from pegboard.errors import DeclarationError, InvalidParams
 from pegboard.media import Content
 from pegboard.protocol.content import text_block
 from pegboard.protocol.json_values import as_object, texts_in
-from pegboard.schema.plain_json import as_plain
+from pegboard.schema.plain_json import ResultProblem, as_plain
 from pegboard.tools.naming import Suggestions
 from pegboard.tools.tool import Tool
+
+ROLES: Final = ("user", "assistant")
 
 
 class Prompt:
@@ -48,6 +50,7 @@ class Prompt:
                 key: value
                 for key, value in (
                     ("name", name),
+                    ("title", as_object(part).get("title")),
                     ("description", as_object(part).get("description")),
                     ("required", name in required),
                 )
@@ -65,19 +68,30 @@ class Prompt:
         }
         return {key: value for key, value in shown.items() if value or key == "name"}
 
-    def messages(self, value: Any) -> dict[str, Json]:
+    def result(self, value: Any) -> dict[str, Json]:
         """The return value of the function as the result of prompts/get."""
+        shown: dict[str, Json] = {"description": self.tool.description} if self.tool.description else {}
+        if isinstance(value, str | Content):
+            return {**shown, "messages": [_message(value, 0)]}
+        if not isinstance(value, list | tuple | Mapping):
+            value = as_plain(value)
+        if isinstance(value, Mapping) and isinstance(value.get("messages"), list | tuple):
+            others = {name: part for name, part in value.items() if name != "messages" and part is not None}
+            shown.update(as_object(as_plain(others)))
+            value = value["messages"]
         items: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
-        told: dict[str, Json] = {"messages": [_message(item) for item in items]}
-        if self.tool.description:
-            told = {"description": self.tool.description, **told}
-        return told
+        return {**shown, "messages": [_message(item, place) for place, item in enumerate(items)]}
 
 
-def _message(item: Any) -> dict[str, Json]:
-    if isinstance(item, Mapping) and "role" in item and "content" in item:
-        return {"role": item["role"], "content": _content(item["content"])}
-    return {"role": "user", "content": _content(item)}
+def _message(item: Any, place: int) -> dict[str, Json]:
+    if not isinstance(item, str | Content | Mapping):
+        item = as_plain(item)
+    if not (isinstance(item, Mapping) and "role" in item and "content" in item):
+        return {"role": "user", "content": _content(item)}
+    if item["role"] not in ROLES:
+        raise ResultProblem(f"messages[{place}].role", f"is {item['role']!r:.40}; use {' or '.join(map(repr, ROLES))}")
+    others = {name: as_plain(part) for name, part in item.items() if name not in ("role", "content")}
+    return {"role": item["role"], "content": _content(item["content"]), **others}
 
 
 def _content(value: Any) -> Mapping[str, Json]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -17,10 +17,11 @@ from pegboard.errors import DeclarationError, ResourceNotFound
 from pegboard.media import File
 from pegboard.protocol.content import guess_by_suffix, resource_block
 from pegboard.protocol.json_values import as_object, texts_in
-from pegboard.schema.plain_json import as_plain
+from pegboard.schema.plain_json import ResultProblem, as_plain
 from pegboard.tools.naming import humanise
-from pegboard.tools.tool import Tool
+from pegboard.tools.tool import Icons, Tool, read_icons
 
+_PART = frozenset({"uri", "mimeType", "text", "blob", "_meta"})
 _TEXT, _BYTES, _JSON = "text/plain", "application/octet-stream", "application/json"
 
 
@@ -39,7 +40,7 @@ class Resource:
         mime_type: str | None = None,
         size: int | None = None,
         annotations: Mapping[str, Json] | None = None,
-        icons: Sequence[Mapping[str, Json]] = (),
+        icons: Icons = (),
         meta: Mapping[str, Json] | None = None,
         caching: Caching = Caching(),  # noqa: B008 — it cannot be changed
     ) -> None:
@@ -54,6 +55,7 @@ class Resource:
         self.item = CalledItem(
             item="resource",
             name=uri,
+            listed_name=self.name,
             title=tool.title,
             description=tool.description,
             input_schema=tool.input_schema,
@@ -63,7 +65,7 @@ class Resource:
         self.mime_type = mime_type
         self._size = size
         self._annotations = annotations
-        self._icons = list(icons)
+        self._icons = list(read_icons(icons))
         self._meta = meta
         self.caching = caching
         self._check_parameters()
@@ -83,13 +85,31 @@ class Resource:
         }
         return {key: value for key, value in shown.items() if value or key == "name"}
 
-    def contents(self, uri: str, value: Any) -> list[Mapping[str, Json]]:
-        """The return value of the function as the contents of this URI."""
+    def result(self, uri: str, value: Any) -> dict[str, Json]:
+        """The return value of the function as the result of resources/read for this URI."""
         if value is None:
             raise ResourceNotFound(uri)
         if isinstance(value, list) and value and all(isinstance(one, File) for one in value):
-            return [as_object(one.to_block()["resource"]) for one in value]
-        return [self._content(uri, value)]
+            return {"contents": [as_object(one.to_block()["resource"]) for one in value]}
+        if isinstance(value, str | bytes | bytearray | File):
+            return {"contents": [self._content(uri, value)]}
+        plain = as_plain(value)
+        if isinstance(plain, dict) and isinstance(plain.get("contents"), list):
+            return {**plain, "contents": [self._check_part(uri, *part) for part in enumerate(plain["contents"])]}
+        if isinstance(plain, dict) and _is_part(plain):
+            return {"contents": [self._check_part(uri, 0, plain)]}
+        return {"contents": [self._content(uri, plain)]}
+
+    def _check_part(self, uri: str, place: int, part: Json) -> Mapping[str, Json]:
+        """A part that the author wrote as in the protocol: `{"uri": …, "mimeType": …, "text": …}`, or with `blob`."""
+        given = {"uri": uri, **as_object(part)}
+        for member in ("uri", "text", "blob"):
+            if not isinstance(given.get(member, ""), str):
+                raise ResultProblem(f"contents[{place}].{member}", "is not text")
+        if ("text" in given) == ("blob" in given):
+            raise ResultProblem(f"contents[{place}]", "needs either text or blob")
+        mime_type = self.mime_type or guess_by_suffix(uri)
+        return given if mime_type is None else {"mimeType": mime_type, **given}
 
     def _content(self, uri: str, value: Any) -> Mapping[str, Json]:
         if isinstance(value, File):
@@ -102,7 +122,7 @@ class Resource:
         elif isinstance(value, bytes | bytearray):
             kind, written = guessed or _BYTES, bytes(value)
         else:
-            kind, written = guessed or _JSON, msgspec.json.encode(as_plain(value)).decode()
+            kind, written = guessed or _JSON, msgspec.json.encode(value).decode()
         return as_object(resource_block(uri, written, kind)["resource"])
 
     def _check_parameters(self) -> None:
@@ -114,11 +134,17 @@ class Resource:
             raise DeclarationError(
                 f"{self.tool.source}: {self.uri!r} has no variable for the parameter {missing}; add {{{missing}}} to it"
             )
-        if not given <= names:
+        # A function without parameters of its own that takes the raw message finds all variables in it.
+        if not given <= names and self.tool.input_schema.get("additionalProperties") is False:
             extra = ", ".join(sorted(given - names))
             raise DeclarationError(
                 f"{self.tool.source}: the function has no parameter {extra}, which {self.uri!r} uses"
             )
+
+
+def _is_part(value: Mapping[str, Json]) -> bool:
+    """Whether this is one part of a resource as in the protocol, and not data."""
+    return "uri" in value and ("text" in value) != ("blob" in value) and set(value) <= _PART
 
 
 class RelayedResource(Resource):

@@ -27,7 +27,7 @@ from pegboard.execution.item_chains import Found, ItemChains, Surround
 from pegboard.execution.run import Runner
 from pegboard.limits import Limits
 from pegboard.media import File
-from pegboard.protocol.json_values import as_object
+from pegboard.protocol.json_values import as_object, objects_in
 from pegboard.security.seal import Seal
 
 _log = logging.getLogger("pegboard.resources")
@@ -142,14 +142,14 @@ class CatalogMethods:
             value = await value_of(call)
             if isinstance(value, Path):
                 value = await self._file(resource, call.name, value)
-            contents = resource.contents(call.name, value)
-            size = sum(len(str(part.get("text") or part.get("blob") or "")) for part in contents)
+            result = resource.result(call.name, value)
+            size = sum(len(str(part.get("text") or part.get("blob") or "")) for part in objects_in(result["contents"]))
             if size > self._result_bytes:
                 _log.error("the resource %s has %d bytes, the limit is %d", call.name, size, self._result_bytes)
                 raise InternalFailure("The resource is too large to send")
             # Content that depends on a user's answer must not be cached or shared.
             caching = resource.caching if call.answers is None and call.ticket is None else _NOT_KEPT
-            return Done({"contents": contents, **caching.hints()})
+            return Done({**caching.hints(), **result})
 
         return asking(read)
 
@@ -182,7 +182,7 @@ class CatalogMethods:
         value_of = self._runner.reader(prompt.tool)
 
         async def get(call: Call) -> Reply:
-            return Done(prompt.messages(await value_of(call)))
+            return Done(prompt.result(await value_of(call)))
 
         return asking(get)
 

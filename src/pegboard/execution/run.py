@@ -29,7 +29,13 @@ from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.parameters import ToolCallRequest, ToolExecutionContext
 from pegboard.tools.relayed_tool import Relay
 from pegboard.tools.tool import TRANSPORTS, Tool
-from pegboard.tools.tool_result import ResultWriter, error_result, parse_error_result, with_warnings
+from pegboard.tools.tool_result import (
+    ResultWriter,
+    error_result,
+    parse_error_result,
+    read_response,
+    with_warnings,
+)
 
 _log = logging.getLogger("pegboard.tools")
 _NOTHING: Mapping[str, Any] = {}
@@ -96,14 +102,15 @@ class Runner:
         return _with_timeout(tool, ready)
 
     def reader(self, tool: Tool) -> Callable[[Call], Coroutine[Any, Any, Any]]:
-        """As `handler`, but returns the function's value without converting it."""
+        """As `handler`, but returns the function's value without converting it; from a message, its result."""
         perform = self._performer(tool)
 
         async def read(call: Call) -> Any:
             parsed = call.parsed = tool.parse(call.raw, limits=self._limits)
             if parsed.errors:
                 raise InvalidArguments(render(parsed.errors, tool.name), parsed.errors)
-            return await perform(call, parsed)
+            value = await perform(call, parsed)
+            return read_response(value, call.id) if isinstance(value, JsonRpcMessage) else value
 
         return read
 
@@ -128,7 +135,7 @@ class Runner:
             context._resume_round()
             supplied: dict[str, Any] = {}
             for name, kind in special.items():
-                supplied[name] = _special(kind, call, tool.name, parsed, context, token)
+                supplied[name] = _special(kind, call, parsed, context, token)
             try:
                 if not asked:
                     return await begin(call, parsed.value, supplied, None)
@@ -350,9 +357,7 @@ def _failed(name: str, how: str, exception: BaseException | None = None, hint: s
     return Done(result, metadata={"error": how, "error_id": error_id})
 
 
-def _special(
-    kind: Any, call: Call, name: str, parsed: ParsedArguments, context: Context, token: CancellationToken
-) -> Any:
+def _special(kind: Any, call: Call, parsed: ParsedArguments, context: Context, token: CancellationToken) -> Any:
     if kind is Context:
         return context
     if kind is ToolConnector:
@@ -360,10 +365,10 @@ def _special(
     if kind is CancellationToken:
         return token
     if kind is JsonRpcMessage:
-        return JsonRpcMessage(id=call.id, method=name, params=parsed.arguments)
+        return JsonRpcMessage(id=call.id, method=call.name, params=parsed.arguments)
     return ToolExecutionContext(
         ToolCallRequest(
-            tool_name=name,
+            tool_name=call.name,
             tool_call_id="" if call.id is None else str(call.id),
             arguments=parsed.arguments,
             raw_arguments=bytes(call.raw).decode(),

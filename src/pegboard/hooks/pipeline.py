@@ -52,7 +52,8 @@ class Attachment(Struct, frozen=True):
             case "toolbox":
                 return tool.toolbox == self.target
             case "group":
-                return tool.name.startswith(self.target + ".")
+                listed = tool.listed_name if isinstance(tool, CalledItem) else ""
+                return (listed or tool.name).startswith(self.target + ".")
             case "category":
                 return tool.category == self.target
             case "tag":

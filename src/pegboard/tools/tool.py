@@ -252,7 +252,7 @@ def tool_from_function(
     tool = Tool()
     own_name = name_of(function)
     tool.name = snake_case(own_name) if name is None else name
-    tool.title = options.get("title") or humanise(own_name) or tool.name
+    tool.title = options.get("title") or humanise(own_name if own_name.isidentifier() else tool.name) or tool.name
     tool.description = options.get("description", inferred.docs.summary)
     tool.annotations = options.get("annotations")
     tool.icons = options.get("icons", ())

@@ -225,14 +225,7 @@ class ResultWriter:
         return Done(done.result, done.wrapped, value.metadata) if value.metadata else done
 
     def _write_message(self, message: JsonRpcMessage, id: RequestId | None) -> Done:  # noqa: A002  # as in tell
-        # A declared tool knows the id of its call as text, whatever its type was.
-        if id is not None and message.id not in (id, str(id)):
-            raise ResultProblem("id", f"the message answers request {message.id!r}, but the call was {id!r}")
-        if message.error is not UNSET and message.error is not None:
-            raise refusal_of(as_plain(message.error))
-        answer = message.result
-        if answer is UNSET:
-            raise ResultProblem("", "the message has neither a result nor an error; return ToolResponse.success")
+        answer = read_response(message, id)
         if not (isinstance(answer, Mapping) and _is_content(answer.get("content"))):
             return self.write(answer)
         plain = dict(as_object(as_plain(answer)))
@@ -393,6 +386,18 @@ def _listed(notes: Iterable[Any]) -> list[Json]:
     clipped = [{name: clip_value(value) for name, value in msgspec.structs.asdict(note).items()} for note in notes]
     listed: list[Json] = msgspec.to_builtins(clipped)
     return listed
+
+
+def read_response(message: JsonRpcMessage, id: RequestId | None) -> Any:  # noqa: A002  # the protocol's own word
+    """The result in a message that an author returned for the request with this id; raises the error in it."""
+    # A declared tool knows the id of its call as text, whatever its type was.
+    if id is not None and message.id not in (id, str(id)):
+        raise ResultProblem("id", f"the message answers request {message.id!r}, but the call was {id!r}")
+    if message.error is not UNSET and message.error is not None:
+        raise refusal_of(as_plain(message.error))
+    if message.result is UNSET:
+        raise ResultProblem("", "the message has neither a result nor an error; return ToolResponse.success")
+    return message.result
 
 
 def refusal_of(error: Json) -> Refusal:

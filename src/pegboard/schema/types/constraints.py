@@ -179,6 +179,9 @@ def _read_foreign(word: Any, said: dict[str, Any]) -> None:
         elif name == "examples":
             value = tuple(value)
         said[name] = value
+    title = getattr(word, "title", None)
+    if isinstance(title, str):
+        said["extra"] = {"title": title, **said.get("extra", {})}
     extra = getattr(word, "extra_json_schema", None)
     if isinstance(extra, dict):
         said["extra"] = {**said.get("extra", {}), **extra}
