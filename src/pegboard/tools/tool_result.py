@@ -58,7 +58,8 @@ PARSE_WARNINGS = "dev.pegboard/parseWarnings"
 RESULT_BYTES = Limits().result_bytes
 
 # A timedelta may be negative or have a fraction, which ISO 8601 allows and the format "duration" does not.
-_FORMATS = LENIENT - {"duration"}
+RESULT_FORMATS = LENIENT - {"duration"}
+"""The formats of an output schema that are checked."""
 # A tool returns few types, but one that creates classes as it runs must not fill our memory.
 _TYPES_KEPT = 64
 _log = logging.getLogger("pegboard.tools")
@@ -121,7 +122,7 @@ class ResultWriter:
         self._name = name
         self._limit = limit
         self._schema = output_schema
-        self._validator = None if output_schema is None else Validator(output_schema, formats=_FORMATS)
+        self._validator = None if output_schema is None else Validator(output_schema, formats=RESULT_FORMATS)
         self._wrapped = output_schema is not None and is_wrapped(output_schema)
         self._writers = _writers(self, output_schema)
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Meta
 
 from pegboard import Board, Client, File, Image, ToolResult
 from pegboard.call import Done
 from pegboard.client.client import CallResult
-from pegboard.errors import REFUSED, DeclarationError
+from pegboard.errors import REFUSED, DeclarationError, InvalidArguments, ToolError
 from pegboard.middleware import Budget, KeptResults, TokenBudget, TokenCount, count_tokens, estimate_tokens
+from pegboard.middleware.limits.json_reduction import fit_json
 from pegboard.middleware.limits.token_budget import TRUNCATED
 from pegboard.middleware.limits.truncation import SMALLEST, truncate
 from pegboard.testing import FakeClock, Recorder, make_call, run_alone
@@ -118,30 +124,114 @@ async def test_the_budget_of_a_tool_goes_before_its_category_before_the_default(
     assert outcome in (await call(budget, category="data")).text
 
 
-async def test_structured_content_stays_where_it_is_declared_and_goes_where_it_is_not() -> None:
+@dataclass
+class Row:
+    id: int
+    name: str
+    notes: str = ""
+
+
+def rows(count: int, notes: str = "") -> list[Row]:
+    return [Row(number, f"row number {number}", notes) for number in range(count)]
+
+
+async def call_rows(budget: TokenBudget, answer: object, returns: object) -> CallResult:
     board = Board()
-    board.use(TokenBudget(100))
+    board.use(budget)
 
-    @board.tool
-    async def declared() -> dict[str, list[int]]:
-        return {"numbers": list(range(1000))}
+    async def tool() -> object:
+        return answer
 
-    @board.tool
-    async def extra() -> ToolResult:
-        return ToolResult(LONG, structured={"numbers": list(range(1000))})
-
+    tool.__annotations__["return"] = returns
+    board.add(tool, name="rows")
     async with Client(board) as client:
-        kept, dropped = await client.call("declared"), await client.call("extra")
-    assert kept.structured == {"numbers": list(range(1000))}
-    assert dropped.structured is None
-    assert "left out" in kept.text
-    assert "left out" in dropped.text
+        return await client.call("rows")
+
+
+async def test_a_cut_list_stays_json_and_says_how_many_items_are_missing() -> None:
+    result = await call_rows(TokenBudget(300), rows(1000), object)
+    *kept, note = json.loads(result.text)
+    assert kept == [asdict(row) for row in rows(len(kept))]
+    assert note == f"… {1000 - len(kept)} more items"
+    assert 200 < count_tokens(result.text) <= 300
+
+
+async def test_cut_structured_content_fits_its_schema_and_meta_counts_what_is_missing() -> None:
+    result = await call_rows(TokenBudget(300), {"rows": rows(1000), "total": 1000}, dict[str, list[Row] | int])
+    kept = result.structured["rows"]
+    assert kept == [asdict(row) for row in rows(len(kept))]
+    assert result.structured["total"] == 1000
+    assert result.meta[TRUNCATED]["cuts"] == [{"path": "rows", "kept": len(kept), "of": 1000, "unit": "items"}]
+    assert count_tokens(json.dumps(result.structured, separators=(",", ":"))) <= 300
+    shown = json.loads(result.text)
+    assert shown == {"rows": [*kept, f"… {1000 - len(kept)} more items"], "total": 1000}
+
+
+async def test_long_texts_inside_json_are_cut_with_a_marker_and_short_values_stay() -> None:
+    result = await call_rows(TokenBudget(400), rows(3, LONG), list[Row])
+    assert [row["id"] for row in result.structured] == [0, 1, 2]
+    assert [row["name"] for row in result.structured] == ["row number 0", "row number 1", "row number 2"]
+    for row in result.structured:
+        assert row["notes"].startswith("line 0 ")
+        assert row["notes"].endswith("report")
+        assert re.search(r"\[… [\d,]+ of [\d,]+ characters left out …\]", row["notes"])
+    assert json.loads(result.text) == result.structured
+
+
+async def test_structured_content_is_cut_even_where_its_text_is_short() -> None:
+    result = await call(TokenBudget(100), ToolResult("see the numbers", structured={"numbers": list(range(1000))}))
+    assert result.text == "see the numbers"
+    numbers = result.structured["numbers"]
+    assert numbers == list(range(len(numbers)))
+    assert 10 < len(numbers) < 100
+
+
+async def test_a_result_that_cannot_be_cut_without_breaking_its_schema_is_refused() -> None:
+    exactly = Annotated[list[int], Meta(min_length=1000)]
+    result = await call_rows(TokenBudget(100), list(range(1000)), exactly)
+    assert result.is_error
+    assert "cannot be cut without violating its output schema" in result.text
+
+
+async def test_a_number_in_cut_json_keeps_its_digits() -> None:
+    text = '{"price": 1.10, "large": 123456789012345678901234567890, "items": [' + "0, " * 1000 + "0]}"
+    result = await call(TokenBudget(200), text)
+    assert result.text.startswith('{"price":1.10,"large":123456789012345678901234567890,"items":[0,')
 
 
 async def test_an_error_result_is_cut_and_stays_an_error() -> None:
     result = await call(TokenBudget(100), ToolResult(LONG, is_error=True))
     assert result.is_error
     assert count_tokens(result.text) <= 100
+
+
+@pytest.mark.parametrize("action", ["truncate", "refuse"])
+async def test_the_text_of_an_error_that_a_tool_raises_is_cut(action: Any) -> None:
+    board = Board()
+    board.use(TokenBudget(100, action=action))
+
+    @board.tool
+    async def fails() -> str:
+        raise ToolError(LONG, meta={"code": "E1"})
+
+    async with Client(board) as client:
+        result = await client.call("fails")
+    assert result.is_error
+    assert result.text.startswith("line 0 ")
+    assert "left out" in result.text
+    assert count_tokens(result.text) <= 100
+    assert result.meta["code"] == "E1"
+    assert result.meta[TRUNCATED] == {"tokens": count_tokens(LONG), "limit": 100}
+
+
+async def test_a_raised_error_stays_the_same_exception_for_outer_hooks_and_its_whole_text_is_kept() -> None:
+    kept = KeptResults()
+    error = InvalidArguments(LONG)
+    run = await run_alone(TokenBudget(100, kept=kept, link=True), call=make_call("report"), answer=error)
+    assert run.exception is error
+    uri = error.meta[TRUNCATED]["uri"]
+    assert kept.read(uri)["content"][0]["text"] == LONG
+    assert error.message.endswith(f"The whole text: {uri}")
 
 
 async def test_what_is_counted_is_what_is_sent() -> None:
@@ -172,6 +262,32 @@ def test_whatever_the_texts_the_cut_fits_its_limit(texts: list[str], limit: int,
     assert sum(count(text) for text in cut if text is not None) <= limit  # type: ignore[operator]
     if sum(sizes) <= limit:
         assert cut == texts
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=300),
+    lambda inner: st.lists(inner, max_size=40) | st.dictionaries(st.text(max_size=20), inner, max_size=40),
+    max_leaves=200,
+)
+
+
+@given(JSON, st.integers(SMALLEST, 600), st.sampled_from([count_tokens, estimate_tokens]))
+def test_whatever_the_json_the_cut_fits_its_limit_and_stays_json(value: object, limit: int, count: Any) -> None:
+    text = msgspec.json.encode(value).decode()
+    reduced = fit_json(value, limit, count)
+    shown = reduced.annotated()
+    if count(text) <= limit:
+        assert reduced.value == value
+        assert not reduced.cuts
+        return
+    assert count(shown) <= limit
+    assert type(reduced.value) is type(value)
+    if not isinstance(value, str):
+        assert type(json.loads(shown)) is type(value)
 
 
 def test_a_text_whose_ends_are_denser_than_its_middle_still_fits() -> None:

@@ -1,32 +1,38 @@
-"""Limits the tokens of a result: warn, reject or truncate."""
+"""Limits the tokens of a result or an error: warn, reject or truncate."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
 from pegboard.call import Call, Done, EncodedResult, Handler, Json, Reply
-from pegboard.errors import DeclarationError, LimitReached
+from pegboard.errors import DeclarationError, LimitReached, ToolError
 from pegboard.hooks.middleware import Middleware
 from pegboard.middleware.call_keys import resolve, tool_of
 from pegboard.middleware.limits.kept_results import SCHEME, KeptResults
-from pegboard.middleware.limits.truncation import SMALLEST, truncate
-from pegboard.middleware.observability.token_count import Counter, count_tokens, measure
-from pegboard.protocol.content import Block, link_block
-from pegboard.protocol.json_values import as_object, objects_in
+from pegboard.middleware.limits.result_reduction import ReducedResult, fit_result, has_few_bytes, measure_result
+from pegboard.middleware.limits.truncation import SMALLEST
+from pegboard.middleware.observability.token_count import Counter, count_tokens
+from pegboard.protocol.content import joined_text, link_block
+from pegboard.protocol.json_values import as_list, as_object
+from pegboard.schema.validator import Validator
+from pegboard.tools.tool_result import RESULT_FORMATS, error_result
 
 TRUNCATED = "dev.pegboard/truncated"
 
 Action: TypeAlias = Literal["warn", "refuse", "truncate"]
 
+# The cuts of structured content that `_meta` lists.
+_CUTS = 20
+
 _log = logging.getLogger("pegboard.tokens")
 
 
 class Budget(Struct, frozen=True):
-    """How many tokens the texts of a result may have, and what happens to a larger one."""
+    """How many tokens a result may have, and what happens to a larger one."""
 
     tokens: int
     action: Action = "truncate"
@@ -69,61 +75,97 @@ class TokenBudget(Middleware):
         self.exceeded = 0
 
     async def around(self, call: Call, proceed: Handler) -> Reply:
-        """Run the call, and apply the budget to its result."""
-        reply = await proceed(call)
+        """Run the call, and apply the budget to its result, or to the text of the error that it raised."""
         budget = resolve(call, self._tools, self._categories, self._default)
         if budget is None:
+            return await proceed(call)
+        try:
+            reply = await proceed(call)
+        except ToolError as error:
+            result = _plain(error_result(error.message))
+            shortened = await self._apply(call, result, budget)
+            if shortened is not result:
+                note = as_object(as_object(shortened["_meta"])[TRUNCATED])
+                whole = f"\nThe whole text: {note['uri']}" if "uri" in note else ""
+                error.message = joined_text(shortened["content"]) + whole
+                error.meta = {**(error.meta or {}), TRUNCATED: note}
+            raise
+        if not isinstance(reply, Done):
             return reply
-        result = reply.result.value if isinstance(reply.result, EncodedResult) else reply.result
-        blocks = [block for block in objects_in(result.get("content")) if _text_of(block)]
-        texts = [_text_of(block) for block in blocks]
-        if self._bytes_suffice and sum(map(_bytes, texts)) <= budget.tokens:
-            return reply
-        sizes = [await measure(text, self._count) for text in texts]
-        total = sum(sizes)
-        if total <= budget.tokens:
-            return reply
-        self.exceeded += 1
-        match budget.action:
-            case "refuse":
-                raise LimitReached(
-                    f"{tool_of(call)} ran, but its result of {total:,} tokens exceeds the budget of {budget.tokens:,} "
-                    "and was not sent. Ask for less.",
-                    "token_budget",
-                    limit=budget.tokens,
-                    tokens=total,
-                )
-            case "warn":
-                _log.warning("%s returned %d tokens, its budget is %d", tool_of(call), total, budget.tokens)
-                return reply
-            case _:
-                cut = dict(zip(map(id, blocks), truncate(texts, sizes, budget.tokens, self._count), strict=True))
-                return Done(self._shortened(call, result, cut, budget.tokens, total), reply.wrapped)
+        result = _plain(reply)
+        shortened = await self._apply(call, result, budget)
+        return reply if shortened is result else Done(shortened, reply.wrapped, reply.metadata)
 
-    def _shortened(
-        self, call: Call, result: Mapping[str, Json], cut: Mapping[int, str | None], limit: int, total: int
+    async def _apply(self, call: Call, result: Mapping[str, Json], budget: Budget) -> Mapping[str, Json]:
+        if self._bytes_suffice and has_few_bytes(result, budget.tokens):
+            return result
+        size = await measure_result(result, self._count)
+        if size.tokens <= budget.tokens:
+            return result
+        self.exceeded += 1
+        if budget.action == "warn":
+            _log.warning("%s returned %d tokens, its budget is %d", tool_of(call), size.tokens, budget.tokens)
+            return result
+        failed = bool(result.get("isError"))
+        if budget.action == "refuse" and not failed:
+            raise self._refusal(call, result, budget, size.tokens)
+        # The model needs the error, so even a budget that refuses results only shortens it.
+        reduced = await fit_result(result, size, max(budget.tokens, SMALLEST), self._count)
+        if not failed and not _fits_schema(call, reduced.result):
+            raise self._refusal(
+                call, result, budget, size.tokens, " It cannot be cut without violating its output schema."
+            )
+        return self._noted(call, result, reduced, budget.tokens, size.tokens)
+
+    def _refusal(
+        self, call: Call, result: Mapping[str, Json], budget: Budget, total: int, reason: str = ""
+    ) -> LimitReached:
+        uri = self._keep(call, result)
+        whole = f" The whole result can be read at {uri}." if uri else ""
+        figures: dict[str, Any] = {"uri": uri} if uri else {}
+        return LimitReached(
+            f"{tool_of(call)} ran, but its result of {total:,} tokens exceeds the budget of {budget.tokens:,} "
+            f"and was not sent.{reason} Ask for less.{whole}",
+            "token_budget",
+            limit=budget.tokens,
+            tokens=total,
+            **figures,
+        )
+
+    def _noted(
+        self, call: Call, whole: Mapping[str, Json], reduced: ReducedResult, limit: int, total: int
     ) -> Mapping[str, Json]:
-        content: list[Mapping[str, Json]] = []
-        for block in objects_in(result["content"]):
-            text = cut.get(id(block), "")
-            if text == "":
-                content.append(block)
-            elif text is not None:
-                content.append(_with_text(block, text))
-        shortened = {**result, "content": content}
-        if call.tool.output_schema is None:
-            # Structured content is required only with an output schema; otherwise it would undo the cut.
-            shortened.pop("structuredContent", None)
+        """The shortened result with the sizes in `_meta`, and the link to the whole one."""
         note: dict[str, Json] = {"tokens": total, "limit": limit}
+        if reduced.cuts:
+            note["cuts"] = [
+                {"path": cut.path, "kept": cut.kept, "of": cut.of, "unit": cut.unit} for cut in reduced.cuts[:_CUTS]
+            ]
+        content = list(as_list(reduced.result["content"]))
+        uri = self._keep(call, whole)
+        if uri and self.kept is not None:
+            note["uri"] = uri
+            about = f"The whole result, {total:,} tokens, for {self.kept.seconds:g} s"
+            content.append(link_block(uri, f"{call.name}-result", description=about))
+        return {**reduced.result, "content": content, "_meta": {**as_object(whole.get("_meta")), TRUNCATED: note}}
+
+    def _keep(self, call: Call, result: Mapping[str, Json]) -> str:
+        """Keep the whole result; returns the URI to send, if the author serves it."""
         name = None if self.kept is None else self.kept.keep(result, call.principal.id)
-        if name is not None and self.kept is not None:
-            call.state["kept_result"] = name
-            if self.link:
-                note["uri"] = SCHEME + name
-                about = f"The whole result, {total:,} tokens, for {self.kept.seconds:g} s"
-                content.append(link_block(SCHEME + name, f"{call.name}-result", description=about))
-        shortened["_meta"] = {**as_object(result.get("_meta")), TRUNCATED: note}
-        return shortened
+        if name is None:
+            return ""
+        call.state["kept_result"] = name
+        return SCHEME + name if self.link else ""
+
+
+def _plain(reply: Done) -> Mapping[str, Json]:
+    return reply.result.value if isinstance(reply.result, EncodedResult) else reply.result
+
+
+def _fits_schema(call: Call, result: Mapping[str, Json]) -> bool:
+    if call.tool.output_schema is None or "structuredContent" not in result:
+        return True
+    return Validator(call.tool.output_schema, formats=RESULT_FORMATS).is_valid(result["structuredContent"])
 
 
 def _budget(given: int | Budget | None, action: Action) -> Budget | None:
@@ -135,23 +177,3 @@ def _budget(given: int | Budget | None, action: Action) -> Budget | None:
             f"A budget with truncation needs at least {SMALLEST} tokens, any other at least 1, got {given!r}"
         )
     return budget
-
-
-def _text_of(block: Mapping[str, Json]) -> str:
-    match block.get("type"):
-        case "text":
-            return str(block["text"])
-        case "resource":
-            return str(as_object(block["resource"]).get("text", ""))
-        case _:
-            return ""
-
-
-def _with_text(block: Mapping[str, Json], text: str) -> Block:
-    if block["type"] == "text":
-        return {**block, "text": text}
-    return {**block, "resource": {**as_object(block["resource"]), "text": text}}
-
-
-def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""Truncates text to a number of tokens.
+"""Truncates text to a number of tokens; text that is a JSON list or object stays JSON.
 
 Short texts stay whole; the tokens they leave are shared equally among the longer ones. If there are so many texts that
 a share would hold little more than its note, the texts in the middle are removed and one note takes their place.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pegboard.middleware.limits.json_reduction import ATTEMPTS, fit_json, read_container
 from pegboard.middleware.observability.token_count import Counter
 
 SMALLEST = 64
 """The smallest budget to cut to; the note alone takes about 25 tokens."""
 _NOTE = 32
-_ATTEMPTS = 12
 
 
 def truncate(texts: Sequence[str], sizes: Sequence[int], limit: int, count: Counter) -> list[str | None]:
@@ -38,9 +38,12 @@ def _fair_share(sizes: Sequence[int], limit: int) -> int:
 
 
 def _cut(text: str, size: int, share: int, count: Counter) -> str:
+    value = read_container(text)
+    if value is not None:
+        return fit_json(value, share, count).annotated()
     room = share - _NOTE
     kept = int(len(text) * room / size)
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         head, tail = text[: kept - kept // 2], text[len(text) - kept // 2 :]
         used = count(head) + count(tail)
         if used <= room:
