@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from pegboard import (
@@ -344,6 +345,46 @@ async def test_what_a_provider_parsed_is_executed_and_its_warnings_are_told_once
     assert [warning.code for warning in added.warnings] == ["string_literal_converted_to_integer"]
     assert missing.status == "failed"
     assert [warning.code for warning in missing.warnings] == ["tool_definition_missing"]
+
+
+def parse_call(arguments: Mapping[str, Any]) -> ToolCallRequest:
+    call = {"type": "tool_use", "id": "t1", "name": "add", "input": arguments}
+    [request] = Provider("anthropic", catalog()).parse({"role": "assistant", "content": [call]})
+    return request
+
+
+async def test_a_call_whose_arguments_were_replaced_before_it_runs_is_run_as_edited() -> None:
+    edited = msgspec.structs.replace(parse_call({"a": "1", "b": 2}), arguments={"a": 40, "b": 2})
+    record = await ToolExecutor(catalog()).execute(edited)
+    assert record.result == "42"
+    assert record.warnings == (), "the repairs were those of the arguments that were replaced"
+
+
+async def test_a_call_whose_arguments_were_edited_in_place_is_run_as_edited() -> None:
+    request = parse_call({"a": 1, "b": 2})
+    request.arguments["a"] = 40  # type: ignore[index]
+    assert (await ToolExecutor(catalog()).execute(request)).result == "42"
+
+
+async def test_a_wrong_call_is_run_when_a_person_has_corrected_it() -> None:
+    request = parse_call({"a": "one", "b": 2})
+    assert request.errors
+    assert (await ToolExecutor(catalog()).execute(request)).status == "failed"
+    corrected = msgspec.structs.replace(request, arguments={"a": 1, "b": 2})
+    assert (await ToolExecutor(catalog()).execute(corrected)).result == "3"
+
+
+async def test_a_call_whose_arguments_were_all_removed_is_run_without_them() -> None:
+    emptied = msgspec.structs.replace(parse_call({"a": 1, "b": 2}), arguments={})
+    record = await ToolExecutor(catalog()).execute(emptied)
+    assert {error.code for error in record.errors} == {"missing_required"}
+
+
+async def test_a_call_that_was_stored_as_json_for_review_can_be_edited_too() -> None:
+    stored = msgspec.json.decode(msgspec.json.encode(parse_call({"a": "1", "b": 2})))
+    assert (await ToolExecutor(catalog()).execute(msgspec.convert(stored, ToolCallRequest))).result == "3"
+    stored["arguments"]["a"] = 40
+    assert (await ToolExecutor(catalog()).execute(msgspec.convert(stored, ToolCallRequest))).result == "42"
 
 
 async def test_tools_added_and_removed_later_are_seen() -> None:

@@ -126,7 +126,7 @@ class ToolExecutor:
     ) -> ToolExecutionRecord:
         """Run one request. Raises only if the waiting task itself is cancelled, as asyncio requires.
 
-        The text that the model sent (`raw_arguments`) takes precedence over `arguments`, which were parsed from it.
+        It runs with the text that the model sent, or with `arguments` if they were edited or given without a text.
         """
         if cancellation is not None and cancellation.cancelled:
             return _skipped(request, None)
@@ -209,7 +209,7 @@ def _handler_of(catalog: ToolCatalog, limits: Limits) -> Handler:
 
 def _arguments_of(request: ToolCallRequest) -> Raw:
     text = request.raw_arguments
-    if not text.strip():
+    if request.edited or not text.strip():
         return Raw(encode(request.arguments)) if request.arguments else EMPTY_OBJECT
     data = text.encode("utf-8", "replace")
     try:
@@ -241,7 +241,10 @@ def _record_of(request: ToolCallRequest, reply: Reply, began: float) -> ToolExec
         elapsed,
         content=content,
         structured=result.get("structuredContent"),
-        warnings=_merge_notes(request.warnings, _notes(meta.get(PARSE_WARNINGS), ParseWarning)),
+        # The repairs of arguments that were replaced are no longer true.
+        warnings=_merge_notes(
+            () if request.edited else request.warnings, _notes(meta.get(PARSE_WARNINGS), ParseWarning)
+        ),
         errors=errors,
     )
 

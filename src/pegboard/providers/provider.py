@@ -23,7 +23,7 @@ from pegboard.providers.export import DEFAULT_OPTIONS, Definition, ExportOptions
 from pegboard.providers.markdown import Described
 from pegboard.repair.repairer import ParseError, ParseWarning
 from pegboard.tools.argument_parser import ParsedArguments
-from pegboard.tools.parameters import ToolCallRequest
+from pegboard.tools.parameters import ToolCallRequest, digest_of
 
 MISSING = "tool_definition_missing"
 
@@ -90,6 +90,7 @@ class Provider:
             raw_arguments=text,
             warnings=parsed.warnings,
             errors=parsed.errors,
+            parsed_digest=digest_of(parsed.arguments),
         )
 
 
@@ -115,6 +116,7 @@ def _without_definition(name: str, call_id: str, text: str) -> ToolCallRequest:
         raw_arguments=text,
         warnings=(ParseWarning("", MISSING, message, name, None),),
         errors=errors,
+        parsed_digest=digest_of(arguments),
     )
 
 

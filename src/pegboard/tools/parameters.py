@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from msgspec import UNSET, Struct
 from pegboard.argument_problems import ParseError, ParseWarning
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
+from pegboard.schema.plain_json import encode
 from pegboard.schema.schema_writer import EXACT, new_default
 from pegboard.schema.types.constraints import EnumConstraint
 
@@ -68,10 +70,11 @@ class ToolCallRequest(Struct, frozen=True, kw_only=True):
 
     tool_name: the name of the tool.
     tool_call_id: the id of the call, from the request or the model provider.
-    arguments: the arguments after repair.
+    arguments: the arguments after repair; edited ones (`msgspec.structs.replace`) run as edited.
     raw_arguments: the text that the model sent.
     warnings: the repairs.
     errors: what is wrong with the arguments.
+    parsed_digest: identifies the arguments as they were parsed from the text, to detect an edit.
     """
 
     tool_name: str
@@ -80,6 +83,12 @@ class ToolCallRequest(Struct, frozen=True, kw_only=True):
     raw_arguments: str = ""
     warnings: tuple[ParseWarning, ...] = ()
     errors: tuple[ParseError, ...] = ()
+    parsed_digest: str = ""
+
+    @property
+    def edited(self) -> bool:
+        """Whether `arguments` are others than those in the text that the model sent."""
+        return self.parsed_digest != digest_of(self.arguments) if self.parsed_digest else bool(self.arguments)
 
 
 class ToolExecutionContext(Struct, frozen=True):
@@ -87,6 +96,11 @@ class ToolExecutionContext(Struct, frozen=True):
 
     request: ToolCallRequest
     environment: Mapping[str, Any] = {}
+
+
+def digest_of(arguments: Mapping[str, Any]) -> str:
+    """A short text that differs for different arguments."""
+    return blake2b(encode(arguments), digest_size=16).hexdigest()
 
 
 _KINDS: Mapping[ValueKind, Mapping[str, Json]] = {
