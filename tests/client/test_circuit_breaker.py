@@ -11,7 +11,7 @@ from pegboard import Client
 from pegboard.client import circuit_breaker
 from pegboard.client.circuit_breaker import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, CircuitBreaker
 from pegboard.errors import ConnectionLost, PegboardError, Refusal, ResponseTimeout, ServerFault, Unreachable
-from tests.client.fakes import Asked, error, faking, modern, reply, text
+from tests.client.fakes import Asked, discovered, error, faking, modern, reply, text
 from tests.client.process_leftovers import nothing_left
 
 
@@ -179,3 +179,36 @@ async def test_only_a_server_that_is_not_there_counts(answer: Any, kind: type[Pe
         with pytest.raises(PegboardError) as third:
             await client.call("any", timeout=seconds)
         assert ("failed 2 times in a row" in str(third.value)) is counts
+
+
+def unlisted(*, breaks: bool) -> Any:
+    """A modern server whose `tools/list` fails: with 503, or with a lost connection."""
+
+    def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.message.get("method") == "server/discover":
+            reply(writer, discovered(asked))
+        elif breaks:
+            writer.close()
+        else:
+            reply(writer, b"", "503 Service Unavailable")
+
+    return answer
+
+
+@pytest.mark.parametrize("breaks", [False, True], ids=["is busy", "breaks off"])
+@pytest.mark.parametrize("retries", [0, 1, 2])
+async def test_retries_do_not_multiply_while_the_tools_are_not_known(retries: int, breaks: bool) -> None:
+    async with faking(unlisted(breaks=breaks)) as fake, Client(fake.url, retries=retries, break_after=0) as client:
+        with pytest.raises(Unreachable):
+            await client.call("any")
+        assert fake.methods.count("tools/list") == retries + 1
+        assert fake.methods.count("tools/call") == 0
+
+
+async def test_a_failed_attempt_counts_once_even_where_the_tools_are_listed_first() -> None:
+    async with faking(unlisted(breaks=False)) as fake, Client(fake.url, retries=0, break_after=3) as client:
+        for _ in range(3):
+            with pytest.raises(Unreachable, match="503"):
+                await client.call("any")
+        with pytest.raises(Unreachable, match="failed 3 times in a row"):
+            await client.call("any")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -20,6 +20,8 @@ from pegboard.client.request_sender import RequestSender
 from pegboard.client.transports.mirrored_headers import usable_tools
 from pegboard.deadline import Deadline
 from pegboard.errors import InvalidParams, MalformedMessage
+
+Send: TypeAlias = Callable[[OutgoingRequest], Awaitable[Mapping[str, Json]]]
 
 MAX_ROUNDS: Final = 16
 MAX_PAGES: Final = 1000
@@ -70,6 +72,7 @@ class RequestDelivery:
         *,
         progress: Progress | None = None,
         timeout: float | None = None,
+        send: Send | None = None,
     ) -> Mapping[str, Json]:
         """The result of a request; ResponseTimeout if it does not come in time."""
         channel = ClientChannel(self._answers, self._lists, self._log, progress)
@@ -79,28 +82,28 @@ class RequestDelivery:
         out = OutgoingRequest(
             method=method, params=params, channel=channel, wants_progress=progress is not None, deadline=deadline
         )
-        return await self._rounds(out)
+        return await self._rounds(out, send or self._sender.send)
 
-    async def list_tools(self) -> list[dict[str, Json]]:
+    async def list_tools(self, send: Send | None = None) -> list[dict[str, Json]]:
         """All tools that this link can call by the rules."""
-        tools = await self.collect("tools/list", "tools")
+        tools = await self.collect("tools/list", "tools", send)
         if self._link.mirrors:
             tools = usable_tools(tools, self._link.name)
         self._tools.update(tools)
         return tools
 
     async def _list_again(self) -> None:
-        """The cached list has proved wrong."""
+        """List the tools as part of an attempt of a call, which is retried and counted as a whole."""
         self._lists.clear("tools/list")
-        await self.list_tools()
+        await self.list_tools(self._sender.send_once)
 
-    async def collect(self, method: str, member: str) -> list[dict[str, Json]]:
+    async def collect(self, method: str, member: str, send: Send | None = None) -> list[dict[str, Json]]:
         """Every page of a list."""
         found: list[dict[str, Json]] = []
         params: dict[str, Json] = {}
         for _ in range(MAX_PAGES):
             try:
-                page = await self.request(method, params)
+                page = await self.request(method, params, send=send)
             except InvalidParams:
                 if not params:
                     raise
@@ -122,7 +125,7 @@ class RequestDelivery:
             raise MalformedMessage(f"{self._link.name}: its response has no list of {member}")
         return items
 
-    async def _rounds(self, out: OutgoingRequest) -> Mapping[str, Json]:
+    async def _rounds(self, out: OutgoingRequest, send: Send) -> Mapping[str, Json]:
         """Send a request, and again with the answers for as long as the server asks."""
         method, params = out.method, out.params
         cached = self._caches and method in CACHED
@@ -130,7 +133,7 @@ class RequestDelivery:
         if cached and (kept := self._lists.find(method, params, context)) is not None:
             return kept
         for _ in range(MAX_ROUNDS):
-            result = await self._sender.send(out)
+            result = await send(out)
             if result.get("resultType") != "input_required":
                 if cached and out.params is params:
                     self._lists.keep(method, params, result, context)

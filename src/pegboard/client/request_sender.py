@@ -128,7 +128,7 @@ class RequestSender:
             return await self._link.request(out)
         tools = self._tools
         if not tools.generation:
-            await tools.learn(0, self._list_tools)
+            await self._learn(0)
         name = str(out.params.get("name"))
         generation = tools.generation
         out.mirrors = tools.find(name).mirrors
@@ -136,6 +136,13 @@ class RequestSender:
             return await self._link.request(out)
         except HeaderMismatch:
             # "the client SHOULD call `tools/list` to check for changes …, then retry the original request"
-            await tools.learn(generation, self._list_tools)
+            await self._learn(generation)
             out.mirrors = tools.find(name).mirrors
             return await self._link.request(out)
+
+    async def _learn(self, generation: int) -> None:
+        try:
+            await self._tools.learn(generation, self._list_tools)
+        except ConnectionLost as lost:
+            # The call itself was not sent, so it can be retried.
+            raise Unreachable(f"{self._link.name}: the connection was lost while its tools were listed") from lost
