@@ -43,6 +43,7 @@ NAMES = [
     "MaxLength",
     "Middleware",
     "MinLength",
+    "NextAction",
     "OAuth",
     "Parameter",
     "ParseError",

@@ -36,6 +36,7 @@ _HOMES = {
     "MaxLength": "pegboard.schema.types.constraints",
     "Middleware": "pegboard.hooks.middleware",
     "MinLength": "pegboard.schema.types.constraints",
+    "NextAction": "pegboard.next_action",
     "OAuth": "pegboard.client.login.oauth",
     "Parameter": "pegboard.tools.parameters",
     "ParseError": "pegboard.argument_problems",

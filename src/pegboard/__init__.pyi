@@ -35,6 +35,7 @@ from pegboard.media import Audio as Audio
 from pegboard.media import File as File
 from pegboard.media import Image as Image
 from pegboard.media import Link as Link
+from pegboard.next_action import NextAction as NextAction
 from pegboard.registry import Group as Group
 from pegboard.schema.types.constraints import Description as Description
 from pegboard.schema.types.constraints import EnumConstraint as EnumConstraint

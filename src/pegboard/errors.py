@@ -41,8 +41,10 @@ received, what is allowed and what to do next. It never contains the text of an 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
+
+from pegboard.next_action import NextActions, read_actions
 
 __all__ = [
     "Busy",
@@ -82,6 +84,7 @@ __all__ = [
 ]
 
 REFUSED = "dev.pegboard/refused"
+ERROR = "dev.pegboard/error"
 
 
 class PegboardError(Exception):
@@ -218,16 +221,63 @@ class SessionNotFound(Refusal):
 
 
 class ToolError(PegboardError):
-    """Raise it in a tool: the model gets the message as an `isError` result, with `meta` as its `_meta`."""
+    """Raise it in a tool: the model gets the message as an `isError` result.
 
-    def __init__(self, message: str, *, meta: Mapping[str, Any] | None = None) -> None:
+    code: a word for programs, such as "NOT_FOUND".
+    steps: what the model can do about it, in order; added to the message as a numbered list.
+    try_tool: the tool to call instead or first: its name, a NextAction, or several of them; added to the message.
+    meta: the `_meta` of the result. Code, steps and tools are added to it as `dev.pegboard/error`.
+
+    `message` is the whole text for the model, `problem` the text without steps and tools.
+    """
+
+    code: str = ""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "",
+        steps: str | Iterable[str] = (),
+        try_tool: NextActions = (),
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(message)
-        self.message = message
         self.meta = meta
+        if code or (meta and ERROR in meta):
+            self.code = code or _code_in(meta)
+        self.revise(message, steps=steps, try_tool=try_tool, code=code)
+
+    def revise(
+        self, problem: str, *, steps: str | Iterable[str] = (), try_tool: NextActions = (), code: str = ""
+    ) -> None:
+        """Replace the `problem`, `steps`, `try_tool` and `code` that the model gets; the rest of `meta` stays."""
+        self.problem = self.message = problem
+        self.steps = (steps,) if isinstance(steps, str) else tuple(steps)
+        self.try_tool = read_actions(try_tool)
+        if self.steps:
+            listed = "".join(f"\n{number}. {step}" for number, step in enumerate(self.steps, 1))
+            self.message = f"{self.message}\nWhat to do:{listed}"
+        if self.try_tool:
+            tools = "Tools" if len(self.try_tool) > 1 else "Tool"
+            self.message = f"{self.message}\n{tools} to try: {'; '.join(map(str, self.try_tool))}"
+        self.args = (self.message,)
+        said = {"code": code, "steps": list(self.steps), "tools": [action.as_json() for action in self.try_tool]}
+        told = {name: value for name, value in said.items() if value}
+        if told:
+            self.meta = {**(self.meta or {}), ERROR: told}
+
+
+def _code_in(meta: Mapping[str, Any] | None) -> str:
+    error = (meta or {}).get(ERROR)
+    code = error.get("code") if isinstance(error, Mapping) else None
+    return code if isinstance(code, str) else ""
 
 
 class InvalidArguments(ToolError):
     """The arguments of a tool call are wrong: the message is for the model, `errors` (ParseError) for programs."""
+
+    code = "invalid_arguments"
 
     def __init__(self, message: str, errors: Sequence[Any] = ()) -> None:
         super().__init__(message)
@@ -236,6 +286,8 @@ class InvalidArguments(ToolError):
 
 class DelegationFailed(ToolError):
     """The server behind a gateway failed to answer the call; errors that the server returned itself stay as they are."""
+
+    code = "server_failed"
 
 
 class LimitReached(ToolError):
@@ -250,12 +302,14 @@ class LimitReached(ToolError):
         if retry_after is not None:
             refused["retryAfter"] = retry_after
         super().__init__(message, meta={REFUSED: refused})
-        self.reason = reason
+        self.code = self.reason = reason
         self.retry_after = retry_after
 
 
 class QuestionFailed(ToolError):
     """The caller could not answer a question, or the question could not reach it."""
+
+    code = "question_failed"
 
 
 class ServerFault(PegboardError):

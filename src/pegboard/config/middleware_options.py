@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import collections.abc
+import dataclasses
 import inspect
 import types
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
-import msgspec
 from msgspec import UNSET, Struct
 
 from pegboard import middleware
@@ -35,7 +35,7 @@ from pegboard.config.value_types import (
 from pegboard.schema.types.annotations import hints_of
 
 MIDDLEWARE: Final = (
-    "Audit", "Cache", "ConcurrencyLimit", "Logging", "Metrics", "RateLimit", "Retry", "Timeout", "Timing", "TokenBudget",
+    "Audit", "Cache", "ConcurrencyLimit", "ErrorMessages", "Logging", "Metrics", "RateLimit", "Retry", "Timeout", "Timing", "TokenBudget",
     "TokenCount", "Tracing",
 )  # fmt: skip
 """The built-in middleware that a configuration can name."""
@@ -137,20 +137,21 @@ def _kind_of(hint: Any) -> ValueType | None:
     if isinstance(origin, type) and issubclass(origin, collections.abc.Iterable) and arguments:
         item = _kind_of(arguments[0])
         return None if item is None else ListValue(item, "a list")
-    if isinstance(hint, type) and issubclass(hint, Struct):
-        return _struct_kind(hint)
+    if isinstance(hint, type) and (issubclass(hint, Struct) or dataclasses.is_dataclass(hint)):
+        return _record_kind(hint)
     return None
 
 
-def _struct_kind(struct: type[Struct]) -> ValueType | None:
-    hints = hints_of(struct)
+def _record_kind(record: type) -> ValueType | None:
+    """How an object is read for a struct or dataclass, by its constructor."""
     fields: dict[str, ObjectField] = {}
     required: dict[str, str] = {}
-    for field in msgspec.structs.fields(struct):
-        kind = _kind_of(hints[field.name])
+    hints = hints_of(record)
+    for name, (_, is_required) in _parameters_of(record).items():
+        kind = _kind_of(hints[name])
         if kind is None:
             return None
-        fields[field.name] = ObjectField(field.name, kind, "")
-        if field.required:
-            required[field.name] = f"{field.name!r} is missing"
-    return ObjectValue(f"a {struct.__name__}", fields, required, make=struct)
+        fields[name] = ObjectField(name, kind, "")
+        if is_required:
+            required[name] = f"{name!r} is missing"
+    return ObjectValue(f"a {record.__name__}", fields, required, make=record)

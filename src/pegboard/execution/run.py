@@ -315,7 +315,7 @@ def _failure_result(call: Call, exception: BaseException, task: asyncio.Task[Any
         case Refusal():
             raise exception
         case InvalidArguments():
-            return parse_error_result(exception.message, exception.errors)
+            return parse_error_result(exception.message, exception.errors, exception.meta)
         case ToolError():
             return error_result(exception.message, exception.meta)
         case asyncio.CancelledError():

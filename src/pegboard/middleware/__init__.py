@@ -13,6 +13,8 @@ _HOMES = {
     "Caller": "pegboard.call",
     "ConcurrencyLimit": "pegboard.middleware.limits.call_limits",
     "Done": "pegboard.call",
+    "ErrorMessage": "pegboard.middleware.error_messages",
+    "ErrorMessages": "pegboard.middleware.error_messages",
     "Handler": "pegboard.call",
     "InputRequired": "pegboard.call",
     "KeptResults": "pegboard.middleware.limits.kept_results",

@@ -11,6 +11,8 @@ from pegboard.call import TaskStarted as TaskStarted
 from pegboard.hooks.middleware import Middleware as Middleware
 from pegboard.middleware.answer import answer as answer
 from pegboard.middleware.cache import Cache as Cache
+from pegboard.middleware.error_messages import ErrorMessage as ErrorMessage
+from pegboard.middleware.error_messages import ErrorMessages as ErrorMessages
 from pegboard.middleware.limits.call_limits import ConcurrencyLimit as ConcurrencyLimit
 from pegboard.middleware.limits.call_limits import Timeout as Timeout
 from pegboard.middleware.limits.kept_results import KeptResults as KeptResults

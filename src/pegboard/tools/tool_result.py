@@ -364,9 +364,9 @@ def error_result(text: str, meta: Mapping[str, Json] | None = None) -> Done:
     return Done(result)
 
 
-def parse_error_result(text: str, errors: Iterable[Any]) -> Done:
+def parse_error_result(text: str, errors: Iterable[Any], meta: Mapping[str, Json] | None = None) -> Done:
     """The rejection of arguments: sentences for the model, the same problems for programs in `_meta`."""
-    return error_result(text, {PARSE_ERRORS: _listed(errors)})
+    return error_result(text, {**(meta or {}), PARSE_ERRORS: _listed(errors)})
 
 
 def with_warnings(done: Done, warnings: Iterable[Any]) -> Done:
