@@ -367,6 +367,25 @@ async def test_only_a_server_that_was_there_is_said_to_be_back(
         await until(lambda: "bad: is back" in caplog.text)
 
 
+async def test_a_problem_is_logged_once_though_its_text_has_another_number_each_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE", 0.0)
+    well, code = tmp_path / "well", "import os, sys; sys.exit(f'see the log {os.getpid()}')"
+    async with behind(bad(command=(sys.executable, "-S", "-c", code))) as downstream:
+        await until(lambda: downstream.spawns > 5)
+    assert caplog.text.count("saying: see the log") == 1
+    caplog.clear()
+    async with behind(bad("dies", well)) as downstream:
+        well.touch()
+        await until(lambda: downstream.state == "ready")
+        well.unlink()
+        with pytest.raises(ConnectionLost):
+            await call(downstream, "die")
+        # It was there in between: this is news.
+        await until(lambda: caplog.text.count("ended with exit code") >= 2)
+
+
 async def test_a_server_that_needs_longer_to_start_is_given_more_time_until_it_is_there() -> None:
     async with behind(bad("slow", connect_timeout=0.2)) as server:
         assert server.state == "failed"
@@ -475,6 +494,8 @@ async def test_a_server_that_dies_in_a_call_is_back_without_being_called() -> No
     async with behind(bad()) as server:
         before = server.catalog
         waiting = asyncio.create_task(call(server, "never"))
+        # A request that the dead process never got would be sent to the next one.
+        await until(lambda: server.in_flight == 1)
         with pytest.raises(ConnectionLost, match="exit code 3"):
             await call(server, "die")
         with pytest.raises(ConnectionLost):

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import math
 import random
+import re
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
@@ -47,6 +48,8 @@ STEADY_SECONDS: Final = 30.0
 NEVER: Final = math.inf
 MAX_REPORTED: Final = 1500
 """Characters of a problem that are logged: a command, and the last lines that it wrote."""
+MAX_PROBLEMS: Final = 8
+"""Different problems that are logged before a server is ready."""
 DEBOUNCE_SECONDS: Final = 0.2
 IDLE_DEBOUNCES: Final = 5
 """If a server reports changes and there are none, the pause before listing it doubles at most this many times."""
@@ -57,6 +60,8 @@ HEALTH_CHECK_SECONDS: Final = 60.0
 SHORTEST_TTL: Final = 30.0
 MAX_START_SECONDS: Final = 60.0
 """The maximum time to start, if `connectTimeout` is less: a first start may have to download the server."""
+
+_DIGITS: Final = re.compile(r"[0-9]+")
 
 
 class Supervisor:
@@ -90,7 +95,7 @@ class Supervisor:
         self.connect_timeout = config.connect_timeout
         self._start_timeout = start_timeout
         self._installing = installing or asyncio.Semaphore()
-        self._reported = ""
+        self._reported: set[str] = set()
         self._ready_at = NEVER
         self._config = config
         self._pool = pool
@@ -167,9 +172,9 @@ class Supervisor:
             was_there = self.catalog is not None
             await self._list(connection)
             connection.breaker.succeed()
-            if self._reported:
+            if self._reported or not was_there:
                 _log.info("%s: %s", self.name, "is back" if was_there else "is ready")
-                self._reported = ""
+                self._reported.clear()
             self._ready_at = asyncio.get_running_loop().time()
             self._set_state("ready", "")
             self.settled.set()
@@ -198,8 +203,8 @@ class Supervisor:
                 return
         # It does not hold up the others any longer, nor calls and lists.
         told = f"no answer within {seconds:g} s, it is still starting and may be installing; it has {self._start_timeout:g} s"
-        _log.warning("%s: %s", self.name, told)
-        self._reported = self.problem = told
+        self._report(told)
+        self.problem = told
         self.settled.set()
         await connection.open(now=True)
 
@@ -346,8 +351,7 @@ class Supervisor:
     def _take_problem(self, problem: PegboardError) -> None:
         # Some problems name the server already.
         told = shorten_output(str(problem).removeprefix(f"{self.name}: "), MAX_REPORTED)
-        _log.log(logging.DEBUG if told == self._reported else logging.WARNING, "%s: %s", self.name, told)
-        self._reported = told
+        self._report(told)
         if isinstance(problem, Unauthorized):
             self._set_state("needs_login", str(problem))
         elif self.state == "ready" and isinstance(problem, ConnectionLost):
@@ -355,6 +359,15 @@ class Supervisor:
             self._set_state("ready" if connection.link.is_open else "connecting", str(problem))
         else:
             self._set_state("failed", str(problem))
+
+    def _report(self, told: str) -> None:
+        """Log a problem, each once until the server is ready: it may be tried for days."""
+        # Two attempts may differ in nothing but a time or the id of a process.
+        kind = _DIGITS.sub("", told)
+        is_new = kind not in self._reported and len(self._reported) < MAX_PROBLEMS
+        _log.log(logging.WARNING if is_new else logging.DEBUG, "%s: %s", self.name, told)
+        if is_new:
+            self._reported.add(kind)
 
     def _set_state(self, state: State, problem: str) -> None:
         if self.state == "stopped":
