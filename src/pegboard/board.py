@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import pkgutil
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
@@ -27,7 +26,7 @@ from pegboard.execution.catalog_methods import CatalogMethods
 from pegboard.execution.dispatch import Dispatcher
 from pegboard.execution.preconditions import add_preconditions
 from pegboard.execution.run import Runner, answer_unknown, catch_errors, refuse_errors
-from pegboard.execution.services import Services
+from pegboard.execution.services import Lifetime, Services
 from pegboard.execution.threads import Threads
 from pegboard.hooks.lifecycle import MiddlewareLifecycle
 from pegboard.hooks.middleware import Middleware, check_kinds, check_middleware
@@ -43,7 +42,7 @@ from pegboard.subscriptions.change_feed import ChangeFeed
 from pegboard.subscriptions.change_log import ChangeLog, ListenMethod
 from pegboard.tasks.task_methods import TaskMethods
 from pegboard.tasks.task_store import TaskStore
-from pegboard.tools.decorator import find_marked
+from pegboard.tools.discovery import MarkedTool, find_tools
 from pegboard.tools.tool import Tool, tool_from_function
 
 _log = logging.getLogger("pegboard.middleware")
@@ -239,21 +238,29 @@ class Board(GroupedRegistry, Hosted):
     def _publish(self, change: Change) -> None:
         self.changes.publish(change)
 
-    def discover(self, package: str | ModuleType | object) -> list[Tool]:
-        """Add everything that is marked with `@tool` in a module, in every module of a package, or on an object."""
-        owner = import_module(package) if isinstance(package, str) else package
-        owners = [owner]
-        if isinstance(owner, ModuleType):
-            below = pkgutil.walk_packages(getattr(owner, "__path__", ()), owner.__name__ + ".")
-            owners += [import_module(module.name) for module in below]
-        made = [
-            self.add(function, **({"name": mark.name} if mark.name else {}), **mark.options)
-            for place in owners
-            for function, mark in find_marked(place)
-        ]
-        if not made:
-            raise DeclarationError(f"Nothing in {getattr(owner, '__name__', owner)!r} is marked with @tool")
-        return made
+    def discover(self, package: str | ModuleType | object, *, lifetime: Lifetime = "app") -> list[Tool]:
+        """Add all tools of a module, of every module of a package, of a class, or of an object.
+
+        These are the functions, methods, static and class methods marked with `@tool`, and the declared Tools. The
+        constructor of a class gets its parameters from the services. An instance lives as long as `lifetime` says, or as
+        its own factory does.
+        """
+        place = import_module(package) if isinstance(package, str) else package
+        found = find_tools(place)
+        if not found:
+            raise DeclarationError(f"Nothing in {getattr(place, '__name__', place)!r} is a Tool or marked with @tool")
+        for owner in dict.fromkeys(one.owner for one in found if isinstance(one, MarkedTool)):
+            if owner is not None:
+                self.services.add_class(owner, lifetime)
+        return [self.add(one if isinstance(one, Tool) else self._make_tool(one)) for one in found]
+
+    def _make_tool(self, found: MarkedTool | type[Tool]) -> Tool:
+        if isinstance(found, type):
+            return self.services.construct(found)
+        mark = found.mark
+        return tool_from_function(
+            found.function, mark.name or None, is_injected=self._is_injected, owner=found.owner, **mark.options
+        )
 
     def export(
         self, form: str, *, strict: bool = True, description_tokens: int | None = None

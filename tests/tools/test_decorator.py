@@ -7,7 +7,7 @@ import types
 import pytest
 
 from pegboard.errors import DeclarationError
-from pegboard.tools.decorator import find_marked, mark_of, tool
+from pegboard.tools.decorator import mark_of, tool
 
 
 @tool
@@ -46,19 +46,6 @@ def test_a_marked_function_is_still_the_function() -> None:
     assert mark is not None
     assert (mark.name, mark.options) == ("other_name", {"title": "Other"})
     assert mark_of(unmarked) is None
-
-
-def test_the_marked_functions_of_a_module_are_found_where_they_are_defined() -> None:
-    module = types.ModuleType("somewhere")
-    exec("from pegboard.tools.decorator import tool\n@tool\ndef mine(): ...", module.__dict__)
-    module.borrowed = plain  # type: ignore[attr-defined]
-    assert [function.__name__ for function, _ in find_marked(module)] == ["mine"]
-
-
-def test_the_marked_methods_of_an_object_are_found_bound() -> None:
-    found = dict(find_marked(Kit()))
-    assert [method.__name__ for method in found] == ["first", "second"]
-    assert next(iter(found))(1) == 2
 
 
 def test_what_takes_no_mark_says_so() -> None:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from types import FrameType
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, TypeVar, get_type_hints
 
 from msgspec import Struct
 
@@ -23,6 +23,10 @@ from pegboard.errors import DeclarationError
 _log = logging.getLogger("pegboard.tools")
 
 Lifetime = Literal["call", "app"]
+
+T = TypeVar("T")
+
+_DEFERRED = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
 class Recipe(Struct, frozen=True):
@@ -129,6 +133,29 @@ class Services:
         stack, self._clean_up = self._clean_up, AsyncExitStack()
         await stack.aclose()
 
+    def add_class(self, kind: type, lifetime: Lifetime) -> None:
+        """Supply instances of a class, unless they are registered; its constructor must be satisfiable."""
+        if kind not in self:
+            self.factory(kind, kind, lifetime=lifetime)
+            for need in self._recipes[kind].needs.values():
+                self.recipe(need)
+
+    def construct(self, kind: type[T]) -> T:
+        """An instance of a class, made outside any call: values and plain factories with lifetime "app" supply it."""
+        return kind(**{name: self._supply_now(need, kind) for name, need in _needs(kind, kind).items()})
+
+    def _supply_now(self, need: object, kind: type) -> Any:
+        recipe = self.recipe(need)
+        if need not in self._instances:
+            if recipe.lifetime != "app" or any(check(recipe.make) for check in _DEFERRED):
+                raise DeclarationError(
+                    f"{_name(kind)} is made before the first call, and {_name(need)} only during one; take it as a "
+                    "parameter of execute, or add an instance yourself"
+                )
+            supplied = {name: self._supply_now(inner, kind) for name, inner in recipe.needs.items()}
+            self._instances[need] = recipe.make(**supplied)
+        return self._instances[need]
+
     def recipe(self, kind: object) -> Recipe:
         """The recipe for `kind`."""
         recipe = self._recipes.get(kind)
@@ -201,7 +228,7 @@ async def _clean_up_after(user: asyncio.Future[None], stack: AsyncExitStack) -> 
 
 def _needs(kind: object, make: Callable[..., Any]) -> Mapping[str, Any]:
     try:
-        hints = get_type_hints(vars(make).get("__init__", make) if isinstance(make, type) else make)
+        hints = get_type_hints(getattr(make, "__init__") if isinstance(make, type) else make)  # noqa: B009 — mypy rejects the attribute
     except (NameError, TypeError, AttributeError):
         hints = {}
     try:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar, Unpack, overload
 
 from msgspec import Struct
@@ -50,25 +49,3 @@ def mark_of(function: Any) -> ToolMark | None:
     """The mark on a function, or on the function of a bound method."""
     mark = getattr(function, _ATTRIBUTE, None)
     return mark if isinstance(mark, ToolMark) else None
-
-
-def find_marked(owner: Any) -> Iterator[tuple[Callable[..., Any], ToolMark]]:
-    """Every marked function of a module, or method of an object, in the order of definition."""
-    names = vars(owner) if inspect.ismodule(owner) else _names_of(owner)
-    for name in names:
-        # Only classes are searched by name: reading a property could run an author's code.
-        if not inspect.ismodule(owner) and mark_of(inspect.getattr_static(owner, name, None)) is None:
-            continue
-        found = getattr(owner, name)
-        mark = mark_of(found)
-        if mark is not None and _is_at_home(found, owner):
-            yield found, mark
-
-
-def _names_of(owner: Any) -> list[str]:
-    return list(dict.fromkeys(name for cls in reversed(type(owner).__mro__) for name in vars(cls)))
-
-
-def _is_at_home(found: Any, owner: Any) -> bool:
-    """A marked function that a module only imported belongs to the other module."""
-    return not inspect.ismodule(owner) or getattr(found, "__module__", None) == owner.__name__

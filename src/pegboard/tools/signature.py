@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 
 import msgspec
@@ -80,12 +80,10 @@ class InferredFunction(Struct, frozen=True, kw_only=True):
     dump: Dump | None
 
 
-def infer(
-    function: Callable[..., Any], is_injected: IsInjected, *, of_the_call: type | None = None
-) -> InferredFunction:
-    """Inspect a function, method, callable object or partial; `of_the_call` is the type of its first parameter, if not
-    annotated."""
-    _refuse_uncallable(function)
+def infer(function: Callable[..., Any], is_injected: IsInjected, *, leading: Sequence[type] = ()) -> InferredFunction:
+    """Inspect a function, method, callable object or partial; `leading` are the injected types of its first
+    parameters, whatever their annotations."""
+    _refuse_uncallable(function, unbound=bool(leading))
     inner = unwrap(function)
     source = source_of(function)
     hints = _hints_of_callable(function, inner)
@@ -112,7 +110,7 @@ def infer(
             raise DeclarationError(
                 f"{where}: its annotation {text!r} is not defined at run time; import it outside `if TYPE_CHECKING`"
             )
-        wanted = wanted_type(annotation, is_injected) if of_the_call is None or len(order) > 1 else of_the_call
+        wanted = wanted_type(annotation, is_injected) if len(order) > len(leading) else leading[len(order) - 1]
         if wanted is not None:
             injected[parameter.name] = wanted
             continue
@@ -231,7 +229,7 @@ def _is_union(annotation: Any) -> bool:
     return get_origin(annotation) is Union or type(annotation).__name__ == "UnionType"
 
 
-def _refuse_uncallable(function: Any) -> None:
+def _refuse_uncallable(function: Any, *, unbound: bool) -> None:
     if isinstance(function, type):
         raise DeclarationError(
             f"{function.__module__}.{function.__qualname__} is a class; pass an instance or a method"
@@ -241,7 +239,7 @@ def _refuse_uncallable(function: Any) -> None:
     holder = getattr(function, "__qualname__", "").rpartition(".")[0]
     if inspect.isfunction(function) and holder and not holder.endswith("<locals>"):
         name, first = function.__name__, function.__code__.co_varnames[:1]
-        if first == ("self",):
+        if first == ("self",) and not unbound:
             where = source_of(function)
             raise DeclarationError(f"{where}: {name} is a method without its object; pass instance.{name}")
 

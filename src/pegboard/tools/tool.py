@@ -153,7 +153,7 @@ class Tool:
             return self
         if type(self).execute is Tool.execute:
             raise DeclarationError(f"{type(self).__qualname__} declares a tool and has no execute(self, context)")
-        inferred = infer(self.execute, is_injected, of_the_call=ToolExecutionContext)
+        inferred = infer(self.execute, is_injected, leading=(ToolExecutionContext,))
         if inferred.fields:
             name = inferred.fields[0].attribute
             raise DeclarationError(f"{inferred.source}: parameter {name!r} of execute is not a registered service")
@@ -244,10 +244,14 @@ def tool_from_function(
     name: str | None = None,
     *,
     is_injected: IsInjected = no_services,
+    owner: type | None = None,
     **options: Unpack[ToolOptions],
 ) -> Tool:
-    """A tool from a function, method, callable object or partial; missing options are derived from it."""
-    inferred = infer(function, is_injected)
+    """A tool from a function, method, callable object or partial; missing options are derived from it.
+
+    `owner` is the class of a method without its object: an instance is injected for each call.
+    """
+    inferred = infer(function, is_injected, leading=() if owner is None else (owner,))
     _check_options(options, inferred)
     tool = Tool()
     own_name = name_of(function)
