@@ -28,7 +28,7 @@ from pegboard.execution.preconditions import add_preconditions
 from pegboard.execution.run import Runner, answer_unknown, catch_errors, refuse_errors
 from pegboard.execution.services import Lifetime, Services
 from pegboard.execution.threads import Threads
-from pegboard.hooks.lifecycle import MiddlewareLifecycle
+from pegboard.hooks.lifecycle import Lifecycle, Startable
 from pegboard.hooks.middleware import Middleware, check_kinds, check_middleware
 from pegboard.hooks.pipeline import Attachment, choose_targets, compose, in_order
 from pegboard.limits import Limits
@@ -94,7 +94,7 @@ class Board(GroupedRegistry, Hosted):
         self._threads = Threads(self.limits.threads, self.limits.thread_queue, self.limits.threads_asking)
         self._attached: list[Attachment] = []
         self._numbers = count()
-        self._lifetimes = MiddlewareLifecycle(lambda: in_order(self._attached, self._called()))
+        self._lifetimes = Lifecycle(self._startable)
         self._missed: set[tuple[str, str]] = set()
         secret = os.environ.get("PEGBOARD_SECRET")
         keys = read_keys(secret)
@@ -322,6 +322,11 @@ class Board(GroupedRegistry, Hosted):
     def _add_capabilities(self, capabilities: Mapping[str, Json]) -> None:
         """Declare these capabilities to clients, in addition to those that follow from the content of the board."""
         self._dispatcher.declared = capabilities
+
+    def _startable(self) -> Iterator[Startable]:
+        """What starts and stops with the board: middleware, then the tools that it runs around."""
+        yield from in_order(self._attached, self._called())
+        yield from self.tools
 
     def _called(self) -> Iterator[Tool | CalledItem]:
         """Everything that middleware can be attached to."""

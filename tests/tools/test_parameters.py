@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated, Any
 
 import msgspec
@@ -15,9 +16,10 @@ from pegboard.tools.parameters import (
     ToolCallRequest,
     ToolExecutionContext,
     ValueKind,
-    fill_defaults,
+    read_declared,
     write_declared,
 )
+from pegboard.tools.signature import schema_of as schema_of_type
 from pegboard.tools.tool import Tool, tool_from_function
 
 # Every kind of value the design names.
@@ -32,6 +34,11 @@ KINDS: list[tuple[ValueKind, dict[str, Any]]] = [
     (ValueKind.URI, {"type": "string", "format": "uri"}),
     (ValueKind.ENUM_TOKEN, {"type": "string"}),
     (ValueKind.ATTACHMENT_REFERENCE, {"type": "string"}),
+    (ValueKind.INT32, {"type": "integer", "minimum": -2147483648, "maximum": 2147483647}),
+    (ValueKind.INT64, {"type": "integer", "minimum": -9223372036854775808, "maximum": 9223372036854775807}),
+    (ValueKind.FLOAT32, {"type": "number", "minimum": -3.4028234663852886e38, "maximum": 3.4028234663852886e38}),
+    (ValueKind.FLOAT64, {"type": "number"}),
+    (ValueKind.DECIMAL, schema_of_type(Decimal)),
 ]
 
 
@@ -61,8 +68,8 @@ def test_required_alone_decides_what_may_be_left_out() -> None:
     schema = write_declared(parameters, "here")
     assert schema["required"] == ["a", "b"]
     assert "additionalProperties" not in schema
-    assert fill_defaults(parameters, {"a": "1"}) == {"a": "1", "d": "x"}
-    assert fill_defaults(parameters, {"d": "1"}) == {"d": "1"}
+    assert read_declared(parameters, {"a": "1"}) == {"a": "1", "d": "x"}
+    assert read_declared(parameters, {"d": "1"}) == {"d": "1"}
 
 
 @pytest.mark.parametrize("enum", [["a", "b"], EnumConstraint(["a", "b"])])

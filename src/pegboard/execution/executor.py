@@ -38,7 +38,7 @@ from pegboard.protocol.revisions import MODERN
 from pegboard.schema.plain_json import encode
 from pegboard.tools.parameters import ToolCallRequest
 from pegboard.tools.tool import Tool
-from pegboard.tools.tool_result import PARSE_ERRORS, PARSE_WARNINGS
+from pegboard.tools.tool_result import PARSE_ERRORS, PARSE_WARNINGS, SKIPPED
 
 Status: TypeAlias = Literal["success", "failed", "skipped"]
 Environment: TypeAlias = Mapping[str, Any] | Callable[[ToolCallRequest], Mapping[str, Any]]
@@ -230,7 +230,7 @@ def _record_of(request: ToolCallRequest, reply: Reply, began: float) -> ToolExec
     metadata = dict(reply.metadata or {})
     if failed:
         metadata.setdefault("error", "invalid_arguments" if errors else "tool_error")
-    status: Status = "success"
+    status: Status = "skipped" if meta.get(SKIPPED) is True else "success"
     if failed:
         status = "skipped" if metadata["error"] == CANCELLED else "failed"
     return _record(

@@ -1,8 +1,8 @@
-"""Starts and stops middleware together with its boards.
+"""Starts and stops middleware and tools together with their boards.
 
-Theory of operation. The started middleware is compared with the attached middleware, and the difference is started or
-stopped: when the board starts and ends, and whenever middleware is attached or removed meanwhile. Middleware that is
-attached to several boards starts with the first of them and stops with the last.
+Theory of operation. What is started is compared with what is attached, and the difference is started or stopped: when
+the board starts and ends, and whenever middleware or a tool is added or removed meanwhile. What several boards share
+starts with the first of them and stops with the last.
 """
 
 from __future__ import annotations
@@ -11,22 +11,25 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
-from pegboard.hooks.middleware import Middleware, is_overridden
+from pegboard.hooks.middleware import Middleware
+from pegboard.tools.tool import Tool
 
 _log = logging.getLogger("pegboard.middleware")
 
 HOOK_SECONDS: Final = 5.0
-"""How long a middleware may take to start or stop before the others continue without it."""
+"""How long a middleware or a tool may take to start or stop before the others continue without it."""
+
+Startable: TypeAlias = Middleware | Tool
 
 
-class MiddlewareLifecycle:
-    """The middleware of one board that has been started; `attached` lists all, outermost first."""
+class Lifecycle:
+    """What has been started for one board; `attached` lists all, in the order in which they start."""
 
-    def __init__(self, attached: Callable[[], Iterable[Middleware]]) -> None:
+    def __init__(self, attached: Callable[[], Iterable[Startable]]) -> None:
         self._attached = attached
-        self._started: list[Middleware] = []
+        self._started: list[Startable] = []
         self._starts = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._applying = asyncio.Lock()
@@ -47,7 +50,7 @@ class MiddlewareLifecycle:
         await self._apply()
 
     def sync(self) -> None:
-        """Middleware was added or removed, in any thread."""
+        """Middleware or a tool was added or removed, in any thread."""
         loop = self._loop
         if self._starts and not self._due and loop is not None and not loop.is_closed():
             self._due = True
@@ -61,7 +64,7 @@ class MiddlewareLifecycle:
 
     async def _apply(self) -> None:
         async with self._applying:
-            wanted = {id(one): one for one in self._attached()} if self._starts else {}
+            wanted = {id(one): one for one in self._attached() if _has_hooks(one)} if self._starts else {}
             left = [one for one in self._started if id(one) not in wanted]
             self._started = [one for one in self._started if id(one) in wanted]
             for one in reversed(left):
@@ -73,20 +76,29 @@ class MiddlewareLifecycle:
                     await _enter(one)
 
 
-async def _enter(one: Middleware) -> None:
+def _has_hooks(one: Startable) -> bool:
+    return _is_overridden(one, "start") or _is_overridden(one, "stop")
+
+
+def _is_overridden(one: Startable, hook: Literal["start", "stop"]) -> bool:
+    base = Middleware if isinstance(one, Middleware) else Tool
+    return hook in one.__dict__ or getattr(type(one), hook) is not getattr(base, hook)
+
+
+async def _enter(one: Startable) -> None:
     boards = one.__dict__["_boards"] = one.__dict__.get("_boards", 0) + 1
     if boards == 1:
         await _run(one, "start")
 
 
-async def _leave(one: Middleware) -> None:
+async def _leave(one: Startable) -> None:
     one.__dict__["_boards"] -= 1
     if not one.__dict__["_boards"]:
         await _run(one, "stop")
 
 
-async def _run(one: Middleware, hook: Literal["start", "stop"]) -> None:
-    if not is_overridden(one, hook):
+async def _run(one: Startable, hook: Literal["start", "stop"]) -> None:
+    if not _is_overridden(one, hook):
         return
     try:
         async with asyncio.timeout(HOOK_SECONDS):

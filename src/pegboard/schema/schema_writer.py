@@ -136,7 +136,7 @@ class _Writer:
     def write(self, shape: Shape) -> Schema:
         match shape:
             case RecordShape(type=key) | AliasShape(key=key) | RefShape(key=key) if key in self._names:
-                return _annotate(self._refer(key), shape.notes, "")
+                return annotate(self._refer(key), shape.notes, "")
             case AliasShape(inner=inner):
                 return self.write(inner)
             case NullableShape(inner=inner):
@@ -161,7 +161,7 @@ class _Writer:
 
     def _write_here(self, shape: Shape) -> Schema:
         format_ = shape.format if isinstance(shape, ScalarShape) else ""
-        schema = _annotate(self._write_bare(shape), shape.notes, format_, private=self._private)
+        schema = annotate(self._write_bare(shape), shape.notes, format_, private=self._private)
         if isinstance(shape, RecordShape) and shape.summary:
             schema.setdefault("description", shape.summary)
         return schema
@@ -317,7 +317,7 @@ def _or_null(schema: Schema) -> Schema:
     }
 
 
-def _annotate(schema: Schema, notes: ValueNotes, format_: str, *, private: bool = False) -> Schema:
+def annotate(schema: Schema, notes: ValueNotes, format_: str, *, private: bool = False) -> Schema:
     """Add the constraints. Bounds that JSON Schema cannot express for a format are checked by the binder."""
     if not format_ or format_ == "decimal":
         number: Schema = {"type": "number"} if format_ else schema
@@ -383,4 +383,14 @@ def _choose_names(named: Mapping[Hashable, RecordShape | AliasShape]) -> dict[Ha
     return chosen
 
 
-__all__ = ["EXACT", "NAMES", "Schema", "is_shown_plain", "json_form", "new_default", "write_parameters", "write_schema"]
+__all__ = [
+    "EXACT",
+    "NAMES",
+    "Schema",
+    "annotate",
+    "is_shown_plain",
+    "json_form",
+    "new_default",
+    "write_parameters",
+    "write_schema",
+]

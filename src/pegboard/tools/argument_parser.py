@@ -25,7 +25,7 @@ from pegboard.schema.validator import Validator
 from pegboard.tools.header_parameters import check_headers
 from pegboard.tools.message import JsonRpcMessage
 from pegboard.tools.naming import suggest
-from pegboard.tools.parameters import Parameter, fill_defaults, write_declared
+from pegboard.tools.parameters import Parameter, read_declared, takes_decimals, write_declared
 from pegboard.tools.signature import InferredFunction
 
 Mode: TypeAlias = Literal["lenient", "strict"]
@@ -147,17 +147,18 @@ class BoundParser(ArgumentParser):
 class SchemaParser(ArgumentParser):
     """The arguments are JSON that fits a schema, and stay JSON."""
 
-    def __init__(self, schema: Mapping[str, Json]) -> None:
-        super().__init__(schema, self._take, self._fill)
+    def __init__(self, schema: Mapping[str, Json], *, takes_decimals: bool = False) -> None:
+        super().__init__(schema, self._take, self._fill, takes_decimals=takes_decimals)
 
     def _take(self, raw: bytes | Raw) -> Mapping[str, Json] | None:
+        digits = ExactFloats() if self._takes_decimals else None
         try:
-            value = decode_json(raw)
-        except NOT_JSON:
+            value = decode_json(raw) if digits is None else digits.decode(raw)
+            return self._fill(value, digits) if isinstance(value, dict) and self.repairer.fits(value) else None
+        except (*NOT_JSON, BindingProblem):
             return None
-        return self._fill(value) if isinstance(value, dict) and self.repairer.fits(value) else None
 
-    def _fill(self, value: Mapping[str, Json], _digits: ExactFloats | None = None) -> Mapping[str, Json]:
+    def _fill(self, value: Mapping[str, Json], _digits: ExactFloats | None = None) -> Mapping[str, Any]:
         return value
 
 
@@ -170,7 +171,7 @@ class OwnSchemaParser(SchemaParser):
     ) -> None:
         self._parameters = parameters
         if not inferred.fields:
-            super().__init__(schema)
+            super().__init__(schema, takes_decimals=takes_decimals(parameters))
             return
         binder = Binder(inferred.fields, inferred.named, self._fits, own_schema=True)
 
@@ -190,8 +191,8 @@ class OwnSchemaParser(SchemaParser):
     def _fits(self, value: Json) -> bool:
         return self.repairer.fits(value)
 
-    def _fill(self, value: Mapping[str, Json], _digits: ExactFloats | None = None) -> Mapping[str, Json]:
-        return fill_defaults(self._parameters, self.repairer.with_integers(value))
+    def _fill(self, value: Mapping[str, Json], digits: ExactFloats | None = None) -> Mapping[str, Any]:
+        return read_declared(self._parameters, self.repairer.with_integers(value), digits)
 
 
 def parser_of_function(inferred: InferredFunction, input_schema: Mapping[str, Json] | None) -> ArgumentParser:
@@ -224,7 +225,10 @@ class DeclaredParser(OwnSchemaParser):
     """Declared: the schema is written from the parameters."""
 
     def __init__(self, inferred: InferredFunction, parameters: Sequence[Parameter]) -> None:
-        super().__init__(write_declared(parameters, inferred.source), inferred, parameters)
+        schema = write_declared(parameters, inferred.source)
+        check_schema(schema, inferred.source)
+        check_headers(schema, inferred.source)
+        super().__init__(schema, inferred, parameters)
         self._source = inferred.source
 
     @cached_property

@@ -34,6 +34,8 @@ Transport: TypeAlias = Literal["http", "stdio", "ws"]
 Icons: TypeAlias = str | Mapping[str, Json] | Sequence[str | Mapping[str, Json]]
 
 TRANSPORTS: Final[tuple[Transport, ...]] = get_args(Transport)
+_CHOICES: Final = {"arguments": get_args(Mode), "on_parse_error": get_args(OnParseError)}
+_TYPES: Final = {"title": str, "description": str, "category": str, "inline": bool, "once": bool}
 # The capabilities of clients, and their named parts; other parts may have any name.
 _CLIENT_CAPABILITIES: Final[Mapping[str, tuple[str, ...] | None]] = {
     "elicitation": ("form", "url"),
@@ -147,6 +149,15 @@ class Tool:
         """The code of a declared tool; may be async, and may take injected services after the context."""
         raise NotImplementedError(f"{type(self).__name__} declares a tool and has no execute()")
 
+    async def start(self) -> None:
+        """The first board that the tool was added to starts to serve: open what `execute` needs.
+
+        A tool that is added to a running board is started soon after; it may be called before that.
+        """
+
+    async def stop(self) -> None:
+        """The tool was removed, or the last board has stopped: close it."""
+
     def prepare(self, is_injected: IsInjected = no_services) -> Tool:
         """Check and compile a declared tool; called once by the board or catalog that adds it."""
         if "_parser" in self.__dict__:
@@ -157,8 +168,10 @@ class Tool:
         if inferred.fields:
             name = inferred.fields[0].attribute
             raise DeclarationError(f"{inferred.source}: parameter {name!r} of execute is not a registered service")
-        _check_requires(self.requires, inferred.source)
-        _check_types({name: getattr(self, name, None) for name in ToolOptions.__annotations__}, inferred.source)
+        given_options = {name: getattr(self, name, None) for name in ToolOptions.__annotations__}
+        _check_values({name: value for name, value in given_options.items() if value is not None}, inferred.source)
+        if isinstance(self.parameters, str | Parameter) or not isinstance(self.parameters, Iterable):
+            raise DeclarationError(f"{inferred.source}: parameters={self.parameters!r:.80}; use a tuple of Parameters")
         given: Mapping[str, Json] | None = getattr(self, "input_schema", None)
         self._configure(
             self.execute, inferred, parser_of_parameters(inferred, self.parameters, given), self.output_schema
@@ -300,27 +313,36 @@ def _check_options(options: ToolOptions, inferred: InferredFunction) -> None:
             meant = suggest(name, known, 1)
             hint = f"; did you mean {meant[0]!r}?" if meant else f"; the options are {', '.join(known)}"
             raise DeclarationError(f"{inferred.source}: unknown option {name!r}{hint}")
-    _check_types(options, inferred.source)
+    _check_values(options, inferred.source)
     if options.get("on_parse_error") == "pass" and inferred.fields:
         raise DeclarationError(
             f"{inferred.source}: on_parse_error='pass' passes arguments that do not fit, which plain parameters cannot "
             "take; take the request as a JsonRpcMessage"
         )
+
+
+def _check_values(options: Mapping[str, Any], source: str) -> None:
+    """Reject options that a call would fail on, or that would have no effect, in every style of tool."""
+    _check_types(options, source)
     timeout: Any = options.get("timeout", 1.0)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        raise DeclarationError(f"{inferred.source}: timeout={timeout!r}; use seconds greater than 0")
-    _check_requires(options.get("requires", ()), inferred.source)
+        raise DeclarationError(f"{source}: timeout={timeout!r}; use seconds greater than 0")
+    _check_requires(options.get("requires", ()), source)
     transports: Any = options.get("transports", ())
     if isinstance(transports, str) or not set(transports) <= set(TRANSPORTS):
-        raise DeclarationError(
-            f"{inferred.source}: transports={transports!r}; use a list of some of {', '.join(TRANSPORTS)}"
-        )
-    if options.get("arguments", "lenient") not in {"lenient", "strict"}:
-        raise DeclarationError(f"{inferred.source}: arguments={options['arguments']!r}; use 'lenient' or 'strict'")
+        raise DeclarationError(f"{source}: transports={transports!r}; use a list of some of {', '.join(TRANSPORTS)}")
+    for name, choices in _CHOICES.items():
+        if options.get(name, choices[0]) not in choices:
+            allowed = " or ".join(map(repr, choices))
+            raise DeclarationError(f"{source}: {name}={options[name]!r:.40}; use {allowed}")
 
 
 def _check_types(options: Mapping[str, Any], source: str) -> None:
     """Reject a text in place of a list, and anything but a dict where JSON is expected."""
+    for name, wanted in _TYPES.items():
+        if not isinstance(options.get(name, wanted()), wanted):
+            use = "text" if wanted is str else "True or False"
+            raise DeclarationError(f"{source}: {name}={options[name]!r:.80}; use {use}")
     for name in ("annotations", "meta", "input_schema", "output_schema"):
         given = options.get(name)
         if not isinstance(given, Mapping | None):

@@ -54,6 +54,7 @@ from pegboard.tools.message import JsonRpcMessage
 
 PARSE_ERRORS = "dev.pegboard/parseErrors"
 PARSE_WARNINGS = "dev.pegboard/parseWarnings"
+SKIPPED = "dev.pegboard/skipped"
 
 RESULT_BYTES = Limits().result_bytes
 
@@ -75,11 +76,12 @@ class ToolResult:
     content: text, a content object such as `Image`, any JSON value, or a list of these.
     structured: the structured content, a JSON value or an object with fields.
     is_error: whether the result is an error for the model.
+    skipped: whether the tool decided not to act; sent as `_meta["dev.pegboard/skipped"]`, and the status of a record.
     meta: sent to the client as `_meta`.
     metadata: for the embedding program, in the execution record; never sent.
     """
 
-    __slots__ = ("content", "is_error", "meta", "metadata", "structured")
+    __slots__ = ("content", "is_error", "meta", "metadata", "skipped", "structured")
 
     def __init__(
         self,
@@ -87,13 +89,15 @@ class ToolResult:
         *,
         structured: Any = UNSET,
         is_error: bool = False,
+        skipped: bool = False,
         meta: Mapping[str, Json] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
         self.content = content
         self.structured = structured
         self.is_error = is_error
-        self.meta = meta
+        self.skipped = skipped
+        self.meta = {SKIPPED: True, **(meta or {})} if skipped else meta
         self.metadata = metadata or {}
 
     def __repr__(self) -> str:
@@ -242,7 +246,9 @@ class ResultWriter:
                 wrapped = not isinstance(plain, dict)
             elif not result.get("isError") and not self._validator.is_valid(plain):
                 raise self._misfit(plain)
-        elif self._validator is not None and not result.get("isError"):
+        elif (
+            self._validator is not None and not result.get("isError") and SKIPPED not in as_object(result.get("_meta"))
+        ):
             raise ResultProblem(
                 "structuredContent",
                 f"{self._name} declares an output schema, so its result must have structured content; return the value "
