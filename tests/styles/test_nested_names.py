@@ -28,6 +28,12 @@ class Defaulted:
     page_size: int = 10
 
 
+@dataclass
+class Named:
+    name: str
+    size: int = 3
+
+
 class Typed(TypedDict):
     field: str
     page_size: NotRequired[int]
@@ -162,6 +168,8 @@ async def test_a_type_takes_another_spelling_of_its_name(annotation: Any) -> Non
         (tuple[Plain, int], lambda where: [where, 1]),
         (Plain | int, lambda where: where),
         (Tagged | int, lambda where: {"type": "tagged", **where}),
+        (Plain | Named, lambda where: where),
+        (list[Plain | Named | None], lambda where: [None, {"name": "b"}, where]),
         (Node, lambda where: {"field": "x", "page_size": 1, "inner": {**where, "inner": None}}),
     ],
 )

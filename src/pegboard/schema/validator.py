@@ -219,13 +219,17 @@ class Validator:
         if not isinstance(branches, list):
             return [found]
         near: list[list[Problem]] = []
+        complete: list[list[Problem]] = []
         for index in range(len(branches)):
-            if budget.left <= 0 or len(near) > 1:
+            if budget.left <= 0 or len(complete) > 1:
                 return [found]
             listed = self.part(join("", *error.schema_path, index))._list(found.got, found.path, budget)
             if listed and not any(_is_other_branch(problem, found) for problem in listed):
                 near.append(listed)
-        return near[0] if len(near) == 1 else [found]
+                # An object with every required name of a branch was meant for it.
+                if not any(problem.keyword == "required" and problem.path == found.path for problem in listed):
+                    complete.append(listed)
+        return next((each[0] for each in (near, complete) if len(each) == 1), [found])
 
     def _go_on(self, error: jsonschema_rs.ValidationError, found: Problem, budget: _ErrorBudget) -> list[Problem]:
         """The problems of a part with a cut subschema, in place of the one that it does not fit."""
