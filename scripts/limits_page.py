@@ -42,6 +42,11 @@ CONSTANTS = (
     ("Pages of a list that a client reads", "client/request_delivery.py", "MAX_PAGES"),
     ("Rounds of questions that a client answers in one call", "client/request_delivery.py", "MAX_ROUNDS"),
     ("Times that a client resumes a broken stream", "client/transports/session_http.py", "RESUMPTIONS"),
+    (
+        "Lines of the stderr of a child process that are logged in 10 s",
+        "client/transports/stderr_log.py",
+        "LOGGED_LINES",
+    ),
     ("Time for a person to log in", "client/login/browser.py", "LOGIN_SECONDS"),
     ("Time for a request to an authorization server", "client/login/login_http.py", "REQUEST_SECONDS"),
     ("Size of a document of an authorization server", "client/login/login_http.py", "DOCUMENT_BYTES"),

@@ -18,6 +18,7 @@ from msgspec import Raw
 from pegboard import Client
 from pegboard.client.links import era_cache
 from pegboard.client.transports.child_process import ChildProcess, child_environment
+from pegboard.client.transports.stderr_log import LOGGED_LINES
 from pegboard.client.transports.stdio_link import StdioLink
 from pegboard.errors import (
     ConnectionLost,
@@ -393,7 +394,10 @@ async def test_what_a_child_says_on_stderr_is_kept_bounded_and_logged(caplog: py
         await until(lambda: "line 4999" in link.stderr_tail)
         assert len(link.stderr_tail) < 70_000
         assert "line 0 " not in link.stderr_tail
-    assert "line 4999" in caplog.text
+    logged = [record.getMessage() for record in caplog.records if "line " in record.getMessage()]
+    assert len(logged) == LOGGED_LINES
+    assert "line 0 " in logged[0]
+    assert f"{5000 - LOGGED_LINES} more lines on stderr are not logged" in caplog.text
 
 
 def test_a_child_sees_what_it_needs_and_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:

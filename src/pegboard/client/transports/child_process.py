@@ -9,28 +9,25 @@ import os
 import re
 import shutil
 import signal
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from pegboard.client.links.server_messages import UNREAD, shorten
-from pegboard.client.links.server_output import last_output, shorten_output
+from pegboard.client.links.server_output import last_output
 from pegboard.client.transports.installers import installer_hint
+from pegboard.client.transports.stderr_log import StderrLog
 from pegboard.config.inherited_variables import is_inherited
 from pegboard.errors import ConnectionLost, ServerFault, Unreachable
 from pegboard.middleware.observability.masking import mask_command
 from pegboard.protocol.jsonrpc import has_line_break
 
-STDERR_BYTES: Final = 64 * 1024
 WRITE_BYTES: Final = 1024 * 1024
 # Together at most three seconds.
 EXIT_SECONDS: Final = 1.5
 TERM_SECONDS: Final = 1.0
 KILL_SECONDS: Final = 0.5
 EOF_GRACE_SECONDS: Final = 0.5
-# The number of lines logged of each read: logging a flood of short lines would block the event loop.
-_LOGGED_LINES: Final = 100
 
 _ID: Final = re.compile(rb'"id"\s*:\s*([0-9]{1,15})\s*[,}]')
 
@@ -78,9 +75,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         # One buffer: a line may arrive a few bytes at a time, and a list of pieces would take ten times the memory.
         self._line = bytearray()
         self._skipping = False
-        self._stderr_tail: deque[str] = deque()
-        self._stderr_size = 0
-        self._stderr_rest = b""
+        self._stderr = StderrLog(self.name)
         self._closing = False
         self._lost_timer: asyncio.TimerHandle | None = None
         self._lost_reported = asyncio.Event()
@@ -94,7 +89,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
     @property
     def stderr_tail(self) -> str:
         """The end of its output on stderr."""
-        return "\n".join(self._stderr_tail)
+        return "\n".join(self._stderr.tail)
 
     async def open(self, receive: Callable[[bytes], None], lost: Callable[[ServerFault], None]) -> None:
         self._receive, self._lost = receive, lost
@@ -159,6 +154,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             # Also on cancellation: a process that is not reaped would outlive its transport.
             await self._ends_within(KILL_SECONDS)
             process.close()
+            self._stderr.close()
             # The transports of its pipes close in the next turns of the loop.
             for _ in range(3):
                 await asyncio.sleep(0)
@@ -197,12 +193,14 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if fd == 1:
             self._receive_data(data)
         else:
-            self._receive_stderr(data)
+            self._stderr.receive(data)
 
     def pipe_connection_lost(self, fd: int, exception: Exception | None) -> None:
         self._open_ends.discard(fd)
         if fd == 0:
             self._may_write.set()
+        elif fd == 2:
+            self._stderr.close()
         self._await_exit()
 
     def process_exited(self) -> None:
@@ -241,7 +239,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     def last_words(self) -> str:
         """The end of its stderr as the end of a message, with a hint for commands that install what they run."""
-        lines = [*self._stderr_tail, self._stderr_rest.decode("utf-8", "replace")]
+        lines = self._stderr.tail
         words = last_output(lines)
         hint = installer_hint(self._command, child_environment(self._env), "\n".join(lines))
         return f"{f', saying: {words}' if words else ''}{hint}"
@@ -278,18 +276,3 @@ class ChildProcess(asyncio.SubprocessProtocol):
         found = _ID.search(head)
         told = f'"error":{{"code":{UNREAD},"message":"an answer of more than {self._max_line} bytes"}}}}'
         self._receive(b'{"jsonrpc":"2.0",%b%b' % (b'"id":%b,' % found[1] if found else b"", told.encode()))
-
-    def _receive_stderr(self, data: bytes) -> None:
-        *lines, self._stderr_rest = (self._stderr_rest + data).split(b"\n")
-        if len(self._stderr_rest) > 8192:
-            lines.append(self._stderr_rest)
-            self._stderr_rest = b""
-        texts = [text for line in lines if (text := line.decode("utf-8", "replace").rstrip()[:8192])]
-        if len(texts) > _LOGGED_LINES:
-            _log.debug("%s: %d lines on stderr omitted from the log", self.name, len(texts) - _LOGGED_LINES)
-        for text in texts[-_LOGGED_LINES:]:
-            _log.debug("%s: %s", self.name, shorten_output(text, len(text)))
-        self._stderr_tail.extend(texts)
-        self._stderr_size += sum(map(len, texts))
-        while self._stderr_size > STDERR_BYTES and self._stderr_tail:
-            self._stderr_size -= len(self._stderr_tail.popleft())
