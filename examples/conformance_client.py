@@ -15,7 +15,7 @@ from http.client import HTTPConnection
 from urllib.parse import urlencode, urlsplit
 
 from pegboard import Assertion, Client, ClientCredentials, OAuth
-from pegboard.client import Auth, Elicitation, Redirect
+from pegboard.client import ClientAuth, Elicitation, Redirect
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
@@ -70,7 +70,7 @@ def exchange(issuer: str, resource: str) -> str:
         connection.close()
 
 
-def credentials() -> Auth:
+def credentials() -> ClientAuth:
     """How this scenario wants us to get a token."""
     match SCENARIO:
         case "auth/client-credentials-jwt":

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from pegboard import Client, ClientCredentials, OAuth
-from pegboard.client import Auth, FileStorage, Login
+from pegboard.client import ClientAuth, FileStorage, Login
 
 FOLDER = Path.home() / ".local" / "state" / "pegboard-example" / "logins"
 
@@ -20,7 +20,7 @@ def as_a_program(client_id: str, secret: str) -> ClientCredentials:
     return ClientCredentials(client_id, secret, scopes=["tools"])
 
 
-async def use(url: str, auth: Auth) -> list[str]:
+async def use(url: str, auth: ClientAuth) -> list[str]:
     async with Client(url, auth=auth) as client:
         return [tool["name"] for tool in await client.list_tools()]
 

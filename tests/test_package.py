@@ -18,6 +18,7 @@ NAMES = [
     "Answer",
     "Assertion",
     "Audio",
+    "Auth",
     "Board",
     "Caller",
     "CancellationToken",

@@ -81,6 +81,10 @@ class Guest:
     def leave(self) -> None:
         self.left = True
 
+    @property
+    def gone(self) -> bool:
+        return self.left
+
 
 def check(data: bytes) -> None:
     shaken = accept_handshake(HEAD, LIMITS)

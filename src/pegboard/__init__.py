@@ -10,6 +10,7 @@ _HOMES = {
     "Accepted": "pegboard.asking.questions",
     "Answer": "pegboard.asking.questions",
     "Assertion": "pegboard.client.login.oauth",
+    "Auth": "pegboard.auth.auth",
     "Audio": "pegboard.media",
     "Board": "pegboard.board",
     "Caller": "pegboard.call",

@@ -9,6 +9,7 @@ from pegboard.asking.questions import Root as Root
 from pegboard.asking.questions import Roots as Roots
 from pegboard.asking.questions import Sample as Sample
 from pegboard.asking.questions import Sampled as Sampled
+from pegboard.auth.auth import Auth as Auth
 from pegboard.auth.principal import Principal as Principal
 from pegboard.board import Board as Board
 from pegboard.call import Caller as Caller

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any, Literal, TypeVar, Unpack
 
 from pegboard.asking.used_tickets import UsedTickets
+from pegboard.auth.auth import Auth
 from pegboard.call import Around, Call, Change, EncodedResult, Handler, Json
 from pegboard.call_target import KINDS, UNKNOWN_ITEM, CalledItem, Kind
 from pegboard.catalog.caching import Caching
@@ -63,6 +64,7 @@ class Board(GroupedRegistry, Hosted):
         title: str | None = None,
         instructions: str | None = None,
         arguments: Literal["lenient", "strict"] = "lenient",
+        auth: Auth | None = None,
         limits: Limits | None = None,
         page_size: int = 1000,
         ttl_ms: int = 0,
@@ -74,6 +76,7 @@ class Board(GroupedRegistry, Hosted):
         title: the name for people.
         instructions: how a model should use this server.
         arguments: "lenient" repairs arguments that have one clear reading; "strict" rejects them.
+        auth: which credentials callers need over HTTP; without it, all callers are anonymous.
         limits: sizes, counts and times (docs/limits.md).
         page_size: items on one page of a list.
         ttl_ms: how long clients may cache the lists, in milliseconds; with 0 they request them each time.
@@ -84,6 +87,7 @@ class Board(GroupedRegistry, Hosted):
             raise DeclarationError(f"arguments={arguments!r}; use 'lenient' or 'strict'")
         self.name = name
         self.version = str(version)
+        self.auth = auth
         self.limits = limits or Limits()
         self.tools = ToolCatalog()
         self.resources = ResourceCatalog()

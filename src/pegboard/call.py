@@ -47,6 +47,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     client: the name and version that the client states about itself.
     capabilities: the capabilities that it declared.
     log_level: the lowest level of log messages that it wants, or None for no messages.
+    resource_metadata: the URL of the OAuth metadata of the endpoint it used, or an empty text.
     """
 
     version: str
@@ -56,6 +57,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     client: Mapping[str, Json] = {}
     capabilities: Mapping[str, Json] = {}
     log_level: str | None = None
+    resource_metadata: str = ""
 
 
 class Notification(Struct, frozen=True):

@@ -17,6 +17,7 @@ PegboardError
 │   ├── UnsupportedVersion      -32022  a protocol revision we do not speak
 │   │   └── SessionsUnsupported -32022  a revision that needs sessions, where there are none
 │   ├── StreamError             -32000  a stream breaks its rules, or its sender stopped
+│   ├── InsufficientScope       -32003  the caller needs scopes that its credentials do not have
 │   ├── SessionRequired         -32602  a legacy request that names no session
 │   └── SessionNotFound         -32001  a session that ended, expired or belongs to another principal
 ├── ToolError                   a tool's error message for the model: an `isError` result
@@ -53,6 +54,7 @@ __all__ = [
     "DelegationFailed",
     "DuplicateRequestId",
     "HeaderMismatch",
+    "InsufficientScope",
     "InternalFailure",
     "InvalidArguments",
     "InvalidParams",
@@ -107,6 +109,11 @@ class Refusal(PegboardError):
         self.data = data
         self.retry_after = retry_after
         self.request_id: str | int | None = None
+
+    @property
+    def http_headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        """The headers that the error adds to a response over HTTP."""
+        return () if self.retry_after is None else ((b"retry-after", b"%d" % self.retry_after),)
 
 
 class ParseFailure(Refusal):
@@ -206,6 +213,28 @@ class SessionsUnsupported(UnsupportedVersion):
     def __init__(self, reason: str, requested: str, supported: Sequence[str]) -> None:
         super().__init__(requested, supported)
         self.message = reason
+
+
+class InsufficientScope(Refusal):
+    """The caller needs scopes that its credentials do not have; `scopes` are all that the operation needs.
+
+    `resource_metadata` is the URL of the metadata of the endpoint: `call.caller.resource_metadata`.
+    """
+
+    code, status = -32003, 403
+
+    def __init__(self, message: str, scopes: Iterable[str], resource_metadata: str = "") -> None:
+        self.scopes = tuple(sorted(scopes))
+        self.resource_metadata = resource_metadata
+        super().__init__(message, {"error": "insufficient_scope", "scope": " ".join(self.scopes)})
+
+    @property
+    def http_headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        """ "error, scope, resource_metadata (for consistency with 401 responses)" (Runtime Insufficient Scope Errors)"""
+        challenge = f'Bearer error="insufficient_scope", scope="{" ".join(self.scopes)}"'
+        if self.resource_metadata:
+            challenge += f', resource_metadata="{self.resource_metadata}"'
+        return ((b"www-authenticate", challenge.encode("ascii", "replace")),)
 
 
 class SessionRequired(Refusal):

@@ -13,6 +13,7 @@ from pegboard import (
     Answer,
     Assertion,
     Audio,
+    Auth,
     Board,
     Caller,
     CancellationToken,
@@ -68,10 +69,10 @@ from pegboard import (
     tool,
 )
 from pegboard.client import (
-    Auth,
     BrowserLogin,
     CallResult,
     Change,
+    ClientAuth,
     ContentBlock,
     Elicitation,
     FileStorage,
@@ -135,10 +136,15 @@ from pegboard.middleware import (
     mask,
 )
 from pegboard.providers import FORMATS, READERS, Definition, Export, ExportOptions, Provider, export, export_tools
-from pegboard.testing import FakeClock, FakeRates, Recorder, Run, Step, make_call, run_alone
+from pegboard.testing import FakeClock, FakeRates, Recorder, Run, Step, fixed_tokens, make_call, run_alone
 
 board = Board(
-    "shop", version=pegboard.__version__, instructions="Sells things.", limits=Limits(calls=100), arguments="strict"
+    "shop",
+    version=pegboard.__version__,
+    instructions="Sells things.",
+    limits=Limits(calls=100),
+    arguments="strict",
+    auth=fixed_tokens({}),
 )
 group: Group = board.group("orders")
 
@@ -299,7 +305,7 @@ async def use_servers() -> None:
     progress: Progress = show
     login: Login = Elsewhere()
     storage: Storage = FileStorage(Path("logins"), "sixteen characters") if pegboard.__version__ else MemoryStorage()
-    logins: list[Auth] = [
+    logins: list[ClientAuth] = [
         OAuth(login=login, storage=storage, scopes=["tools"]),
         OAuth(login=BrowserLogin(port=7000, browser=False)),
         ClientCredentials("id", "secret"),
@@ -353,6 +359,7 @@ async def embed() -> None:
 
 async def try_middleware() -> None:
     recorder = Recorder()
+    print(Auth(verify=lambda token: None, public_url="https://tools.example", scopes={"notes.read"}).public_url)
     nurse = Principal("nina", scopes=frozenset({"notes.write"}), roles=frozenset({"nurse"}), claims={}, kind="token")
     print(make_call(principal=nurse).principal.scopes)
     run: Run = await run_alone(Watch(), recorder, call=make_call("search", {"query": "a"}, principal="ann"))

@@ -7,11 +7,11 @@ from pegboard.lazy_names import lazy_names
 # Each name loads its module when it is first used.
 _HOMES = {
     "Assertion": "pegboard.client.login.oauth",
-    "Auth": "pegboard.client.links.credentials",
     "BrowserLogin": "pegboard.client.login.browser",
     "CallResult": "pegboard.client.call_result",
     "Change": "pegboard.call",
     "Client": "pegboard.client.client",
+    "ClientAuth": "pegboard.client.links.credentials",
     "ClientCredentials": "pegboard.client.login.oauth",
     "ContentBlock": "pegboard.protocol.definitions",
     "Elicitation": "pegboard.client.question_handlers",

@@ -3,7 +3,7 @@ from pegboard.client.call_result import CallResult as CallResult
 from pegboard.client.client import Client as Client
 from pegboard.client.client_channel import OnLog as OnLog
 from pegboard.client.client_channel import Progress as Progress
-from pegboard.client.links.credentials import Auth as Auth
+from pegboard.client.links.credentials import ClientAuth as ClientAuth
 from pegboard.client.login.browser import BrowserLogin as BrowserLogin
 from pegboard.client.login.browser import Login as Login
 from pegboard.client.login.browser import Redirect as Redirect

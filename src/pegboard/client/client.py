@@ -18,7 +18,7 @@ from pegboard.client.call_result import CallResult, read_result
 from pegboard.client.circuit_breaker import FAILURE_LIMIT, CircuitBreaker
 from pegboard.client.client_channel import ClientChannel, OnLog, Progress
 from pegboard.client.http.http_pool import CONNECTIONS
-from pegboard.client.links.credentials import Auth
+from pegboard.client.links.credentials import ClientAuth
 from pegboard.client.links.link import Identity, LinkOptions, ServerLink
 from pegboard.client.list_cache import ListCache
 from pegboard.client.question_handlers import OnElicit, OnSample, QuestionHandlers
@@ -101,7 +101,7 @@ class Client:
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
         ca: str | Path | None = None,
-        auth: Auth | None = None,
+        auth: ClientAuth | None = None,
         rounds: bool = False,
         limits: Limits | None = None,
     ) -> None:

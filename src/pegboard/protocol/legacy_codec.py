@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from pegboard.call import EncodedResult, Json, Notification, Question, Reply, RequestId
-from pegboard.errors import Busy, DuplicateRequestId, InvalidParams, Refusal, ResourceNotFound
+from pegboard.errors import Busy, DuplicateRequestId, InsufficientScope, InvalidParams, Refusal, ResourceNotFound
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.content import blocks_for
 from pegboard.protocol.json_values import as_object, objects_in
@@ -116,7 +116,7 @@ class LegacyCodec:
 
         Never 404, by which these revisions tell a client that its session has ended.
         """
-        return refusal.status if isinstance(refusal, Busy | DuplicateRequestId) else 200
+        return refusal.status if isinstance(refusal, Busy | DuplicateRequestId | InsufficientScope) else 200
 
     def _translate(self, method: str, result: Mapping[str, Json], *, wrapped: bool) -> Mapping[str, Json]:
         match method:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Final, Unpack
 
+from pegboard.auth.auth import Auth
 from pegboard.call import Handler, Json
 from pegboard.errors import SetupError
 from pegboard.limits import Limits
@@ -37,6 +38,7 @@ class Hosted(ABC):
     """What can be served: a board or a gateway."""
 
     limits: Limits
+    auth: Auth | None = None
     places: Mapping[str, Handler] | None
 
     @property

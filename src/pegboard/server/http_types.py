@@ -13,7 +13,9 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
+from pegboard.auth.request_credentials import Credentials
 from pegboard.limits import Limits
+from pegboard.server.access import NO_ACCESS, Access
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
@@ -23,7 +25,9 @@ class Head(Struct, gc=False):
 
     `peer` and `server` are the addresses of the connection; empty for a unix socket. `prefix` is the part before the
     path in the client's URL, if a framework or proxy has removed it. The same head object may be passed again for the
-    same bytes, so only data derived from it alone may be stored on it. `verdict` is the endpoint's field for that.
+    same bytes, so only data derived from it alone may be stored on it. `verdict` is the endpoint's field for that, `access`
+    and `credentials` are those of the authentication. `mount` is the part of `prefix` that a framework has removed, `via`
+    the address of the trusted proxy that forwarded the request.
     """
 
     method: bytes
@@ -36,6 +40,16 @@ class Head(Struct, gc=False):
     secure: bool = False
     verdict: Any = None
     prefix: str = ""
+    mount: str = ""
+    via: str = ""
+    access: Access = NO_ACCESS
+    credentials: Credentials | None = None
+
+    @property
+    def origin(self) -> str:
+        """The scheme and host that the client sent the request to."""
+        host = self.headers.get(b"host", b"").decode("latin-1")
+        return f"{'https' if self.secure else 'http'}://{host}"
 
     def locate(self, path: str) -> str:
         """The URL of one of our paths, as the client of this request sees it."""
@@ -70,6 +84,13 @@ class Sink(Protocol):
 
     def on_gone(self, callback: Callable[[], object]) -> None:
         """Call back once if the client disconnects before the response has ended."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the response has begun, has not ended, and the client is still there."""
+
+    def cut(self) -> None:
+        """End the connection at once: the client may not receive more."""
 
 
 class MessageSocket(Protocol):
@@ -109,6 +130,10 @@ class SocketHandler(Protocol):
 
     def leave(self) -> None:
         """The peer has disconnected, or is about to."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether the peer has disconnected."""
 
 
 class Upgrade(Struct, frozen=True, gc=False):

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from pegboard.errors import PegboardError, SetupError, StoreDown
 from pegboard.server.asgi.asgi_app import AsgiApp, MountedApp
 from pegboard.server.endpoint_names import endpoint_paths, read_endpoint_names
+from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint, ProtectedEndpoint
 from pegboard.server.http.guard import Guard
 from pegboard.server.serving_options import MountOptions
 from pegboard.server.shared_store import ServedApp, clean_up, open_shared_store
@@ -26,7 +27,7 @@ from pegboard.stores.store_url import open_store
 
 _log = logging.getLogger("pegboard")
 
-MakeEndpoint: TypeAlias = Callable[[SharedStore | None], HttpEndpoint]
+MakeEndpoint: TypeAlias = Callable[[SharedStore | None], ProtectedEndpoint]
 """Creates a new endpoint: one that has ended accepts no more calls."""
 
 
@@ -38,7 +39,7 @@ class InMemoryApp:
         self._make_endpoint = make_endpoint
         self.endpoint = make_endpoint(None)
 
-    async def open(self) -> HttpEndpoint:
+    async def open(self) -> ProtectedEndpoint:
         return self.endpoint
 
     async def close(self) -> None:
@@ -56,12 +57,12 @@ class StoredApp:
         self._run: AppRun | None = None
 
     @property
-    def endpoint(self) -> HttpEndpoint | None:
+    def endpoint(self) -> ProtectedEndpoint | None:
         run = self._run
         # One loop may follow another, as in tests; a store belongs to one.
         return None if run is None or run.loop is not asyncio.get_running_loop() else run.endpoint
 
-    async def open(self) -> HttpEndpoint:
+    async def open(self) -> ProtectedEndpoint:
         run, loop = self._run, asyncio.get_running_loop()
         if run is None or run.loop is not loop:
             run = self._run = AppRun(loop)
@@ -100,8 +101,8 @@ class AppRun:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.task: asyncio.Task[None] | None = None
-        self.endpoint: HttpEndpoint | None = None
-        self.opened: asyncio.Future[HttpEndpoint] = loop.create_future()
+        self.endpoint: ProtectedEndpoint | None = None
+        self.opened: asyncio.Future[ProtectedEndpoint] = loop.create_future()
         self.leaving = asyncio.Event()
         # All requests that waited for it may be gone.
         self.opened.add_done_callback(lambda opened: opened.cancelled() or opened.exception())
@@ -115,7 +116,7 @@ class AppRun:
             self.opened.set_exception(refusal)
 
 
-async def drain_and_stop(served: ServedApp, endpoint: HttpEndpoint) -> None:
+async def drain_and_stop(served: ServedApp, endpoint: ProtectedEndpoint) -> None:
     """Let the calls of an endpoint finish, then stop the board."""
     await endpoint.drain(served.limits.drain_seconds, asyncio.Event())
     await clean_up(served)
@@ -128,8 +129,8 @@ def mount(served: ServedApp, *, path: str, ws: str | None, options: MountOptions
     limits, store = served.limits, options["store"]
     name = "/" + path.strip("/").rpartition("/")[2]
 
-    def make_endpoint(shared: SharedStore | None) -> HttpEndpoint:
-        return HttpEndpoint(
+    def make_endpoint(shared: SharedStore | None) -> ProtectedEndpoint:
+        endpoint = HttpEndpoint(
             served.handler,
             served.info,
             limits=limits,
@@ -141,6 +142,9 @@ def mount(served: ServedApp, *, path: str, ws: str | None, options: MountOptions
             shared=shared,
             parts=served.readiness,
         )
+        if served.auth is None:
+            return endpoint
+        return AuthenticatedEndpoint(endpoint, served.auth, guard, str(served.info["name"]))
 
     # A wrong address is reported now; the store itself is opened where it is used, because servers may fork.
     is_stored = not isinstance(open_store(store, limits), MemoryStore)

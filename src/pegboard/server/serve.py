@@ -22,6 +22,7 @@ from pegboard.call import Handler
 from pegboard.errors import SetupError
 from pegboard.logs.watchdog import Watchdog
 from pegboard.server.endpoint_names import read_endpoint_names
+from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint, ProtectedEndpoint
 from pegboard.server.http.guard import Guard, is_loopback
 from pegboard.server.http.listener import Http1Server
 from pegboard.server.http.worker_sockets import WorkerSockets
@@ -203,38 +204,8 @@ async def _serve_http(
     on_ready: Callable[[], object],
     control: WorkerControl | None = None,
 ) -> None:
-    guard = Guard(hosts=options["allow_host"], origins=options["cors"], proxies=options["trusted_proxy"])
-    prefix = options["path_prefix"].rstrip("/")
     async with open_shared_store(options["store"], served) as shared:
-        legacy = _legacy_mode(options, shared)
-        main = HttpEndpoint(
-            served.handler,
-            served.info,
-            limits=served.limits,
-            guard=guard,
-            prefix=prefix,
-            legacy_endpoints=_legacy_endpoints(options),
-            websocket=options["websocket"],
-            legacy=legacy,
-            shared=shared,
-            parts=served.readiness,
-        )
-
-        def make(name: str, handler: Handler) -> HttpEndpoint:
-            path = f"/toolboxes/{name}/mcp"
-            return HttpEndpoint(
-                handler,
-                served.info,
-                limits=served.limits,
-                guard=guard,
-                paths=(path, path + "/"),
-                prefix=prefix,
-                websocket=False,
-                legacy=legacy,
-                shared=None if shared is None else namespaced(shared, path),
-            )
-
-        endpoint = EndpointRouter(main, served.places, make, prefix) if served.places is not None else main
+        endpoint = make_endpoint(served, options, shared)
         server = Http1Server(endpoint, served.limits, sockets, ssl=_tls(options), shared=control is not None)
         await server.start()
         with Stop(timer, control) as stop:
@@ -250,6 +221,46 @@ async def _serve_http(
             await server.drain(_CLEANUP_SECONDS)
             await server.close()
             await clean_up(served)
+
+
+def make_endpoint(served: ServedApp, options: ServingOptions, shared: SharedStore | None) -> ProtectedEndpoint:
+    """Everything that is served over HTTP: `/mcp` and the paths beside it, toolboxes, and the authentication of all."""
+    guard = Guard(hosts=options["allow_host"], origins=options["cors"], proxies=options["trusted_proxy"])
+    prefix = options["path_prefix"].rstrip("/")
+    legacy = _legacy_mode(options, shared)
+    main = HttpEndpoint(
+        served.handler,
+        served.info,
+        limits=served.limits,
+        guard=guard,
+        prefix=prefix,
+        legacy_endpoints=_legacy_endpoints(options),
+        websocket=options["websocket"],
+        legacy=legacy,
+        shared=shared,
+        parts=served.readiness,
+    )
+
+    def make(name: str, handler: Handler) -> HttpEndpoint:
+        path = f"/toolboxes/{name}/mcp"
+        return HttpEndpoint(
+            handler,
+            served.info,
+            limits=served.limits,
+            guard=guard,
+            paths=(path, path + "/"),
+            prefix=prefix,
+            websocket=False,
+            legacy=legacy,
+            shared=None if shared is None else namespaced(shared, path),
+        )
+
+    endpoint: ProtectedEndpoint = main
+    if served.places is not None:
+        endpoint = EndpointRouter(main, served.places, make, prefix)
+    if served.auth is not None:
+        endpoint = AuthenticatedEndpoint(endpoint, served.auth, guard, str(served.info["name"]))
+    return endpoint
 
 
 def _legacy_mode(options: ServingOptions, shared: SharedStore | None) -> LegacyMode:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
+from pegboard.auth.auth import Auth
 from pegboard.call import Handler, Json
 from pegboard.limits import Limits
 from pegboard.stores.cluster import Cluster, SharedStore
@@ -31,6 +32,10 @@ class ServedApp(Protocol):
     @property
     def places(self) -> Mapping[str, Handler] | None:
         """Parts that are also served by themselves, by name; None if there can be none."""
+
+    @property
+    def auth(self) -> Auth | None:
+        """Which credentials it accepts; None if it does not authenticate."""
 
     def readiness(self) -> tuple[bool, Mapping[str, Json]]:
         """Whether the servers that it requires are up, and the state of each of its servers."""

@@ -116,6 +116,11 @@ class Sessions:
         session = self._open.get(session_id)
         return session is not None and session.caller.principal.id == principal
 
+    def end_all_of(self, principal: str) -> None:
+        """End the sessions of a principal that are here: their calls and streams too."""
+        for session in [one for one in self._open.values() if one.caller.principal.id == principal]:
+            self._spawn(self.end(session))
+
     def find_by_digest(self, hidden: str) -> Session | None:
         """A local session by its digest."""
         return self._by_digest.get(hidden)

@@ -10,6 +10,7 @@ _HOMES = {
     "Recorder": "pegboard.testing.recorder",
     "Run": "pegboard.testing.single_call",
     "Step": "pegboard.testing.recorder",
+    "fixed_tokens": "pegboard.testing.fixed_tokens",
     "make_call": "pegboard.testing.single_call",
     "run_alone": "pegboard.testing.single_call",
 }

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from msgspec import Raw
 
+from pegboard.auth.www_authenticate import is_scope
 from pegboard.call import CallScoped, Json
 from pegboard.errors import DeclarationError
 from pegboard.limits import Limits
@@ -69,6 +70,7 @@ class ToolOptions(TypedDict, total=False):
     task: whether it can ("optional") or must ("required") run as a task.
     detach: "manual" lets the tool ask before it becomes a task.
     once: accept each answer to a question only once.
+    scopes: the scopes that a caller needs, such as {"notes.write"}.
     """
 
     title: str
@@ -90,6 +92,7 @@ class ToolOptions(TypedDict, total=False):
     task: TaskSupport
     detach: Detach
     once: bool
+    scopes: Iterable[str]
 
 
 def no_services(_annotation: Any) -> bool:
@@ -126,6 +129,7 @@ class Tool:
     task: TaskSupport | None = None
     detach: Detach = "start"
     once: bool = False
+    scopes: Iterable[str] = ()
     toolbox: str = ""
     surrounded: bool = True
     """Whether the board's middleware applies; not for a tool that only forwards to one with middleware."""
@@ -212,6 +216,7 @@ class Tool:
         self.dump = inferred.dump
         self.icons = read_icons(self.icons)
         self.tags = frozenset(self.tags)
+        self.scopes = _read_scopes(self.scopes, inferred.source)
         # Read once: a property may return new ones each time.
         self.hooks = tuple(self.middleware)
         self._parser = work
@@ -286,6 +291,7 @@ def tool_from_function(
     tool.task = options.get("task")
     tool.detach = options.get("detach", "start")
     tool.once = options.get("once", False)
+    tool.scopes = options.get("scopes", ())
     work = parser_of_function(inferred, options.get("input_schema"))
     tool._configure(function, inferred, work, options.get("output_schema"))
     return tool
@@ -304,6 +310,17 @@ def read_icons(icons: Icons) -> tuple[Mapping[str, Json], ...]:
     """Icons in protocol format; a URL alone is an icon."""
     listed = [icons] if isinstance(icons, str | Mapping) else icons
     return tuple({"src": icon} if isinstance(icon, str) else icon for icon in listed)
+
+
+def _read_scopes(scopes: Any, source: str) -> frozenset[str]:
+    if isinstance(scopes, str) or not isinstance(scopes, Iterable):
+        raise DeclarationError(f"{source}: scopes={scopes!r:.80}; use a set of texts, for example {{'notes.write'}}")
+    read = frozenset(scopes)
+    if not all(isinstance(scope, str) and is_scope(scope) for scope in read):
+        raise DeclarationError(
+            f"{source}: scopes={sorted(map(str, read))}; a scope is a text without spaces and quotes"
+        )
+    return read
 
 
 def _check_options(options: ToolOptions, inferred: InferredFunction) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pegboard.auth.principal import ANONYMOUS
 from pegboard.errors import SessionNotFound
 from pegboard.limits import Limits
 from pegboard.server.deprecated.post_forwarding import PostForwarding
@@ -24,7 +25,7 @@ async def test_a_session_id_made_up_for_a_process_that_has_no_such_streams_is_no
         await there.start()
         try:
             with pytest.raises(SessionNotFound):
-                await PostForwarding(here, reject).forward(f"{there.me}.abc", None, b"{}", ())
+                await PostForwarding(here, reject).forward(f"{there.me}.abc", ANONYMOUS, None, b"{}", ())
         finally:
             await here.close()
             await there.close()

@@ -36,7 +36,7 @@ class Authorizer(Protocol):
         """Identifies the current credentials: data received with one set may not be valid for another."""
 
 
-class Auth(Protocol):
+class ClientAuth(Protocol):
     """How a client gets its credentials; one instance can serve many clients."""
 
     def authorizer(self, server: Address, pool: HttpPool) -> Authorizer:

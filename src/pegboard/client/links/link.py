@@ -20,7 +20,7 @@ from msgspec import Raw, Struct
 
 from pegboard.call import Caller, Channel, Json, Notification, Question
 from pegboard.client.http.http_pool import CONNECTIONS
-from pegboard.client.links.credentials import Auth, Authorizer
+from pegboard.client.links.credentials import Authorizer, ClientAuth
 from pegboard.client.links.server_messages import Read, read_values
 from pegboard.deadline import Deadline, paused
 from pegboard.errors import ServerFault
@@ -62,7 +62,7 @@ class LinkOptions(Struct, frozen=True, kw_only=True):
     connect_timeout: float = 10.0
     start_timeout: float | None = None
     connections: int = CONNECTIONS
-    auth: Auth | None = None
+    auth: ClientAuth | None = None
     restarts: int | None = 5
     rounds: bool = False
 

@@ -14,7 +14,7 @@ from pegboard import __version__
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Caller, Channel, Json
 from pegboard.client.known_tools import KnownTools
-from pegboard.client.links.credentials import Auth
+from pegboard.client.links.credentials import ClientAuth
 from pegboard.client.links.in_process import InProcessLink, InProcessServer
 from pegboard.client.links.link import Identity, LinkOptions, OutgoingRequest, ServerLink
 from pegboard.client.target import open_link
@@ -51,7 +51,7 @@ OnChange: TypeAlias = Callable[["Downstream"], None]
 OnUpdated: TypeAlias = Callable[["Downstream", str], None]
 Prepare: TypeAlias = Callable[["Downstream", ServerCatalog], Awaitable[None]]
 """Called with a new catalog before it is in effect."""
-Login: TypeAlias = Callable[[ServerConfig, str], Auth | None]
+Login: TypeAlias = Callable[[ServerConfig, str], ClientAuth | None]
 """Returns how to log in to a server, for a principal; "" is the gateway itself."""
 
 _CLIENT: Final[Mapping[str, Json]] = {"name": "pegboard", "title": "Pegboard", "version": __version__}

@@ -6,7 +6,7 @@ import os
 from contextlib import AbstractAsyncContextManager
 from importlib.util import find_spec
 
-from pegboard.client.links.credentials import Auth
+from pegboard.client.links.credentials import ClientAuth
 from pegboard.client.login.browser import Login, Redirect
 from pegboard.client.login.oauth import ClientCredentials, OAuth
 from pegboard.client.login.storage import FileStorage, MemoryStorage, Storage
@@ -36,7 +36,7 @@ class Logins:
         self._storage = storage or MemoryStorage()
         self._login = login
 
-    def auth(self, config: ServerConfig, principal: str = "") -> Auth | None:
+    def auth(self, config: ServerConfig, principal: str = "") -> ClientAuth | None:
         """The credentials for a server; None if it must not get a token of ours."""
         if config.kind not in ("http", "sse", "websocket") or any(
             name.lower() == "authorization" for name in config.headers

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, Self
 
 from msgspec import Struct
 
+from pegboard.auth.www_authenticate import WELL_KNOWN
 from pegboard.errors import PegboardError, StoreDown
 from pegboard.limits import Limits
 from pegboard.server.asgi.asgi_scope import AsgiScope, HeadCache, strip_root
@@ -77,9 +78,11 @@ class AsgiApp:
         ours = dict.fromkeys(_both(self.path), b"/mcp")
         sockets = {} if socket_path is None else dict.fromkeys(_both("/" + socket_path.strip("/")), b"/ws")
         more = {base + one: one.encode() for one in siblings} | sockets
-        places = {base + one: one.encode() for one in unrouted} | more | ours
+        described = {WELL_KNOWN + self.path: WELL_KNOWN.encode() + b"/mcp", WELL_KNOWN: WELL_KNOWN.encode() + b"/mcp"}
+        described |= {WELL_KNOWN + at: WELL_KNOWN.encode() + one for at, one in more.items()}
+        places = {base + one: one.encode() for one in unrouted} | described | more | ours
         self._places = {"http": frozenset(ours), "websocket": frozenset(sockets)}
-        self._siblings = {"http": frozenset(more)}
+        self._siblings = {"http": frozenset((*more, *described))}
         mounted = {**places, "": b"/mcp", "/": b"/mcp"}
         self._heads = HeadCache(places, mounted, limits, base)
 
@@ -157,7 +160,10 @@ class AsgiApp:
 
     async def _start_request(self, head: Head) -> Answer | Upgrade:
         endpoint = self._app.endpoint or await self._open()
-        served = endpoint.accept(head, b"", AsgiSink(self._limits))
+        served: Any = endpoint.accept(head, b"", AsgiSink(self._limits))
+        if isinstance(served, Coroutine | asyncio.Task):
+            # The authentication waits for another server.
+            served = await served
         return served if isinstance(served, Answer | Upgrade) else NO_WEBSOCKET
 
     # The interface of a route in Starlette.

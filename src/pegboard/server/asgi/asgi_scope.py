@@ -73,6 +73,7 @@ class HeadCache:
             server[0] if server and server[1] is not None else "",
             scope.get("scheme") == "https",
             prefix=prefix,
+            mount=scope.get("root_path", "").rstrip("/"),
         )
         return check(head, self._limits) or self._remember(scope, head)
 

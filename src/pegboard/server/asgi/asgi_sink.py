@@ -78,6 +78,14 @@ class AsgiSink(Struct, eq=False):
         elif not self.ended:
             self.callbacks += (callback,)
 
+    @property
+    def is_open(self) -> bool:
+        return self.started and not self.ended and not self.gone
+
+    def cut(self) -> None:
+        if not self.ended:
+            self.leave()
+
     def leave(self) -> None:
         """The client has disconnected: drop everything, and call back once."""
         if self.gone:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from msgspec import UNSET, structs
 
+from pegboard.auth.principal import Principal
 from pegboard.call import Call, Caller, Handler, Json, RequestId
 from pegboard.errors import (
     Busy,
@@ -35,6 +36,7 @@ from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.revision_codec import legacy_codecs
 from pegboard.protocol.revisions import MODERN, REVISIONS, SUPPORTED
+from pegboard.server.access import NO_ACCESS, Access
 from pegboard.server.deprecated.event_line import EventLine
 from pegboard.server.deprecated.post_forwarding import PostForwarding
 from pegboard.server.exchange.admission import (
@@ -174,7 +176,7 @@ class HttpSse:
         if self._forwarding is not None:
             session_id = self._forwarding.name(session_id)
         line = EventLine(sink)
-        caller = Caller(version=version or _ASSUMED_VERSION, transport="http", session=session_id)
+        caller = head.access.bind(Caller(version=version or _ASSUMED_VERSION, transport="http", session=session_id))
         subscriptions = LineSubscriptions(self._handler, line, self._followers)
         client = SseClient(line, Session(caller), subscriptions, self._forget)
         self._calls.follow(client)
@@ -189,36 +191,43 @@ class HttpSse:
         check_content_type(head.headers.get(b"content-type"))
         session_id, version = _named_session(head), _stated(head)
         if self._forwarding is not None and self._forwarding.is_foreign(session_id):
-            return self._forward(self._forwarding, session_id, version, body, extra)
-        return self._start_receiving(self._find(session_id), version, body, extra)
+            return self._forward(self._forwarding, session_id, head.access, version, body, extra)
+        return self._start_receiving(self._find(session_id, head.access), head.access, version, body, extra)
 
     async def _forward(
-        self, forwarding: PostForwarding, session_id: str, version: str | None, body: bytes, extra: Headers
+        self,
+        forwarding: PostForwarding,
+        session_id: str,
+        access: Access,
+        version: str | None,
+        body: bytes,
+        extra: Headers,
     ) -> Answer:
         try:
-            return await forwarding.forward(session_id, version, body, extra)
+            return await forwarding.forward(session_id, access.principal, version, body, extra)
         except Refusal as refusal:
             return error_response(refusal, extra)
 
-    async def _receive_forwarded(self, hidden: str, version: str | None, body: bytes) -> Answer:
+    async def _receive_forwarded(self, hidden: str, principal: Principal, version: str | None, body: bytes) -> Answer:
+        access = Access(principal) if principal else NO_ACCESS
         session_id = next((one for one in self._clients if digest(one) == hidden), "")
         try:
-            return await self._start_receiving(self._find(session_id), version, body, ())
+            return await self._start_receiving(self._find(session_id, access), access, version, body, ())
         except Refusal as refusal:
             return error_response(refusal, ())
 
     def _start_receiving(
-        self, client: SseClient, version: str | None, body: bytes, extra: Headers
+        self, client: SseClient, access: Access, version: str | None, body: bytes, extra: Headers
     ) -> Coroutine[Any, Any, Answer]:
         if version is not None and not client.greeted:
             client.session.caller = structs.replace(client.session.caller, version=version)
         if jsonrpc.is_batch(body):
             check_batches(REVISIONS[client.version])
-        return self._receive(client, read_bodies(body, self._limits), extra)
+        return self._receive(client, access, read_bodies(body, self._limits), extra)
 
-    def _find(self, session_id: str) -> SseClient:
+    def _find(self, session_id: str, access: Access) -> SseClient:
         client = self._clients.get(session_id)
-        if client is None or not client.line.open:
+        if client is None or not client.line.open or client.session.caller.principal != access.principal:
             raise _not_found()
         return client
 
@@ -228,10 +237,10 @@ class HttpSse:
 
     # -- what a client says ------------------------------------------------------------------------------------------
 
-    async def _receive(self, client: SseClient, bodies: Sequence[bytes], extra: Headers) -> Answer:
+    async def _receive(self, client: SseClient, access: Access, bodies: Sequence[bytes], extra: Headers) -> Answer:
         for body in bodies:
             try:
-                await self._receive_message(client, body)
+                await self._receive_message(client, access, body)
             except Refusal as refusal:
                 # A message with the id of a running request would be taken for its response.
                 told = None if isinstance(refusal, DuplicateRequestId) else refusal.request_id
@@ -240,14 +249,14 @@ class HttpSse:
                 client.line.write(jsonrpc.refusal(told, refusal, self._codecs[client.version].code(refusal)))
         return Answer(202, headers=extra)
 
-    async def _receive_message(self, client: SseClient, body: bytes) -> None:
+    async def _receive_message(self, client: SseClient, access: Access, body: bytes) -> None:
         message = jsonrpc.read(body, self._limits)
         method, request_id, session = message.method, message.id, client.session
         if method is UNSET:
             session.answer(message)
         elif request_id is not UNSET:
             try:
-                await self._receive_request(client, message, method, request_id)
+                await self._receive_request(client, access, message, method, request_id)
             except Refusal as refusal:
                 raise with_request_id(refusal, request_id) from None
         elif method == "notifications/cancelled":
@@ -255,7 +264,9 @@ class HttpSse:
         elif method == "notifications/initialized":
             await self._join(client)
 
-    async def _receive_request(self, client: SseClient, message: Message, method: str, request_id: RequestId) -> None:
+    async def _receive_request(
+        self, client: SseClient, access: Access, message: Message, method: str, request_id: RequestId
+    ) -> None:
         if client.line.full:
             self._calls.check_room(len(message.params))
             with self._calls.holding(len(message.params)):
@@ -267,7 +278,7 @@ class HttpSse:
         if request_id in session.calls:
             raise duplicate_id(request_id)
         if method == "initialize":
-            self._initialize(client, message, request_id)
+            self._initialize(client, access, message, request_id)
             return
         if method in IMMEDIATE_SETTINGS:
             apply_setting(session, method, message, params)
@@ -275,21 +286,30 @@ class HttpSse:
             return
         if not client.greeted:
             await self._join(client)
-        self._call(client, message, method, request_id, params)
+        self._call(client, access, message, method, request_id, params)
 
-    def _initialize(self, client: SseClient, message: Message, request_id: RequestId) -> None:
+    def _initialize(self, client: SseClient, access: Access, message: Message, request_id: RequestId) -> None:
         if client.greeted:
             raise InvalidRequest("initialize must come first, and once per session")
-        caller = client.session.caller = read_caller(message, "http", client.session.caller.session)
+        caller = access.bind(read_caller(message, "http", client.session.caller.session))
+        client.session.caller = caller
         client.greeted = True
         exchange = LineExchange(client.line, self._codecs[caller.version], request_id)
         self._run(client, request_id, initialize_call(request_id, caller, exchange), exchange)
 
-    def _call(self, client: SseClient, message: Message, method: str, request_id: RequestId, params: Params) -> None:
+    def _call(
+        self,
+        client: SseClient,
+        access: Access,
+        message: Message,
+        method: str,
+        request_id: RequestId,
+        params: Params,
+    ) -> None:
         session, limits = client.session, self._limits
         if len(session.calls) >= limits.calls_per_caller:
             raise Busy(f"{limits.calls_per_caller} calls of this client are already running", retry_after=1)
-        request = admit_legacy(message, params, method, request_id, session.caller)
+        request = admit_legacy(message, params, method, request_id, access.bind(session.caller))
         codec = self._codecs[client.version]
         exchange = LineExchange(client.line, codec, request_id, LineQuestions(client.line, codec, session, limits).ask)
         self._run(client, request_id, request.call(exchange), exchange)

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from pegboard.auth.principal import Principal
 from pegboard.errors import Busy, SessionNotFound
 from pegboard.server.http_types import Answer, Headers
 from pegboard.stores.cluster import Cluster
@@ -17,12 +18,13 @@ _POSTED: Final = "posted"
 _REPLY_SECONDS: Final = 30.0
 _NOT_FOUND: Final = "Session not found: it ended with its stream; open another with GET /sse"
 
-Take: TypeAlias = Callable[[str, str | None, bytes], Awaitable[Answer]]
-"""Handles a POST for the session with that digest, and the version that it states."""
+Take: TypeAlias = Callable[[str, Principal, str | None, bytes], Awaitable[Answer]]
+"""Handles a POST for the session with that digest: its sender, and the version that it states."""
 
 
 class _Posted(Struct, array_like=True):
     session: str
+    principal: Principal
     version: str | None
     body: bytes
 
@@ -55,13 +57,15 @@ class PostForwarding:
         worker, dot, _ = session_id.partition(".")
         return bool(dot) and worker != self._cluster.me
 
-    async def forward(self, session_id: str, version: str | None, body: bytes, extra: Headers) -> Answer:
+    async def forward(
+        self, session_id: str, principal: Principal, version: str | None, body: bytes, extra: Headers
+    ) -> Answer:
         """The response of the process that has the session; SessionNotFound if it has ended."""
         worker = session_id.partition(".")[0]
         if not await self._cluster.is_alive(worker):
             raise SessionNotFound(_NOT_FOUND)
         said = await self._cluster.ask(
-            worker, _POSTED, _encode(_Posted(digest(session_id), version, body)), _REPLY_SECONDS
+            worker, _POSTED, _encode(_Posted(digest(session_id), principal, version, body)), _REPLY_SECONDS
         )
         if said is None:
             raise Busy("The server process that sends this stream does not respond; try again", retry_after=1)
@@ -77,5 +81,5 @@ class PostForwarding:
         return self._answer(_decode_posted(said))
 
     async def _answer(self, posted: _Posted) -> bytes:
-        answer = await self._take(posted.session, posted.version, posted.body)
+        answer = await self._take(posted.session, posted.principal, posted.version, posted.body)
         return _encode(_Answered(answer.status, answer.body, dict(answer.headers).get(b"retry-after", b"")))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.revisions import Revision, find_revision
+from pegboard.server.access import Access
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.exchanges import CollectedAnswers
 from pegboard.server.exchange.request_head import NotAcceptable, read_post_head
@@ -31,17 +32,24 @@ class RpcEndpoint:
         stated = None if post.version is None else find_revision(post.version)
         bodies = read_bodies(body, self._limits)
         self._calls.check_room(len(body))
-        return self._answer(bodies, stated, sink, extra, batch=jsonrpc.is_batch(body))
+        return self._answer(bodies, stated, sink, extra, head.access, batch=jsonrpc.is_batch(body))
 
     async def _answer(
-        self, bodies: Sequence[bytes], stated: Revision | None, sink: Sink, extra: Headers, *, batch: bool
+        self,
+        bodies: Sequence[bytes],
+        stated: Revision | None,
+        sink: Sink,
+        extra: Headers,
+        access: Access,
+        *,
+        batch: bool,
     ) -> Answer:
         task = asyncio.current_task()
         if task is not None:
             # The response cannot be fetched later.
             sink.on_gone(task.cancel)
         answers = CollectedAnswers(self._limits)
-        await self._stateless.serve(bodies, stated, answers)
+        await self._stateless.serve(bodies, stated, answers, access)
         messages = answers.messages
         if not messages:
             return Answer(204, headers=extra)

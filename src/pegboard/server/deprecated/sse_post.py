@@ -22,6 +22,7 @@ from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.revision_codec import RevisionCodec
 from pegboard.protocol.revisions import Revision, find_revision
+from pegboard.server.access import Access
 from pegboard.server.deprecated.event_line import EventLine
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.exchanges import STREAM, Ask, LineExchange
@@ -71,9 +72,9 @@ class SsePostEndpoint:
             raise NotAcceptable("This endpoint returns a stream: Accept must allow text/event-stream")
         stated = None if post.version is None else find_revision(post.version)
         self._calls.check_room(len(body))
-        return self._answer(body, stated, sink, extra)
+        return self._answer(body, stated, sink, extra, head.access)
 
-    async def _answer(self, body: bytes, stated: Revision | None, sink: Sink, extra: Headers) -> None:
+    async def _answer(self, body: bytes, stated: Revision | None, sink: Sink, extra: Headers, access: Access) -> None:
         task = asyncio.current_task()
         if task is not None:
             # The responses cannot be fetched later.
@@ -82,7 +83,7 @@ class SsePostEndpoint:
         events = EventAnswers(sink)
         self._calls.follow(events)
         try:
-            await self._stateless.serve(read_bodies(body, self._limits), stated, events)
+            await self._stateless.serve(read_bodies(body, self._limits), stated, events, access)
         except Refusal as refusal:
             events.refuse(refusal)
         finally:

@@ -22,6 +22,7 @@ from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.revision_codec import RevisionCodec, legacy_codecs
 from pegboard.protocol.revisions import MODERN, REVISIONS
 from pegboard.server import eager_task
+from pegboard.server.access import NO_ACCESS, Access
 from pegboard.server.exchange.admission import (
     CallerCache,
     admit,
@@ -73,7 +74,10 @@ class Conversation:
     further messages are read until there is room again.
     """
 
-    def __init__(self, service: LineService, line: SharedLine, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, service: LineService, line: SharedLine, loop: asyncio.AbstractEventLoop, access: Access = NO_ACCESS
+    ) -> None:
+        self._access = access
         self._service = service
         self._handler = service.handler
         self._limits = service.limits
@@ -173,6 +177,8 @@ class Conversation:
         if self._draining or request_id in self.calls or request_id in self.following:
             return False
         if caller is not None:
+            if self._access is not NO_ACCESS:
+                caller = self._access.bind(caller)
             exchange = LineExchange(self._peer, self._service.modern, request_id)
         elif session is not None:
             caller = session.caller
@@ -219,7 +225,7 @@ class Conversation:
         if not is_modern(params):
             return self._make_legacy_call(message, params, method, request_id)
         caller, token = self._service.callers.read(params, None)
-        request = admit(message, params, method, request_id, caller, token)
+        request = admit(message, params, method, request_id, self._access.bind(caller), token)
         exchange = LineExchange(self._peer, self._service.modern, request_id)
         return request.call(exchange), exchange
 
@@ -251,7 +257,7 @@ class Conversation:
 
     def _initialize(self, message: Message, request_id: RequestId) -> tuple[Call, LineExchange]:
         # The line is the session. Its id is not sent to the client, but the state of a session is kept under it.
-        caller = read_caller(message, self._service.transport, secrets.token_hex(16))
+        caller = self._access.bind(read_caller(message, self._service.transport, secrets.token_hex(16)))
         self._legacy = Session(caller)
         self.following.uris = self._legacy.uris
         exchange = LineExchange(self._peer, self._service.revision_codecs[caller.version], request_id)

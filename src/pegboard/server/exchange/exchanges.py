@@ -10,7 +10,15 @@ from typing import NoReturn, Protocol, TypeAlias, TypeVar
 from msgspec import Struct
 
 from pegboard.call import Call, Channel, Handler, Json, Notification, Question, Reply, RequestId, ask_in_result
-from pegboard.errors import Busy, InternalFailure, InvalidRequest, ParseFailure, QuestionFailed, Refusal
+from pegboard.errors import (
+    Busy,
+    InsufficientScope,
+    InternalFailure,
+    InvalidRequest,
+    ParseFailure,
+    QuestionFailed,
+    Refusal,
+)
 from pegboard.limits import Limits
 from pegboard.logs.log_lines import log_failure
 from pegboard.protocol import jsonrpc
@@ -135,9 +143,7 @@ class HttpExchange(Struct, eq=False):
 
     def refuse(self, refusal: Refusal) -> Answer | None:
         """The error, as the whole response or as the last event."""
-        headers = self._headers
-        if refusal.retry_after is not None:
-            headers = (*headers, (b"retry-after", b"%d" % refusal.retry_after))
+        headers = self._headers + refusal.http_headers
         body = jsonrpc.refusal(self._id, refusal, self._codec.code(refusal))
         return self._end(Answer(self._codec.status(refusal), body, headers=headers))
 
@@ -283,10 +289,10 @@ class CollectedAnswers:
         """Keep the HTTP status of an error: 200, unless the server failed or could not read the message."""
         if isinstance(refusal, InternalFailure):
             self.status = refusal.status if isinstance(refusal, Busy) else 500
-        elif isinstance(refusal, ParseFailure | InvalidRequest):
+        elif isinstance(refusal, ParseFailure | InvalidRequest | InsufficientScope):
             self.status = refusal.status
-        if refusal.retry_after is not None:
-            self.headers = ((b"retry-after", b"%d" % refusal.retry_after),)
+        if refusal.http_headers:
+            self.headers = refusal.http_headers
 
     def fit(self, request_id: RequestId, message: bytes) -> bytes:
         """The message, or an error in its place once the messages before it have used up the limit."""

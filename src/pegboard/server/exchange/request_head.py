@@ -9,6 +9,7 @@ from msgspec import Struct
 from pegboard.errors import InvalidRequest
 from pegboard.protocol import headers as mcp
 from pegboard.protocol.revisions import REVISIONS
+from pegboard.server.access import NO_ACCESS, Access
 from pegboard.server.exchange.fast_path import CALL
 from pegboard.server.http.content_negotiation import Accepts, check_content_type, read_accept
 from pegboard.server.http_types import Headers
@@ -23,7 +24,7 @@ class PostHead(Struct, frozen=True):
 
     `stateless` means that the version header does not name a legacy revision, `plain` that the message may be a plain
     call. `method` and `about` mirror the body; None if they are missing or encoded, and must be compared on the full
-    path. `within` are the headers of responses in the session.
+    path. `within` are the headers of responses in the session, `access` is that of the sender.
     """
 
     extra: Headers
@@ -35,9 +36,10 @@ class PostHead(Struct, frozen=True):
     about: str | None
     session: str
     within: Headers
+    access: Access = NO_ACCESS
 
 
-def read_post_head(headers: Mapping[bytes, bytes], extra: Headers) -> PostHead:
+def read_post_head(headers: Mapping[bytes, bytes], extra: Headers, access: Access = NO_ACCESS) -> PostHead:
     """Check a head; rejects a body that is not JSON, and a client that accepts neither JSON nor a stream."""
     content_type = headers.get(b"content-type")
     if content_type != b"application/json":
@@ -60,4 +62,5 @@ def read_post_head(headers: Mapping[bytes, bytes], extra: Headers) -> PostHead:
         about=mcp.read_plain(headers.get(mcp.NAME)),
         session=session.decode("latin-1"),
         within=(*extra, (mcp.SESSION, session)),
+        access=access,
     )

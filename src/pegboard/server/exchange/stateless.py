@@ -18,6 +18,7 @@ from pegboard.protocol.modern_codec import ModernCodec
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.revision_codec import RevisionCodec, legacy_codecs
 from pegboard.protocol.revisions import ASSUMED, MODERN, Revision
+from pegboard.server.access import Access
 from pegboard.server.exchange.admission import (
     AdmittedRequest,
     CallerCache,
@@ -78,20 +79,22 @@ class Stateless:
         self._codecs = legacy_codecs(info)
         self._anonymous = {version: Caller(version=version, transport="http") for version in self._codecs}
 
-    async def serve(self, bodies: Sequence[bytes], stated: Revision | None, answers: AnswerCollector) -> None:
+    async def serve(
+        self, bodies: Sequence[bytes], stated: Revision | None, answers: AnswerCollector, access: Access
+    ) -> None:
         """Serve all messages of one HTTP request, whose header states that revision."""
         taken: set[RequestId] = set()
         with self._calls.holding(sum(map(len, bodies))):
             if len(bodies) == 1:
-                await self._serve(bodies[0], stated, answers, taken)
+                await self._serve(bodies[0], stated, answers, taken, access)
             else:
-                await asyncio.gather(*(self._serve(body, stated, answers, taken) for body in bodies))
+                await asyncio.gather(*(self._serve(body, stated, answers, taken, access) for body in bodies))
 
     async def _serve(
-        self, body: bytes, stated: Revision | None, answers: AnswerCollector, taken: set[RequestId]
+        self, body: bytes, stated: Revision | None, answers: AnswerCollector, taken: set[RequestId], access: Access
     ) -> None:
         try:
-            wanted = self._read(body, stated)
+            wanted = self._read(body, stated, access)
             if wanted is None:
                 return
             if wanted.id in taken:
@@ -113,7 +116,7 @@ class Stateless:
         finally:
             del self._calls.running[exchange]
 
-    def _read(self, body: bytes, stated: Revision | None) -> ReadRequest | None:
+    def _read(self, body: bytes, stated: Revision | None, access: Access) -> ReadRequest | None:
         """The request of a message; None if it is a notification, which has no effect here."""
         message = jsonrpc.read(body, self._limits)
         method, request_id = message.method, message.id
@@ -124,38 +127,41 @@ class Stateless:
         if request_id is UNSET:
             return None
         try:
-            return self._want(message, method, request_id, stated)
+            return self._want(message, method, request_id, stated, access)
         except Refusal as refusal:
             raise with_request_id(refusal, request_id) from None
 
-    def _want(self, message: Message, method: str, request_id: RequestId, stated: Revision | None) -> ReadRequest:
+    def _want(
+        self, message: Message, method: str, request_id: RequestId, stated: Revision | None, access: Access
+    ) -> ReadRequest:
         params = read_params(message)
         if (stated is None or stated.has_sessions) and not is_modern(params):
             version = ASSUMED if stated is None else stated.name
-            return self.want_legacy(message, params, method, request_id, version)
+            return self.want_legacy(message, params, method, request_id, version, access)
         caller, token = self._callers.read(params, None if stated is None else stated.name)
         if method == LISTEN:
             raise InvalidRequest(f"{method} needs a stream that stays open: use /mcp")
-        admitted = admit(message, params, method, request_id, caller, token)
+        admitted = admit(message, params, method, request_id, access.bind(caller), token)
         return ReadRequest(admitted, self._modern, self._handler)
 
     def want_legacy(
-        self, message: Message, params: Params, method: str, request_id: RequestId, version: str
+        self, message: Message, params: Params, method: str, request_id: RequestId, version: str, access: Access
     ) -> ReadRequest:
         """A request of a legacy revision."""
         if method in _SESSION_METHODS:
             raise SessionRequired(f"{method} changes a session, and this endpoint does not have sessions: use /mcp")
-        caller, handler = self._anonymous[version], self._handler
+        caller, handler = access.bind(self._anonymous[version]), self._handler
         if method == "initialize":
-            caller, handler = read_caller(message, "http", log_level=None), self._answer_initialize
+            caller = access.bind(read_caller(message, "http", log_level=None))
+            handler = self._answer_initialize
             admitted = AdmittedRequest(request_id, "server/discover", "", message, params, caller, read_token(params))
         else:
             admitted = admit_legacy(message, params, method, request_id, caller)
         return ReadRequest(admitted, self._codecs[caller.version], _answer_ping if method == "ping" else handler)
 
-    def anonymous_caller(self, version: str) -> tuple[Caller, RevisionCodec, Handler]:
+    def sessionless_caller(self, version: str, access: Access) -> tuple[Caller, RevisionCodec, Handler]:
         """The caller, the codec and the handler for requests of that revision."""
-        return self._anonymous[version], self._codecs[version], self._handler
+        return access.bind(self._anonymous[version]), self._codecs[version], self._handler
 
     async def _answer_initialize(self, call: Call) -> Reply:
         """The result of `initialize`, without the capabilities that need a session."""

@@ -178,6 +178,7 @@ def _is_address(name: str) -> bool:
 def _trust(head: Head) -> None:
     """Use the client's address, scheme and host that a trusted proxy states."""
     headers = head.headers
+    head.via = head.peer
     forwarded = headers.get(b"x-forwarded-for")
     if forwarded:
         head.peer = forwarded.rpartition(b",")[2].strip().decode("latin-1")

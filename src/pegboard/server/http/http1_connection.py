@@ -137,6 +137,14 @@ class ResponseStream(Struct, eq=False):
         elif not self.ended:
             self.callbacks += (callback,)
 
+    @property
+    def is_open(self) -> bool:
+        return self.started and not self.ended and not self.gone
+
+    def cut(self) -> None:
+        if not self.ended and not self.gone:
+            self.connection.abort()
+
     def leave(self) -> None:
         """The client has disconnected: write nothing more, and call the callbacks once."""
         self.gone = True
@@ -314,8 +322,16 @@ class Http1Connection(LimitedConnection):
         reader.close()
         begin()
 
-    def respond(self, stream: ResponseStream, answer: Answer | None) -> None:
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._transport.abort()
+
+    def respond(self, stream: ResponseStream, answer: Answer | Upgrade | None) -> None:
         """Write a whole response, or check that the endpoint has started a stream."""
+        if isinstance(answer, Upgrade):
+            # It was authenticated while it waited.
+            self._switch(stream, answer)
+            return
         if answer is None or stream.started or stream.gone:
             self._watch_task(stream, answer)
             return

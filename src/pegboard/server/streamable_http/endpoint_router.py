@@ -51,6 +51,19 @@ class EndpointRouter:
         endpoints = [self._main, *(endpoint for _, endpoint in self._made.values())]
         await asyncio.gather(*(endpoint.drain(seconds, hurried) for endpoint in endpoints))
 
+    def resource(self, path: bytes) -> str | None:
+        """The path of the resource that a path belongs to; None if it needs no authentication."""
+        if not path.startswith(self._start):
+            return self._main.resource(path)
+        # The same for a toolbox that does not exist: only authenticated clients may learn that.
+        name = path[len(self._start) :].partition(b"/")[0].decode("ascii", "replace")
+        return f"{self._begin}{name}/mcp"
+
+    def end_sessions(self, principal: str) -> None:
+        """End the sessions of a principal whose credentials were revoked, at all of them."""
+        for endpoint in (self._main, *(endpoint for _, endpoint in self._made.values())):
+            endpoint.end_sessions(principal)
+
     def _find(self, name: str) -> HttpEndpoint | None:
         handler = self._places.get(name)
         if handler is None:

@@ -24,6 +24,7 @@ from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.modern_codec import ModernCodec
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.revisions import SUPPORTED, find_revision
+from pegboard.server.access import NO_ACCESS
 from pegboard.server.endpoint_names import endpoint_paths
 from pegboard.server.exchange.admission import CallerCache, admit, is_modern
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
@@ -113,6 +114,16 @@ class HttpEndpoint:
             (prefix + "/health").encode(): self._health,
             (prefix + "/ready").encode(): self._ready,
         }
+        self._resources = {path: path.decode().rstrip("/") for path in self._paths}
+        for path in ("/health", "/ready"):
+            del self._resources[(prefix + path).encode()]
+        for path in ("/messages", "/messages/"):
+            # The stream and the POSTs of HTTP+SSE are one resource.
+            if (prefix + path).encode() in self._resources:
+                self._resources[(prefix + path).encode()] = prefix + "/sse"
+        for path in ("/mcp", "/mcp/"):
+            if path in paths:
+                self._resources[(prefix + path).encode()] = prefix + successor
         self._where = ", ".join(prefix + path for path in paths[:1])
 
     def _make_legacy(self, mode: LegacyMode, info: Mapping[str, Json], shared: SharedStore | None) -> LegacyRequests:
@@ -160,7 +171,7 @@ class HttpEndpoint:
         try:
             match head.method:
                 case b"POST":
-                    post = head.verdict = read_post_head(head.headers, allowed)
+                    post = head.verdict = read_post_head(head.headers, allowed, head.access)
                     return self._call(post, head, body, sink) if post.plain else self._post(post, head, body, sink)
                 case b"GET":
                     return self._legacy.get(head, sink, allowed)
@@ -187,6 +198,9 @@ class HttpEndpoint:
                     return self._legacy.call(post, plain, sink)
                 return self._post(post, head, body, sink)
             exchange = HttpExchange(sink, self._modern, plain.id, post.extra, post.accepts)
+            access = post.access
+            if access is not NO_ACCESS:
+                caller = access.bind(caller)
             call = plain.call(caller, exchange, head.headers)
             served = self._calls.run(exchange, run_call(self._handler, call, exchange), len(body))
         except Refusal as refusal:
@@ -214,7 +228,7 @@ class HttpEndpoint:
 
     def _refuse(self, refusal: Refusal, post: PostHead) -> Answer:
         """The error for a message that could not become a call; in a session it names that session, as all responses do."""
-        within = post.session and not post.stateless and self.sessions.has(post.session, "")
+        within = post.session and not post.stateless and self.sessions.has(post.session, post.access.principal.id)
         return error_response(refusal, post.within if within else post.extra)
 
     def _serve_modern(self, post: PostHead, head: Head, message: Message, params: Params, sink: Sink) -> EndpointResult:
@@ -231,6 +245,8 @@ class HttpEndpoint:
         caller, token = self._callers.read(params, version)
         if version is None:
             raise HeaderMismatch(f"Header mismatch: the MCP-Protocol-Version header is missing; send {caller.version}")
+        if post.access is not NO_ACCESS:
+            caller = post.access.bind(caller)
         request = admit(message, params, method, request_id, caller, token)
         if method != post.method or request.about != post.about:
             mcp.check_mirror(head.headers, method, request.about)
@@ -246,6 +262,16 @@ class HttpEndpoint:
         if isinstance(served, asyncio.Task) and not listens:
             sink.on_gone(served.cancel)
         return served
+
+    # -- authentication --------------------------------------------------------------------------------------------
+
+    def resource(self, path: bytes) -> str | None:
+        """The path of the resource that a path belongs to; None if it needs no authentication."""
+        return self._resources.get(path)
+
+    def end_sessions(self, principal: str) -> None:
+        """End the sessions of a principal whose credentials were revoked."""
+        self.sessions.end_all_of(principal)
 
     # -- the rest --------------------------------------------------------------------------------------------------
 

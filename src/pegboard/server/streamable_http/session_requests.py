@@ -18,6 +18,7 @@ from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.revision_codec import legacy_codecs
 from pegboard.protocol.revisions import REVISIONS
+from pegboard.server.access import NO_ACCESS, Access
 from pegboard.server.exchange.admission import (
     admit_legacy,
     cancelled_id,
@@ -78,16 +79,23 @@ class SessionRequests:
         self, head: Head, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
     ) -> EndpointResult:
         if message.method == "initialize" and message.id is not UNSET:
-            return self._initialize(message, message.id, sink, extra, accepts)
+            return self._initialize(head.access, message, message.id, sink, extra, accepts)
         return self._in_session(
-            _session_id(head),
+            head,
             extra,
-            lambda session: self._serve(session, message, params, sink, extra, accepts),
+            lambda session: self._serve(session, head.access, message, params, sink, extra, accepts),
             None if message.id is UNSET else message.id,
         )
 
     def _serve(
-        self, session: Session, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
+        self,
+        session: Session,
+        access: Access,
+        message: Message,
+        params: Params,
+        sink: Sink,
+        extra: Headers,
+        accepts: Accepts,
     ) -> EndpointResult:
         extra = (*extra, session.header)
         method, request_id = message.method, message.id
@@ -100,20 +108,25 @@ class SessionRequests:
             if method in IMMEDIATE_SETTINGS:
                 setting = read_setting(method, message, params)
                 return exchange.answer(b"{}") if setting is None else self._apply_setting(session, setting, exchange)
-            request = admit_legacy(message, params, method, request_id, session.caller)
+            request = admit_legacy(message, params, method, request_id, access.bind(session.caller))
             return self._run(request.call(exchange), request_id, exchange, sink, session)
         except Refusal as refusal:
             return exchange.refuse(refusal)
 
     def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
         """As `post`, for a tool call that is already decoded."""
-        session = self._sessions.find(post.session, "")
+        principal = post.access.principal.id
+        session = self._sessions.find(post.session, principal)
         if session is None:
-            return self._look_up(post.session, post.extra, lambda found: self._call(found, post, plain, sink), plain.id)
+            serve = partial(self._call, post=post, plain=plain, sink=sink)
+            return self._look_up(post.session, principal, post.extra, serve, plain.id)
         return self._call(session, post, plain, sink)
 
     def _call(self, session: Session, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
-        caller, request_id = session.caller, plain.id
+        caller, request_id, access = session.caller, plain.id, post.access
+        if access is not NO_ACCESS:
+            # Each request has credentials of its own: the scopes of the session's first ones may have changed since.
+            caller = access.bind(caller)
         codec = self._codecs[caller.version]
         exchange = SessionExchange(
             sink, codec, request_id, post.within, post.accepts, session=session, limits=self._limits
@@ -126,9 +139,15 @@ class SessionRequests:
             return exchange.refuse(refusal)
 
     def _initialize(
-        self, message: Message, request_id: RequestId, sink: Sink, extra: Headers, accepts: Accepts
+        self,
+        access: Access,
+        message: Message,
+        request_id: RequestId,
+        sink: Sink,
+        extra: Headers,
+        accepts: Accepts,
     ) -> EndpointResult:
-        caller = read_caller(message, "http")
+        caller = access.bind(read_caller(message, "http"))
         self._calls.check_room()
         session = self._sessions.open(lambda session_id: structs.replace(caller, session=session_id))
         self._calls.schedule_sweep()
@@ -204,24 +223,26 @@ class SessionRequests:
 
     def _in_session(
         self,
-        session_id: str,
+        head: Head,
         extra: Headers,
         serve: Callable[[Session], EndpointResult],
         request_id: RequestId | None = None,
     ) -> EndpointResult:
-        """Serve a request in the session with that id: at once if it is known here, else after reading the store."""
-        session = self._sessions.find(session_id, "")
-        return self._look_up(session_id, extra, serve, request_id) if session is None else serve(session)
+        """Serve a request in its session: at once if that is known here, else after reading the store."""
+        session_id, principal = _session_id(head), head.access.principal.id
+        session = self._sessions.find(session_id, principal)
+        return self._look_up(session_id, principal, extra, serve, request_id) if session is None else serve(session)
 
     async def _look_up(
         self,
         session_id: str,
+        principal: str,
         extra: Headers,
         serve: Callable[[Session], EndpointResult],
         request_id: RequestId | None,
     ) -> Answer | None:
         try:
-            served = serve(await self._sessions.load(session_id, ""))
+            served = serve(await self._sessions.load(session_id, principal))
         except Refusal as refusal:
             if refusal.request_id is None:
                 refusal.request_id = request_id
@@ -236,25 +257,25 @@ class SessionRequests:
         if not stated.has_sessions or mcp.SESSION not in head.headers:
             check_batches(stated)
         return self._in_session(
-            _session_id(head), extra, lambda session: self._begin_batch(session, bodies, sink, extra, accepts)
+            head, extra, lambda session: self._begin_batch(session, head.access, bodies, sink, extra, accepts)
         )
 
     def _begin_batch(
-        self, session: Session, bodies: list[bytes], sink: Sink, extra: Headers, accepts: Accepts
+        self, session: Session, access: Access, bodies: list[bytes], sink: Sink, extra: Headers, accepts: Accepts
     ) -> EndpointResult:
         check_batches(REVISIONS[session.caller.version])
         self._calls.check_room(sum(map(len, bodies)))
-        return self._run_batch(session, bodies, sink, (*extra, session.header), accepts)
+        return self._run_batch(session, access, bodies, sink, (*extra, session.header), accepts)
 
     async def _run_batch(
-        self, session: Session, bodies: list[bytes], sink: Sink, extra: Headers, accepts: Accepts
+        self, session: Session, access: Access, bodies: list[bytes], sink: Sink, extra: Headers, accepts: Accepts
     ) -> Answer | None:
         answers = CollectedAnswers(self._limits)
         with self._calls.holding(sum(map(len, bodies))):
-            await asyncio.gather(*(self._run_item(session, body, answers) for body in bodies))
+            await asyncio.gather(*(self._run_item(session, access, body, answers) for body in bodies))
         return answers.answer_batch(sink, extra, accepts)
 
-    async def _run_item(self, session: Session, body: bytes, answers: CollectedAnswers) -> None:
+    async def _run_item(self, session: Session, access: Access, body: bytes, answers: CollectedAnswers) -> None:
         request_id: RequestId | None = None
         try:
             message = jsonrpc.read(body, self._limits)
@@ -275,7 +296,8 @@ class SessionRequests:
                 line.write(jsonrpc.answer(request_id, b"{}"))
                 return
             exchange = answers.exchange(self._codecs[session.caller.version], request_id, reject_question_in_batch)
-            call = admit_legacy(message, params, message.method, request_id, session.caller).call(exchange)
+            caller = access.bind(session.caller)
+            call = admit_legacy(message, params, message.method, request_id, caller).call(exchange)
             self._calls.admit(exchange)
         except Refusal as refusal:
             answers.refuse(with_request_id(refusal, request_id))
@@ -295,18 +317,18 @@ class SessionRequests:
         if not read_accept(head.headers.get(b"accept")).stream:
             return text_response(406, "Accept must allow text/event-stream", extra)
         last = head.headers.get(_LAST_EVENT, b"").decode("latin-1")
-        return self._in_session(_session_id(head), extra, lambda session: self._listen(session, last, sink, extra))
+        return self._in_session(head, extra, lambda session: self._listen(session, head.access, last, sink, extra))
 
-    def _listen(self, session: Session, last: str, sink: Sink, extra: Headers) -> EndpointResult:
+    def _listen(self, session: Session, access: Access, last: str, sink: Sink, extra: Headers) -> EndpointResult:
         extra = (*extra, session.header)
         if not last or last.startswith("g-"):
-            return self._follow(session, last, sink, extra)
+            return self._follow(session, access, last, sink, extra)
         resumed = ResumedStream(sink, extra)
         self._calls.admit(resumed)
         return self._resume(session, last, resumed)
 
-    async def _follow(self, session: Session, last: str, sink: Sink, extra: Headers) -> Answer | None:
-        follow = await subscribe_lists(self._handler, session.caller)
+    async def _follow(self, session: Session, access: Access, last: str, sink: Sink, extra: Headers) -> Answer | None:
+        follow = await subscribe_lists(self._handler, access.bind(session.caller))
         if follow is None:
             return method_not_allowed(b"POST, DELETE, OPTIONS", extra)
         codec, left = self._codecs[session.caller.version], session.end_listening
@@ -330,7 +352,7 @@ class SessionRequests:
         """End a session."""
         if not mcp.stated_revision(head.headers).has_sessions:
             return method_not_allowed(b"POST, OPTIONS", extra)
-        return self._in_session(_session_id(head), extra, lambda session: self._end(session, extra))
+        return self._in_session(head, extra, lambda session: self._end(session, extra))
 
     async def _end(self, session: Session, extra: Headers) -> Answer:
         try:

@@ -15,6 +15,7 @@ from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.params import Params
 from pegboard.protocol.revisions import ASSUMED, Revision
+from pegboard.server.access import Access
 from pegboard.server.exchange.admission import check_batches, read_caller
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.exchanges import CollectedAnswers, HttpExchange, reject_question, run_call
@@ -57,13 +58,14 @@ class Sessionless:
         method, request_id = message.method, message.id
         if method is UNSET or request_id is UNSET:
             return Answer(202, headers=extra)
-        wanted = self._stateless.want_legacy(message, params, method, request_id, version)
+        wanted = self._stateless.want_legacy(message, params, method, request_id, version, head.access)
         exchange = HttpExchange(sink, wanted.codec, request_id, extra, accepts, reject_question)
         return self._run(wanted.handler, wanted.admitted.call(exchange), exchange, sink)
 
     def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
         """The session that it names is not ours, and is ignored."""
-        caller, codec, handler = self._stateless.anonymous_caller(ASSUMED if post.version is None else post.version)
+        version = ASSUMED if post.version is None else post.version
+        caller, codec, handler = self._stateless.sessionless_caller(version, post.access)
         exchange = HttpExchange(sink, codec, plain.id, post.extra, post.accepts, reject_question)
         return self._run(handler, plain.call(caller, exchange), exchange, sink)
 
@@ -78,13 +80,20 @@ class Sessionless:
         revision = mcp.stated_revision(head.headers)
         check_batches(revision)
         self._calls.check_room(len(body))
-        return self._run_batch(jsonrpc.read_batch(body, self._limits), revision, sink, extra, accepts)
+        bodies = jsonrpc.read_batch(body, self._limits)
+        return self._run_batch(bodies, revision, sink, extra, accepts, head.access)
 
     async def _run_batch(
-        self, bodies: Sequence[bytes], revision: Revision, sink: Sink, extra: Headers, accepts: Accepts
+        self,
+        bodies: Sequence[bytes],
+        revision: Revision,
+        sink: Sink,
+        extra: Headers,
+        accepts: Accepts,
+        access: Access,
     ) -> Answer | None:
         answers = CollectedAnswers(self._limits)
-        await self._stateless.serve(bodies, revision, answers)
+        await self._stateless.serve(bodies, revision, answers, access)
         return answers.answer_batch(sink, extra, accepts)
 
     def get(self, head: Head, sink: Sink, extra: Headers) -> EndpointResult:

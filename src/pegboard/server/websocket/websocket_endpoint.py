@@ -15,6 +15,7 @@ import asyncio
 import math
 from collections.abc import Coroutine, Mapping
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -30,6 +31,7 @@ from pegboard.protocol.framing.stream_frames import StreamFrame, StreamMeta
 from pegboard.protocol.jsonrpc import NOTHING, Message
 from pegboard.protocol.revision_codec import RevisionCodec
 from pegboard.protocol.revisions import METHODS, MODERN
+from pegboard.server.access import NO_ACCESS, Access
 from pegboard.server.exchange.admission import stream_call
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.conversation import Conversation, LineService
@@ -45,6 +47,7 @@ from pegboard.sessions.session import Session
 from pegboard.tools.tool import Tool
 
 TRANSPORT: Final = "ws"
+_CALLER: Final = Caller(version=MODERN, transport=TRANSPORT)
 _GENERATORS: Final = frozenset({"generator", "async_generator"})
 _REMEMBERED: Final = 256
 # Memory of a waiting message in addition to its bytes: text and binary.
@@ -87,10 +90,10 @@ class WebSocketEndpoint:
             )
         if self._calls.draining:
             return error_response(shutting_down(), allowed)
-        return Upgrade(self._open, take_over)
+        return Upgrade(partial(self._open, head.access), take_over)
 
-    def _open(self, socket: MessageSocket) -> SocketHandler:
-        socket_handler = WebSocketConversation(self._service, socket, self._calls, self._unread)
+    def _open(self, access: Access, socket: MessageSocket) -> SocketHandler:
+        socket_handler = WebSocketConversation(self._service, socket, self._calls, self._unread, access)
         self._calls.follow(socket_handler)
         return socket_handler
 
@@ -99,9 +102,14 @@ class WebSocketConversation(Conversation):
     """Serves one WebSocket."""
 
     def __init__(
-        self, service: LineService, socket: MessageSocket, calls: CallsInFlight, unread: UnreadBytes | None = None
+        self,
+        service: LineService,
+        socket: MessageSocket,
+        calls: CallsInFlight,
+        unread: UnreadBytes | None = None,
+        access: Access = NO_ACCESS,
     ) -> None:
-        super().__init__(service, socket, asyncio.get_running_loop())
+        super().__init__(service, socket, asyncio.get_running_loop(), access)
         self.since = 0.0
         self._socket = socket
         self._calls = calls
@@ -129,6 +137,10 @@ class WebSocketConversation(Conversation):
     def receive_bytes(self, message: bytes) -> None:
         self._waiting.append(memoryview(message))
         self.resume_if_room()
+
+    @property
+    def gone(self) -> bool:
+        return self._gone
 
     def leave(self) -> None:
         """The peer has disconnected and cannot get its responses: cancel its calls."""
@@ -312,7 +324,7 @@ class WebSocketConversation(Conversation):
         return self._service.modern if session is None else self._service.revision_codecs[session.caller.version]
 
     def _caller(self, session: Session | None) -> Caller:
-        return Caller(version=MODERN, transport=TRANSPORT) if session is None else session.caller
+        return self._access.bind(_CALLER) if session is None else session.caller
 
     def _reaches_streams(self, call: Call, *, unknown: bool) -> bool:
         """Whether the tool of a call supports streams; `unknown` if the tool is not known."""

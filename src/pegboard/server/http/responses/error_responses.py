@@ -9,9 +9,7 @@ from pegboard.server.http_types import Answer, Headers
 
 def error_response(refusal: Refusal, extra: Headers) -> Answer:
     """The response to a request that could not become a call."""
-    if refusal.retry_after is not None:
-        extra = (*extra, (b"retry-after", b"%d" % refusal.retry_after))
-    return Answer(refusal.status, jsonrpc.refusal(refusal.request_id, refusal), headers=extra)
+    return Answer(refusal.status, jsonrpc.refusal(refusal.request_id, refusal), headers=extra + refusal.http_headers)
 
 
 def text_response(status: int, message: str, extra: Headers = ()) -> Answer:
