@@ -11,6 +11,7 @@ from pegboard import (
     JsonRpcMessage,
     Parameter,
     Range,
+    Request,
     Tool,
     ToolExecutionContext,
     ToolResponse,
@@ -108,6 +109,15 @@ class Numbers:
 def add_tool(request: JsonRpcMessage) -> JsonRpcMessage:
     args = request.params_as(Numbers)
     return ToolResponse.success(request.id, {"result": args.number1 + args.number2})
+
+
+# Typed: a message whose schema comes from a type.
+
+
+@board.tool
+def multiply(request: Request[Numbers]) -> JsonRpcMessage:
+    """Multiplies two numbers."""
+    return ToolResponse.success(request.id, {"result": request.args.number1 * request.args.number2})
 
 
 # Hybrid: your own schema and raw message where the arguments are complicated, services and a plain result all the same.

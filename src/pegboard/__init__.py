@@ -47,6 +47,7 @@ _HOMES = {
     "Principal": "pegboard.auth.principal",
     "Range": "pegboard.schema.types.constraints",
     "Refusal": "pegboard.errors",
+    "Request": "pegboard.tools.message",
     "Root": "pegboard.asking.questions",
     "Roots": "pegboard.asking.questions",
     "Sample": "pegboard.asking.questions",

@@ -47,6 +47,7 @@ from pegboard.schema.types.constraints import Pattern as Pattern
 from pegboard.schema.types.constraints import Range as Range
 from pegboard.tools.decorator import tool as tool
 from pegboard.tools.message import JsonRpcMessage as JsonRpcMessage
+from pegboard.tools.message import Request as Request
 from pegboard.tools.message import ToolResponse as ToolResponse
 from pegboard.tools.parameters import Cardinality as Cardinality
 from pegboard.tools.parameters import Parameter as Parameter

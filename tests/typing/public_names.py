@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import pegboard
 from pegboard import (
@@ -48,6 +48,7 @@ from pegboard import (
     Principal,
     Range,
     Refusal,
+    Request,
     Root,
     Roots,
     Sample,
@@ -171,6 +172,15 @@ async def order(
     caller: Caller = ctx.caller
     await ctx.resource_changed("orders://all")
     return f"{region} {sampled.text} {roots[0].uri} {both['sure']} {caller.principal.id}"
+
+
+class Order(TypedDict):
+    item: str
+
+
+@group.prompt
+def confirm(request: Request[Order]) -> str:
+    return request.args["item"]
 
 
 @group.tool("all")

@@ -25,7 +25,7 @@ from pegboard.schema.plain_json import UnawaitedResult
 from pegboard.schema.problems import render
 from pegboard.tasks.task_run import detach
 from pegboard.tools.argument_parser import Mode, ParsedArguments
-from pegboard.tools.message import JsonRpcMessage
+from pegboard.tools.message import JsonRpcMessage, Request
 from pegboard.tools.parameters import ToolCallRequest, ToolExecutionContext
 from pegboard.tools.relayed_tool import Relay
 from pegboard.tools.tool import TRANSPORTS, Tool
@@ -45,7 +45,7 @@ Perform: TypeAlias = Callable[[Call, ParsedArguments], Coroutine[Any, Any, Any]]
 Settle: TypeAlias = Callable[[Call, BaseException, "asyncio.Task[Any] | None"], Reply]
 Begin: TypeAlias = Callable[[Call, Any, Mapping[str, Any], OnLeave], Coroutine[Any, Any, Any]]
 
-SPECIAL = frozenset({Context, ToolConnector, CancellationToken, JsonRpcMessage, ToolExecutionContext})
+SPECIAL = frozenset({Context, ToolConnector, CancellationToken, JsonRpcMessage, Request, ToolExecutionContext})
 """Parameter types that receive the call itself."""
 _STREAMING = frozenset({Context, ToolConnector})
 
@@ -364,6 +364,8 @@ def _special(kind: Any, call: Call, parsed: ParsedArguments, context: Context, t
         return ToolConnector(context, call.stream)
     if kind is CancellationToken:
         return token
+    if kind is Request:
+        return Request(id=call.id, method=call.name, params=parsed.arguments, args=parsed.value.bound)
     if kind is JsonRpcMessage:
         return JsonRpcMessage(id=call.id, method=call.name, params=parsed.arguments)
     return ToolExecutionContext(

@@ -7,11 +7,14 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
 from pegboard.argument_problems import ParseError, ParseWarning
 from pegboard.binding.binder import NOT_JSON, Binder, decode_json
-from pegboard.binding.conversion import BindingProblem, describe_problems
+from pegboard.binding.conversion import BindingProblem, convert, describe_problems
+from pegboard.binding.decoder import compile_decoder
+from pegboard.binding.number_types import convert_numbers
+from pegboard.binding.number_types import takes_decimals as has_decimals
 from pegboard.call import Json
 from pegboard.errors import DeclarationError
 from pegboard.limits import Limits
@@ -20,7 +23,7 @@ from pegboard.repair.repairer import LIMITS, Repairer
 from pegboard.schema.exact_floats import ExactFloats
 from pegboard.schema.schema_check import check_schema
 from pegboard.schema.schema_writer import write_parameters, write_schema
-from pegboard.schema.types.shape import ForeignShape, Shape, UnionShape, walk
+from pegboard.schema.types.shape import FieldShape, ForeignShape, Shape, Shaped, UnionShape, walk
 from pegboard.schema.validator import Validator
 from pegboard.tools.header_parameters import check_headers
 from pegboard.tools.message import JsonRpcMessage
@@ -195,8 +198,55 @@ class OwnSchemaParser(SchemaParser):
         return read_declared(self._parameters, self.repairer.with_integers(value), digits)
 
 
+class RecordParser(ArgumentParser):
+    """`Request[T]`: the arguments are one object of the author's type, whose schema, or an own one, they fit."""
+
+    def __init__(self, inferred: InferredFunction, record: Shaped, given: Mapping[str, Json] | None) -> None:
+        self._record, self._given = record, given
+        schema = self._write() if given is None else given
+        if schema.get("type") != "object":
+            raise DeclarationError(
+                f"{inferred.source}: the T of Request[T] must be a type with fields, such as a dataclass"
+            )
+        check_schema(schema, inferred.source)
+        check_headers(schema, inferred.source)
+        self._decoder = compile_decoder(record.shape, record.named)
+        decimals = has_decimals(record.shape)
+        super().__init__(schema, self._take, self._read, _json_of, takes_decimals=decimals)
+
+    @cached_property
+    def repairer(self) -> Repairer:
+        return Repairer(self._write(private=True) if self._given is None else self._given)
+
+    def _write(self, *, private: bool = False) -> Mapping[str, Json]:
+        """The schema of the record as that of a whole call: closed, and an object itself, not a reference to one."""
+        field = FieldShape(name="args", attribute="args", shape=self._record.shape, required=True, default=UNSET)
+        written = write_parameters([field], self._record.named, private=private)
+        definitions = as_object(written.get("$defs"))
+        part = as_object(as_object(written["properties"])["args"])
+        reference = part.get("$ref")
+        if isinstance(reference, str):
+            part = as_object(definitions[reference.removeprefix("#/$defs/")])
+        return {**part, "$defs": definitions} if definitions else part
+
+    def _take(self, raw: bytes | Raw) -> BoundAndJson | None:
+        digits = ExactFloats() if self._takes_decimals else None
+        try:
+            value = decode_json(raw) if digits is None else digits.decode(raw)
+            return self._read(value, digits) if isinstance(value, dict) and self.repairer.fits(value) else None
+        except (*NOT_JSON, BindingProblem):
+            return None
+
+    def _read(self, value: Mapping[str, Json], digits: ExactFloats | None) -> BoundAndJson:
+        numbers = convert_numbers(self._record.shape, value, self._record.named, digits)
+        made, load = convert(numbers, self._decoder.type), self._decoder.load
+        return BoundAndJson(made if load is None else load(made), value)
+
+
 def parser_of_function(inferred: InferredFunction, input_schema: Mapping[str, Json] | None) -> ArgumentParser:
     """The parser for a function, by its signature or by the author's schema."""
+    if inferred.record is not None:
+        return RecordParser(inferred, inferred.record, input_schema)
     takes_message = JsonRpcMessage in inferred.injected.values()
     if input_schema is None:
         if inferred.fields or not takes_message:

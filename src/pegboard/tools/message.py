@@ -1,8 +1,8 @@
-"""The raw message that explicit tools take and may return."""
+"""The messages that tools may take and return: raw, or with typed arguments."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -42,6 +42,16 @@ class JsonRpcMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def get(self, name: str, default: Any = None) -> Any:
         """One of the params by name."""
         return self.params.get(name, default) if isinstance(self.params, dict) else default
+
+
+class Request(JsonRpcMessage, Generic[T], frozen=True, kw_only=True):
+    """A request whose arguments are an object of a type of the author's: `def add(request: Request[Numbers])`.
+
+    `args` is that object; the fields of its type are the arguments, and their schema. `id`, `method` and `params` are
+    those of the request; `result` and `error` belong to responses.
+    """
+
+    args: T
 
 
 class ToolResponse:

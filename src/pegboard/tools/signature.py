@@ -28,7 +28,7 @@ from pegboard.schema.types.shape import (
     UnsupportedType,
 )
 from pegboard.schema.types.shape_reader import ShapeReader, read_shape
-from pegboard.tools.message import JsonRpcMessage
+from pegboard.tools.message import JsonRpcMessage, Request
 from pegboard.tools.parameters import ToolExecutionContext
 
 Kind: TypeAlias = Literal["sync", "async", "generator", "async_generator"]
@@ -65,6 +65,7 @@ class InferredFunction(Struct, frozen=True, kw_only=True):
 
     `argument_types` are the types of the parameters whose values a caller sends. `dump` converts a returned value that
     only pydantic can write.
+    `record` is the T of a parameter `Request[T]`, whose fields are the arguments.
     """
 
     source: str
@@ -78,6 +79,7 @@ class InferredFunction(Struct, frozen=True, kw_only=True):
     argument_types: Mapping[str, Any]
     returns: Shaped | None
     dump: Dump | None
+    record: Shaped | None = None
 
 
 def infer(function: Callable[..., Any], is_injected: IsInjected, *, leading: Sequence[type] = ()) -> InferredFunction:
@@ -95,6 +97,7 @@ def infer(function: Callable[..., Any], is_injected: IsInjected, *, leading: Seq
     fields: list[FieldShape] = []
     injected: dict[str, Any] = {}
     argument_types: dict[str, Any] = {}
+    record: Shaped | None = None
     for parameter in _signature_of(function, source).parameters.values():
         if parameter.name in fixed:
             continue
@@ -113,11 +116,19 @@ def infer(function: Callable[..., Any], is_injected: IsInjected, *, leading: Seq
         wanted = wanted_type(annotation, is_injected) if len(order) > len(leading) else leading[len(order) - 1]
         if wanted is not None:
             injected[parameter.name] = wanted
+            if wanted is Request:
+                record = _read_record(annotation, where)
+                argument_types[parameter.name] = get_args(_bare_type(annotation))[0]
             continue
         argument_types[parameter.name] = _bare_type(annotation)
         reader.where = where
         fields.append(_read_parameter(parameter, annotation, docs, reader))
     _refuse_same_names(fields, source)
+    if record is not None and fields:
+        raise DeclarationError(
+            f"{source}: parameter {fields[0].attribute!r} is beside a Request[T], whose T has all arguments; add it to T, or "
+            "register its type as a service"
+        )
     returned = _returned_type(hints.get("return", Any))
     returns = _read_returned(returned)
     return InferredFunction(
@@ -132,7 +143,16 @@ def infer(function: Callable[..., Any], is_injected: IsInjected, *, leading: Seq
         argument_types=argument_types,
         returns=returns,
         dump=None if returns is None else find_dump(returned, returns.shape),
+        record=record,
     )
+
+
+def _read_record(annotation: Any, where: str) -> Shaped:
+    """The shape of T in `Request[T]`."""
+    arguments = get_args(_bare_type(annotation))
+    if not arguments:
+        raise DeclarationError(f"{where}: Request needs the type of its arguments, as in Request[Numbers]")
+    return read_shape(arguments[0], where)
 
 
 def unwrap(function: Callable[..., Any]) -> Any:
@@ -180,6 +200,8 @@ def kind_of(function: Callable[..., Any]) -> Kind:
 def wanted_type(annotation: Any, is_injected: IsInjected) -> Any:
     """The type to inject for an annotation, or None if the caller sends the value."""
     bare = _bare_type(annotation)
+    if bare is Request or get_origin(bare) is Request:
+        return Request
     return bare if _is_of_the_call(bare) or (bare is not Any and is_injected(bare)) else None
 
 

@@ -331,9 +331,9 @@ def _check_options(options: ToolOptions, inferred: InferredFunction) -> None:
             hint = f"; did you mean {meant[0]!r}?" if meant else f"; the options are {', '.join(known)}"
             raise DeclarationError(f"{inferred.source}: unknown option {name!r}{hint}")
     _check_values(options, inferred.source)
-    if options.get("on_parse_error") == "pass" and inferred.fields:
+    if options.get("on_parse_error") == "pass" and (inferred.fields or inferred.record is not None):
         raise DeclarationError(
-            f"{inferred.source}: on_parse_error='pass' passes arguments that do not fit, which plain parameters cannot "
+            f"{inferred.source}: on_parse_error='pass' passes arguments that do not fit, which typed parameters cannot "
             "take; take the request as a JsonRpcMessage"
         )
 
