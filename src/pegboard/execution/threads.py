@@ -206,6 +206,8 @@ class Threads:
                 outcome = job.context.run(job.function, *job.args)
             except BaseException as exception:  # noqa: BLE001 — an author's SystemExit ends the call, not the thread
                 outcome = Raised(exception)
+        # Before the caller learns of it: this thread may hold the job a moment longer than its caller expects.
+        del job.function, job.args, job.context
         # Counted before the caller learns of it, since its next call must find this thread free.
         with self._lock:
             job.returned = True
