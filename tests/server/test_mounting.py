@@ -15,6 +15,7 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 from starlette.applications import Starlette
+from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Mount, Route
 
 from pegboard import Board, Client, Context
@@ -172,6 +173,20 @@ async def test_the_routes_of_the_application_go_on_working() -> None:
         assert (await client.get("/items/spoon")).json() == "spoon"
         assert (await client.get("/openapi.json")).status_code == 200
         assert (await client.get("/nothing")).status_code == 404
+
+
+@pytest.mark.parametrize("framework", [FastAPI, Starlette])
+async def test_the_origins_of_the_applications_cors_middleware_are_allowed(framework: Callable[[], Any]) -> None:
+    app = framework()
+    app.routes.append(make_board().asgi())
+    app.add_middleware(CORSMiddleware, allow_origins=["https://app.example.com", "*"], allow_methods=["*"])
+    async with client_of(app) as client:
+        for origin, status in (("https://app.example.com", 200), ("https://evil.example", 403)):
+            response = await client.post(
+                "/mcp", content=body("whoami"), headers={**headers("whoami"), "Origin": origin}
+            )
+            assert response.status_code == status, response.text
+            assert len(response.headers.get_list("access-control-allow-origin")) == 1
 
 
 async def test_a_legacy_client_is_served_where_the_board_is_mounted() -> None:

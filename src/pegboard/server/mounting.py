@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from pegboard.errors import PegboardError, SetupError, StoreDown
 from pegboard.server.asgi.asgi_app import AsgiApp, MountedApp
+from pegboard.server.asgi.asgi_scope import AsgiScope
 from pegboard.server.endpoint_names import endpoint_paths, read_endpoint_names
 from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint, ProtectedEndpoint
 from pegboard.server.http.guard import Guard
@@ -156,4 +157,12 @@ def mount(served: ServedApp, *, path: str, ws: str | None, options: MountOptions
         siblings=endpoint_paths(legacy_endpoints),
         unrouted=("/health", "/ready"),
         socket_path=ws,
+        on_first=lambda scope: guard.allow_origins(_framework_origins(scope)),
     )
+
+
+def _framework_origins(scope: AsgiScope) -> Iterator[str]:
+    """The origins that the CORS middleware of the FastAPI or Starlette application lists."""
+    for middleware in getattr(scope.get("app"), "user_middleware", ()):
+        if middleware.cls.__name__ == "CORSMiddleware":
+            yield from middleware.kwargs.get("allow_origins", ())

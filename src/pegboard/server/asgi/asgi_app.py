@@ -7,7 +7,7 @@ streams, with the server's speed as back-pressure, while a second task watches f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, Protocol, Self
 
 from msgspec import Struct
@@ -58,7 +58,8 @@ class AsgiApp:
     that redirects to add a slash does so before a mounted application is called, so add this one to the list of routes
     instead of mounting it. As a route, `beside` yields to other routes, and `unrouted` paths are left to them.
 
-    `async with` opens the endpoint before the first request, and closes it.
+    `async with` opens the endpoint before the first request, and closes it. `on_first` is called with the scope of the
+    first request.
     """
 
     def __init__(
@@ -70,8 +71,10 @@ class AsgiApp:
         siblings: Iterable[str] = (),
         unrouted: Iterable[str] = (),
         socket_path: str | None = None,
+        on_first: Callable[[AsgiScope], None] | None = None,
     ) -> None:
         self._app = app
+        self._on_first = on_first
         self._limits = limits
         self.path = "/" + path.strip("/")
         base = self.path.rpartition("/")[0]
@@ -87,6 +90,8 @@ class AsgiApp:
         self._heads = HeadCache(places, mounted, limits, base)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if self._on_first is not None:
+            self._first(scope)
         if scope["type"] != "http":
             await self._handle_other(scope, receive, send)
             return
@@ -99,8 +104,7 @@ class AsgiApp:
         if event.get("more_body") or event["type"] != "http.request" or len(body) > self._limits.body_bytes:
             body = await read_body(event, receive, self._limits.body_bytes)
         if not isinstance(body, bytes):
-            if body is not None:
-                await send_refusal(send, scope["method"], body)
+            await send_refusal(send, scope["method"], body)
             return
         endpoint = self._app.endpoint or await self._open()
         sink = AsgiSink(self._limits, head.method == b"HEAD")
@@ -119,6 +123,11 @@ class AsgiApp:
         if answer is not None and not sink.started and not sink.gone:
             await send(write_start(answer))
             await send({"type": "http.response.body", "body": b"" if sink.bodyless else answer.body})
+
+    def _first(self, scope: AsgiScope) -> None:
+        if self._on_first is not None and scope["type"] != "lifespan":
+            self._on_first(scope)
+            self._on_first = None
 
     async def _open(self) -> Endpoint:
         try:
@@ -216,8 +225,10 @@ async def read_body(event: Event, receive: Receive, limit: int) -> bytes | Answe
     return None
 
 
-async def send_refusal(send: Send, method: str, answer: Answer) -> None:
-    """Send an error response."""
+async def send_refusal(send: Send, method: str, answer: Answer | None) -> None:
+    """Send an error response; None if the client has disconnected."""
+    if answer is None:
+        return
     await send(write_start(answer))
     await send({"type": "http.response.body", "body": b"" if method == "HEAD" else answer.body})
 

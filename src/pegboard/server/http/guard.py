@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import Final
 
@@ -49,6 +50,13 @@ class Guard:
         self._origins = frozenset(_origin(origin, self._cors) for origin in origins)
         self._proxies = frozenset(proxies)
         self._verdicts: BoundedDict[tuple[bytes | None, bytes | None, str], Answer | Headers] = BoundedDict(_REMEMBERED)
+
+    def allow_origins(self, origins: Iterable[str]) -> None:
+        """Allow these origins as well; what is not an origin, such as `*`, is left out."""
+        for origin in origins:
+            with suppress(SetupError):
+                self._origins |= {_origin(origin, self._cors)}
+        self._verdicts.clear()
 
     def check(self, head: Head) -> Answer | Headers:
         """The rejection, or the headers that every response to this request must have."""
