@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from pegboard import Board, Context
+from pegboard import Board, Context, ToolError
 
 board = Board("services")
 
@@ -16,14 +16,24 @@ class Settings:
 class Connection:
     """Stands for a connection to a database."""
 
+    is_open = True
+
     async def fetch(self, key: int) -> str:
+        if key < 0:
+            raise ToolError("there are no negative rows")
         return f"row {key}"
+
+    async def close(self) -> None:
+        self.is_open = False
 
 
 async def connect(settings: Settings) -> AsyncIterator[Connection]:
     connection = Connection()
-    yield connection
-    # Cleanup: runs when the call ends (lifetime="call") or the application stops (lifetime="app").
+    try:
+        yield connection
+    finally:
+        # Runs when the call ends (lifetime="call") or the application stops (lifetime="app"), also if the tool raised.
+        await connection.close()
 
 
 board.services.value(Settings, Settings())

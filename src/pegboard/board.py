@@ -227,10 +227,14 @@ class Board(GroupedRegistry, Hosted):
         self.resources.folders.append(files)
 
     def complete(self, owner: str, argument: str) -> Callable[[F], F]:
-        """Add a function that completes an argument of a prompt (by name) or of a template (by its URI)."""
+        """Add a function that completes an argument of a prompt (by name) or of a template (by its URI).
+
+        It takes the text typed so far, and services, and returns the values to choose from.
+        """
 
         def register(function: F) -> F:
-            self._catalog_methods.suggestions[owner, argument] = function
+            tool = tool_from_function(function, "completion", is_injected=self.services.__contains__)
+            self._catalog_methods.add_completion(owner, argument, tool)
             return function
 
         return register

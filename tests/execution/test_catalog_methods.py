@@ -455,6 +455,44 @@ async def test_completions_come_from_the_type_or_from_a_function() -> None:
         await completed("size", "x")
 
 
+class Cities:
+    """A service."""
+
+    names = ("Oslo", "Bergen")
+
+
+async def test_a_completion_takes_services_and_runs_in_a_thread_if_it_is_a_plain_function() -> None:
+    board = Board()
+    board.services.factory(Cities, Cities)
+    threads = []
+
+    @board.prompt
+    def visit(city: str) -> str:
+        return city
+
+    @board.complete("visit", "city")
+    def cities(cities: Cities, typed: str) -> list[str]:
+        threads.append(threading.get_ident())
+        return [f"{name} ({typed})" for name in cities.names]
+
+    ref = {"type": "ref/prompt", "name": "visit"}
+    told = await ask(board, "completion/complete", ref=ref, argument={"name": "city", "value": "o"})
+    assert told["completion"]["values"] == ["Oslo (o)", "Bergen (o)"]
+    assert threading.get_ident() not in threads
+
+
+def test_a_completion_with_a_parameter_that_nothing_supplies_is_rejected() -> None:
+    board = Board()
+
+    def cities(typed: str, country: str) -> list[str]:
+        return []
+
+    with pytest.raises(
+        DeclarationError, match=r"test_catalog_methods.py:\d+: a completion takes .* 'country' is neither"
+    ):
+        board.complete("visit", "city")(cities)
+
+
 @pytest.mark.requirement("modern/completion/hundred")
 async def test_no_more_than_a_hundred_completions_are_told() -> None:
     board = Board()

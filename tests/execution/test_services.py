@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
+from examples import services
 
 from pegboard import Board, Client, Context
 from pegboard.client.client import CallResult
@@ -30,6 +33,22 @@ class Unit:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+
+
+class Plain:
+    """Made by a plain factory."""
+
+
+class Opened:
+    """Made by an async factory."""
+
+
+class Session:
+    """Made by a generator."""
+
+
+class Late:
+    """Made by a plain function that returns a coroutine."""
 
 
 async def call(board: Board, name: str) -> CallResult:
@@ -372,3 +391,100 @@ async def test_a_service_of_a_cancelled_coroutine_is_cleaned_up_before_its_calle
         with pytest.raises(asyncio.CancelledError):
             await calling
     assert events == ["closed"]
+
+
+@pytest.mark.parametrize("style", ["function", "generator"])
+async def test_a_plain_factory_runs_in_the_thread_of_a_plain_tool(style: str) -> None:
+    board = Board("threads")
+    closed: list[int] = []
+
+    def connect() -> Iterator[sqlite3.Connection]:
+        connection = sqlite3.connect(":memory:")
+        try:
+            yield connection
+        finally:
+            # SQLite rejects this, too, in any other thread.
+            connection.close()
+            closed.append(threading.get_ident())
+
+    def cursor_of(connection: sqlite3.Connection) -> sqlite3.Cursor:
+        return connection.cursor()
+
+    board.services.factory(sqlite3.Connection, connect)
+    board.services.factory(sqlite3.Cursor, cursor_of)
+
+    if style == "function":
+
+        @board.tool
+        def count(cursor: sqlite3.Cursor, connection: sqlite3.Connection, fail: bool = False) -> int:
+            if fail:
+                raise ToolError("as asked")
+            assert cursor.connection is connection
+            return int(cursor.execute("select 41 + 1").fetchone()[0])
+    else:
+
+        @board.tool(name="count")
+        def stream(cursor: sqlite3.Cursor, connection: sqlite3.Connection, fail: bool = False) -> Iterator[int]:
+            if fail:
+                raise ToolError("as asked")
+            assert cursor.connection is connection
+            yield int(cursor.execute("select 41 + 1").fetchone()[0])
+
+    async with Client(board) as client:
+        assert (await client.call("count")).text in ("42", "[42]")
+        assert (await client.call("count", {"fail": True})).text == "as asked"
+    assert len(closed) == 2
+    assert threading.get_ident() not in closed
+
+
+async def test_a_plain_tool_takes_services_of_async_factories_and_what_they_need() -> None:
+    board = Board("mixed")
+    order: list[str] = []
+
+    def plain() -> Plain:
+        order.append("plain")
+        return Plain()
+
+    async def opened(plain: Plain) -> AsyncIterator[Opened]:
+        assert asyncio.get_running_loop()
+        order.append("opened")
+        yield Opened()
+        order.append("closed")
+
+    def session(opened: Opened, plain: Plain) -> Iterator[Session]:
+        yield Session()
+        order.append("session ended")
+
+    async def make_late() -> Late:
+        return Late()
+
+    board.services.factory(Plain, plain)
+    board.services.factory(Opened, opened)
+    board.services.factory(Session, session)
+    board.services.factory(Late, lambda: make_late())
+
+    @board.tool
+    def work(session: Session, plain: Plain, late: Late) -> str:
+        return type(late).__name__
+
+    async with Client(board) as client:
+        assert (await client.call("work")).text == "Late"
+    assert order == ["plain", "opened", "session ended", "closed"]
+
+
+async def test_the_example_of_the_documentation_closes_its_connection_after_a_failure() -> None:
+    made = []
+    board = services.board
+
+    async def connect(settings: services.Settings) -> AsyncIterator[services.Connection]:
+        async with asynccontextmanager(services.connect)(settings) as connection:
+            made.append(connection)
+            yield connection
+
+    board.services.factory(services.Connection, connect)
+    try:
+        async with Client(board) as client:
+            assert (await client.call("fetch", {"key": -1})).text == "there are no negative rows"
+    finally:
+        board.services.factory(services.Connection, services.connect)
+    assert [one.is_open for one in made] == [False]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from pegboard.call import Json
 from pegboard.protocol.json_values import as_object
 from pegboard.tools.tool import Tool
 
 MAX_COMPLETIONS = 100
-
-Suggest = Callable[[str], Any]
 
 
 def known_values(tool: Tool, argument: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
@@ -16,12 +15,12 @@ from msgspec import Raw, Struct
 from pegboard.asking.rounds import asking
 from pegboard.call import EMPTY_OBJECT, Call, Done, Handler, Json, Reply
 from pegboard.catalog.caching import Caching
-from pegboard.catalog.completion import Suggest, complete, known_values
+from pegboard.catalog.completion import complete, known_values
 from pegboard.catalog.file_reader import read_file
 from pegboard.catalog.pagination import Listing
 from pegboard.catalog.prompt import Prompt, PromptCatalog
 from pegboard.catalog.resource import Resource, ResourceCatalog
-from pegboard.errors import InternalFailure, InvalidParams, ResourceNotFound, ToolError
+from pegboard.errors import DeclarationError, InternalFailure, InvalidParams, ResourceNotFound, ToolError
 from pegboard.execution.caller_rate import CallerRate
 from pegboard.execution.item_chains import Found, ItemChains, Surround
 from pegboard.execution.run import Runner
@@ -29,6 +28,7 @@ from pegboard.limits import Limits
 from pegboard.media import File
 from pegboard.protocol.json_values import as_object, objects_in
 from pegboard.security.seal import Seal
+from pegboard.tools.tool import Tool
 
 _log = logging.getLogger("pegboard.resources")
 
@@ -78,7 +78,7 @@ class CatalogMethods:
         reads = ItemChains("resource", self._find_resource, surround, generation)
         gets = ItemChains("prompt", self._find_prompt, surround, generation)
         self._completions = ItemChains("completion", self._find_completion, surround, generation)
-        self.suggestions: dict[tuple[str, str], Suggest] = {}
+        self._suggestions: dict[tuple[str, str], Callable[[Call, str], Coroutine[Any, Any, Any]]] = {}
         lists = (
             Listing("resources", resources.definitions, seal, page, lists_caching),
             Listing(
@@ -106,6 +106,15 @@ class CatalogMethods:
             "prompts/get": gets,
             "completion/complete": self._complete,
         }
+
+    def add_completion(self, owner: str, argument: str, tool: Tool) -> None:
+        """Complete an argument of a prompt or template with this function."""
+        if len(tool.argument_types) > 1:
+            second = list(tool.argument_types)[1]
+            raise DeclarationError(
+                f"{tool.source}: a completion takes the text typed so far, and services; parameter {second!r} is neither"
+            )
+        self._suggestions[owner, argument] = self._runner.completer(tool)
 
     def capabilities(self) -> Mapping[str, Json]:
         """The capabilities to declare; none for a board that has only tools."""
@@ -213,13 +222,9 @@ class CatalogMethods:
             value = str(given)
             if name not in as_object(tool.input_schema.get("properties")):
                 raise InvalidParams(f"{call.name!r} has no argument {name[:80]!r}")
-            suggest = self.suggestions.get((call.name, name))
-            if suggest is None:
-                values = known_values(tool, name)
-            else:
-                made = suggest(value)
-                values = [str(one) for one in (await made if inspect.isawaitable(made) else made)]
-            return Done(complete(values, value))
+            suggest = self._suggestions.get((call.name, name))
+            values = known_values(tool, name) if suggest is None else map(str, await suggest(call, value))
+            return Done(complete(list(values), value))
 
         return suggest_values
 

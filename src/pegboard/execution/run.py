@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
-from pegboard.asking.questions import check_capabilities
+import msgspec
+
 from pegboard.asking.rounds import asking
-from pegboard.call import Call, Done, Handler, Json, Reply
-from pegboard.deadline import Deadline
-from pegboard.errors import InternalFailure, InvalidArguments, InvalidParams, LimitReached, Refusal, ToolError
+from pegboard.call import Call, Done, Handler, Reply
+from pegboard.errors import InternalFailure, InvalidArguments, InvalidParams, Refusal, ToolError
 from pegboard.execution.call_resources import CallResources
 from pegboard.execution.connector import ToolConnector
 from pegboard.execution.context import CancellationToken, Context
 from pegboard.execution.generators import collect, collect_async
-from pegboard.execution.services import Services
+from pegboard.execution.services import Services, ServiceScope
 from pegboard.execution.threads import Threads
+from pegboard.execution.tool_conditions import Perform, check_transport, detached, requiring, with_timeout
 from pegboard.limits import Limits
 from pegboard.logs.log_lines import log_failure
 from pegboard.schema.plain_json import UnawaitedResult
 from pegboard.schema.problems import render
-from pegboard.tasks.task_run import detach
 from pegboard.tools.argument_parser import Mode, ParsedArguments
 from pegboard.tools.message import JsonRpcMessage, Request
 from pegboard.tools.parameters import ToolCallRequest, ToolExecutionContext
 from pegboard.tools.relayed_tool import Relay
-from pegboard.tools.tool import TRANSPORTS, Tool
+from pegboard.tools.tool import Tool
 from pegboard.tools.tool_result import (
     ResultWriter,
     error_result,
@@ -40,10 +40,8 @@ from pegboard.tools.tool_result import (
 _log = logging.getLogger("pegboard.tools")
 _NOTHING: Mapping[str, Any] = {}
 
-OnLeave: TypeAlias = Callable[["asyncio.Future[None]"], None] | None
-Perform: TypeAlias = Callable[[Call, ParsedArguments], Coroutine[Any, Any, Any]]
 Settle: TypeAlias = Callable[[Call, BaseException, "asyncio.Task[Any] | None"], Reply]
-Begin: TypeAlias = Callable[[Call, Any, Mapping[str, Any], OnLeave], Coroutine[Any, Any, Any]]
+Begin: TypeAlias = Callable[[Call, Any, Mapping[str, Any], ServiceScope | None], Coroutine[Any, Any, Any]]
 
 SPECIAL = frozenset({Context, ToolConnector, CancellationToken, JsonRpcMessage, Request, ToolExecutionContext})
 """Parameter types that receive the call itself."""
@@ -71,7 +69,7 @@ class Runner:
         """From raw arguments to a result; raises what the tool raises."""
         limits = self._limits
         if tool.relay is not None:
-            return _with_timeout(tool, _relaying(tool, tool.relay, self._arguments, limits))
+            return with_timeout(tool, _relaying(tool, tool.relay, self._arguments, limits))
         parse = tool.parse
         tell = ResultWriter(tool.output_schema, name=tool.name, limit=limits.result_bytes, dump=tool.dump).write
         perform = self._performer(tool)
@@ -81,7 +79,7 @@ class Runner:
         # The most common tool, a coroutine function with plain arguments, is called directly.
         author = tool.author if tool.kind == "async" and not tool.injected else None
         if tool.task is not None and tool.detach == "start":
-            author, perform = None, _detached(perform)
+            author, perform = None, detached(perform)
 
         async def run(call: Call) -> Reply:
             parsed = call.parsed = parse(call.raw, mode, limits)
@@ -96,10 +94,10 @@ class Runner:
         speaks = not _STREAMING.isdisjoint(tool.injected.values())
         ready: Handler = asking(run) if speaks else run
         if tool.requires:
-            ready = _requiring(tool.requires, ready)
+            ready = requiring(tool.requires, ready)
         if tool.transports:
-            ready = _check_transport(tool, ready)
-        return _with_timeout(tool, ready)
+            ready = check_transport(tool, ready)
+        return with_timeout(tool, ready)
 
     def reader(self, tool: Tool) -> Callable[[Call], Coroutine[Any, Any, Any]]:
         """As `handler`, but returns the function's value without converting it; from a message, its result."""
@@ -114,10 +112,24 @@ class Runner:
 
         return read
 
+    def completer(self, tool: Tool) -> Callable[[Call, str], Coroutine[Any, Any, Any]]:
+        """Calls a function that completes an argument with the text typed so far."""
+        perform = self._performer(tool)
+        names = list(tool.argument_types)
+
+        async def suggest(call: Call, typed: str) -> Any:
+            parsed = tool.parse(msgspec.json.encode(dict.fromkeys(names, typed)), limits=self._limits)
+            if parsed.errors:
+                raise InvalidArguments(render(parsed.errors, tool.name), parsed.errors)
+            return await perform(call, parsed)
+
+        return suggest
+
     def _performer(self, tool: Tool) -> Perform:
         """How the author's code is called: on the loop or in a thread, with or without injected values."""
         wanted = tool.injected
-        begin = self._begin(tool)
+        asked = {name: kind for name, kind in wanted.items() if kind not in SPECIAL}
+        begin = self._begin(tool, asked)
         if not wanted:
 
             async def perform(call: Call, parsed: ParsedArguments) -> Any:
@@ -125,7 +137,7 @@ class Runner:
 
             return perform
 
-        asked = {name: kind for name, kind in wanted.items() if kind not in SPECIAL}
+        in_thread = _runs_in_thread(tool)
         special = {name: kind for name, kind in wanted.items() if kind in SPECIAL}
 
         async def perform_supplied(call: Call, parsed: ParsedArguments) -> Any:
@@ -140,9 +152,12 @@ class Runner:
                 if not asked:
                     return await begin(call, parsed.value, supplied, None)
                 async with self._services.scope() as scope:
-                    for name, kind in asked.items():
-                        supplied[name] = await scope.get(kind)
-                    return await begin(call, parsed.value, supplied, scope.keep_until_done)
+                    if in_thread:
+                        await scope.prepare(asked.values())
+                    else:
+                        for name, kind in asked.items():
+                            supplied[name] = await scope.get(kind)
+                    return await begin(call, parsed.value, supplied, scope)
             except asyncio.CancelledError:
                 token.cancel()
                 raise
@@ -151,45 +166,69 @@ class Runner:
 
         return perform_supplied
 
-    def _begin(self, tool: Tool) -> Begin:
+    def _begin(self, tool: Tool, asked: Mapping[str, Any]) -> Begin:
         invoke, threads, call_resources = tool.author, self._threads, self._call_resources
         match tool.kind:
             case "async":
 
-                async def begin(call: Call, value: Any, supplied: Mapping[str, Any], on_leave: OnLeave) -> Any:
+                async def begin(call: Call, value: Any, supplied: Mapping[str, Any], scope: ServiceScope | None) -> Any:
                     return await invoke(value, supplied)
 
             case "async_generator":
 
-                async def begin(call: Call, value: Any, supplied: Mapping[str, Any], on_leave: OnLeave) -> Any:
+                async def begin(call: Call, value: Any, supplied: Mapping[str, Any], scope: ServiceScope | None) -> Any:
                     return await collect_async(invoke(value, supplied), call, _context(call, supplied, call_resources))
 
             case "generator":
-
-                async def begin(call: Call, value: Any, supplied: Mapping[str, Any], on_leave: OnLeave) -> Any:
-                    context = _context(call, supplied, call_resources)
-                    left: list[asyncio.Future[None]] = []
-
-                    def leave(returned: asyncio.Future[None]) -> None:
-                        left.append(returned)
-                        if on_leave is not None:
-                            on_leave(returned)
-
-                    return await threads.run(
-                        lambda: collect(invoke(value, supplied), call, context, left), on_leave=leave
-                    )
+                return _begin_generator(tool, asked, threads, call_resources)
 
             case _ if tool.inline:
 
-                async def begin(call: Call, value: Any, supplied: Mapping[str, Any], on_leave: OnLeave) -> Any:
+                async def begin(call: Call, value: Any, supplied: Mapping[str, Any], scope: ServiceScope | None) -> Any:
                     return invoke(value, supplied)
 
             case _:
-
-                async def begin(call: Call, value: Any, supplied: Mapping[str, Any], on_leave: OnLeave) -> Any:
-                    return await threads.run(invoke, value, supplied, on_leave=on_leave)
+                return _begin_in_thread(tool, asked, threads)
 
         return begin
+
+
+def _begin_in_thread(tool: Tool, asked: Mapping[str, Any], threads: Threads) -> Begin:
+    invoke = tool.author
+
+    async def begin(call: Call, value: Any, supplied: Mapping[str, Any], scope: ServiceScope | None) -> Any:
+        if scope is None:
+            return await threads.run(invoke, value, supplied)
+        return await threads.run(scope.supply, asked, supplied, partial(invoke, value), on_leave=scope.keep_until_done)
+
+    return begin
+
+
+def _begin_generator(tool: Tool, asked: Mapping[str, Any], threads: Threads, call_resources: CallResources) -> Begin:
+    invoke = tool.author
+
+    async def begin(call: Call, value: Any, supplied: Mapping[str, Any], scope: ServiceScope | None) -> Any:
+        context = _context(call, supplied, call_resources)
+        left: list[asyncio.Future[None]] = []
+
+        def leave(returned: asyncio.Future[None]) -> None:
+            left.append(returned)
+            if scope is not None:
+                scope.keep_until_done(returned)
+
+        def work(supplied: Mapping[str, Any]) -> list[Any]:
+            return collect(invoke(value, supplied), call, context, left)
+
+        if scope is None:
+            return await threads.run(work, supplied, on_leave=leave)
+        return await threads.run(scope.supply, asked, supplied, work, on_leave=leave)
+
+    return begin
+
+
+def _runs_in_thread(tool: Tool) -> bool:
+    """Whether the author's code runs in a thread of the pool."""
+    return tool.kind == "generator" or (tool.kind == "sync" and not tool.inline)
 
 
 def _relaying(tool: Tool, relay: Relay, mode: Mode, limits: Limits) -> Handler:
@@ -205,63 +244,6 @@ def _relaying(tool: Tool, relay: Relay, mode: Mode, limits: Limits) -> Handler:
         return with_warnings(reply, parsed.warnings) if parsed.warnings and isinstance(reply, Done) else reply
 
     return forward
-
-
-def _with_timeout(tool: Tool, inner: Handler) -> Handler:
-    """The same, within the timeout of the tool."""
-    seconds = tool.timeout
-    if seconds is None:
-        return inner
-
-    async def run_in_time(call: Call) -> Reply:
-        clock = Deadline(math.inf, seconds)
-        try:
-            with call.timed(clock):
-                return await inner(call)
-        except TimeoutError:
-            if not clock.expired:
-                raise
-            said = f"{tool.name} took longer than {seconds:g} s and was stopped"
-            raise LimitReached(said, "timeout", seconds=seconds) from None
-
-    return run_in_time
-
-
-def _detached(perform: Perform) -> Perform:
-    """Continue as a task just before the author's code runs, so that rejections are returned at once."""
-
-    async def detach_and_perform(call: Call, parsed: ParsedArguments) -> Any:
-        await detach(call)
-        return await perform(call, parsed)
-
-    return detach_and_perform
-
-
-def _requiring(capabilities: Sequence[str], inner: Handler) -> Handler:
-    """Reject callers without the capabilities that the tool needs, for example `sampling` or `elicitation.url`."""
-    needed: dict[str, dict[str, Json]] = {}
-    for capability in capabilities:
-        name, dot, part = capability.partition(".")
-        needed.setdefault(name, {}).update({part: {}} if dot else {})
-
-    async def require(call: Call) -> Reply:
-        check_capabilities(call.name, needed, call.caller.capabilities)
-        return await inner(call)
-
-    return require
-
-
-def _check_transport(tool: Tool, inner: Handler) -> Handler:
-    """Reject callers on a transport that the tool does not allow; in-process callers always pass."""
-    refused = frozenset(TRANSPORTS).difference(tool.transports)
-    others = " or ".join(f"/{name}" if name == "ws" else name for name in tool.transports)
-
-    async def look(call: Call) -> Reply:
-        if call.transport in refused:
-            raise ToolError(f"{tool.name} cannot be called over {call.transport}; connect over {others}")
-        return await inner(call)
-
-    return look
 
 
 def catch_errors(inner: Handler) -> Handler:

@@ -2,6 +2,9 @@
 
 A recipe is a value, or a function that makes one: plain, async, or a generator whose code after `yield` cleans up. The
 parameters of a factory are injected in the same way.
+
+A plain factory runs where its tool runs: in the thread of a plain tool, so that what it makes may belong to that thread,
+as a `sqlite3.Connection` does; on the event loop for an `async def` tool, for an async factory, and for the application.
 """
 
 from __future__ import annotations
@@ -10,8 +13,8 @@ import asyncio
 import inspect
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from types import FrameType
 from typing import Any, Literal, TypeVar, get_type_hints
 
@@ -35,6 +38,12 @@ class Recipe(Struct, frozen=True):
     make: Callable[..., Any]
     needs: Mapping[str, Any]
     lifetime: Lifetime
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a plain tool's thread can make it: a function or generator, called for each call."""
+        make = self.make
+        return self.lifetime == "call" and not (inspect.iscoroutinefunction(make) or inspect.isasyncgenfunction(make))
 
 
 class Services:
@@ -182,9 +191,10 @@ class Services:
 class ServiceScope:
     """Instances for one call."""
 
-    __slots__ = ("_made", "_services", "_stack", "user")
+    __slots__ = ("_loop", "_made", "_services", "_stack", "user")
 
     def __init__(self, services: Services, stack: AsyncExitStack) -> None:
+        self._loop = asyncio.get_running_loop()
         self._services = services
         self._stack = stack
         self._made: dict[Any, Any] = {}
@@ -203,9 +213,39 @@ class ServiceScope:
             self._made[kind] = await self.make(recipe)
         return self._made[kind]
 
+    async def prepare(self, kinds: Iterable[object]) -> None:
+        """Make what the thread of a plain tool cannot make itself."""
+        for kind in kinds:
+            recipe = self._services.recipe(kind)
+            if recipe.is_plain and kind not in self._made:
+                await self.prepare(recipe.needs.values())
+            else:
+                self._made[kind] = await self.get(kind)
+
+    def supply(
+        self, kinds: Mapping[str, object], supplied: Mapping[str, Any], work: Callable[[Mapping[str, Any]], Any]
+    ) -> Any:
+        """In a thread, after `prepare`: make the other instances, call `work` with all of them, and clean up."""
+        with ExitStack() as stack:
+            return work({**supplied, **{name: self._make_here(kind, stack) for name, kind in kinds.items()}})
+
+    def _make_here(self, kind: object, stack: ExitStack) -> Any:
+        if kind not in self._made:
+            recipe = self._services.recipe(kind)
+            made = recipe.make(**{name: self._make_here(need, stack) for name, need in recipe.needs.items()})
+            if inspect.isgenerator(made):
+                made = stack.enter_context(contextmanager(lambda: made)())
+            elif inspect.isawaitable(made) or inspect.isasyncgen(made):
+                made = asyncio.run_coroutine_threadsafe(self._finish(made), self._loop).result()
+            self._made[kind] = made
+        return self._made[kind]
+
     async def make(self, recipe: Recipe) -> Any:
         supplied = {name: await self.get(kind) for name, kind in recipe.needs.items()}
-        made = recipe.make(**supplied)
+        return await self._finish(recipe.make(**supplied))
+
+    async def _finish(self, made: Any) -> Any:
+        """The instance, if the factory returned an awaitable or a generator."""
         if inspect.isawaitable(made):
             return await made
         if inspect.isasyncgen(made):
