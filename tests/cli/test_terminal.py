@@ -123,7 +123,7 @@ def test_a_server_behind_a_gateway_cannot_either(style: str, tmp_path: Path) -> 
     servers = {"hostile": {"command": sys.executable, "args": [SERVER]}, "broken": bad}
     config.write_text(json.dumps({"mcpServers": servers}))
     flags = ("--http", "--port", "0", "--store", "memory", "--log-level", "debug", "--log-format", style)
-    screen = on_terminal("up", str(config), *flags, until="add to")
+    screen = on_terminal("up", str(config), *flags, until="servers ready")
     assert "mark" in screen
     assert_harmless(screen)
     for verb in ("list", "lock"):

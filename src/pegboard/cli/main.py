@@ -9,8 +9,7 @@ from typing import NoReturn
 
 from pegboard import __version__
 from pegboard.errors import PegboardError
-from pegboard.logs.log_lines import guard_last_resort
-from pegboard.logs.printable import printable_lines
+from pegboard.logs.log_lines import guard_last_resort, report_setup_error
 
 VERBS = {
     "demo": "serve a gateway with three sample servers",
@@ -50,7 +49,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     try:
         sys.exit(verb.main(arguments[1:]))
     except PegboardError as error:
-        sys.stderr.write(printable_lines(f"pegboard {chosen.verb}: {error}") + "\n")
+        report_setup_error(f"pegboard {chosen.verb}: {error}")
         sys.exit(USAGE)
     except KeyboardInterrupt:
         sys.exit(130)

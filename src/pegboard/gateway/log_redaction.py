@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from pegboard.config.mistakes import redact
+from pegboard.logs.log_lines import server_of
 
 # A filter applies only to records of the logger that it is added to.
 _LOGGERS: Final = tuple(map(logging.getLogger, ("pegboard.gateway", "pegboard.client", "pegboard.client.websocket")))
@@ -34,6 +35,7 @@ class LogRedaction(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         if self._secrets:
+            record.server = server_of(record)
             record.msg, record.args = redact(record.getMessage(), self._secrets), ()
             if record.exc_info:
                 record.exc_text = redact(record.exc_text or self._lines.formatException(record.exc_info), self._secrets)

@@ -7,11 +7,43 @@ import logging
 import secrets
 import sys
 import time
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Self
 
 from pegboard.logs.printable import printable, printable_json, printable_lines
 
+_log = logging.getLogger("pegboard")
+
 _TEXT_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s  %(message)s"
+
+
+class ServerName(str):
+    """The name of a server as an argument of a log record; `server` is the name that its operator gave it.
+
+    A line for such a record starts with `server`, and a line of JSON has it as a field.
+    """
+
+    __slots__ = ("server",)
+    server: str
+
+    def __new__(cls, name: str, server: str) -> Self:
+        made = super().__new__(cls, name)
+        made.server = server
+        return made
+
+
+def server_of(record: logging.LogRecord) -> str:
+    """The server that a record is about, or nothing."""
+    known = getattr(record, "server", None)
+    if known is not None:
+        return str(known)
+    args = record.args if isinstance(record.args, tuple) else ()
+    return next((arg.server for arg in args if isinstance(arg, ServerName)), "")
+
+
+def _message(record: logging.LogRecord) -> str:
+    message, server = record.getMessage(), server_of(record)
+    return message if message.startswith(server) else f"{server}: {message}"
 
 
 class TextLines(logging.Formatter):
@@ -21,6 +53,7 @@ class TextLines(logging.Formatter):
         return printable_lines(super().format(record)).replace("\n", "\n    ")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 — the standard library's name
+        record.message = _message(record)
         return printable(super().formatMessage(record))
 
 
@@ -32,8 +65,10 @@ class JsonLines(logging.Formatter):
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message(record),
         }
+        if server := server_of(record):
+            line["server"] = server
         if record.exc_info:
             line["exception"] = record.exc_text or self.formatException(record.exc_info)
         return printable_json(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
@@ -44,6 +79,30 @@ def set_up_logging(level: str, style: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if style == "json" else TextLines(_TEXT_FORMAT))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def announce_lines(lines: Sequence[str], *, essential: int = 1) -> None:
+    """Print lines for the person who starts a server on stderr, where stdout may belong to the protocol.
+
+    Where the log is JSON, the first `essential` lines become records, and the others, which are for reading, are left out.
+    """
+    if _logs_json():
+        for line in lines[:essential]:
+            _log.info("%s", " ".join(line.split()))
+    elif sys.stderr is not None:
+        print(*map(printable, lines), sep="\n", file=sys.stderr, flush=True)  # noqa: T201 — said at any log level
+
+
+def report_setup_error(text: str) -> None:
+    """Print why a program cannot do what it was started for, whatever the log level is."""
+    if _logs_json():
+        _log.error("%s", text)
+    elif sys.stderr is not None:
+        print(printable_lines(text), file=sys.stderr)  # noqa: T201
+
+
+def _logs_json() -> bool:
+    return any(isinstance(handler.formatter, JsonLines) for handler in logging.root.handlers)
 
 
 def log_failure(logger: logging.Logger, message: str, *args: object, error: BaseException | None = None) -> str:

@@ -14,8 +14,7 @@ from pegboard.auth.auth import Auth
 from pegboard.call import Handler, Json
 from pegboard.errors import SetupError
 from pegboard.limits import Limits
-from pegboard.logs.log_lines import set_up_logging
-from pegboard.logs.printable import printable_lines
+from pegboard.logs.log_lines import report_setup_error, set_up_logging
 from pegboard.server.asgi.asgi_app import AsgiApp
 from pegboard.server.mounting import mount
 from pegboard.server.serve import run
@@ -80,7 +79,7 @@ class Hosted(ABC):
             run(self, resolved)
         except SetupError as error:
             # The operator has to act on this message; a traceback would only hide it.
-            print(printable_lines(f"{self.info['name']}: {error}"), file=sys.stderr)  # noqa: T201
+            report_setup_error(f"{self.info['name']}: {error}")
             sys.exit(2)
 
     def asgi(self, *, path: str = "/mcp", ws: str | None = None, **options: Unpack[MountOptions]) -> AsgiApp:

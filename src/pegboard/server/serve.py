@@ -12,7 +12,6 @@ import signal
 import socket
 import ssl
 import stat
-import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -20,6 +19,7 @@ from typing import Any, Self
 
 from pegboard.call import Handler
 from pegboard.errors import SetupError
+from pegboard.logs.log_lines import announce_lines
 from pegboard.logs.watchdog import Watchdog
 from pegboard.server.endpoint_names import read_endpoint_names
 from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint, ProtectedEndpoint
@@ -98,12 +98,6 @@ def _run_with_watchdog(
         timer.returned = True
 
 
-def _print_line(line: str) -> None:
-    """Print a line for the person who started the server; stdout may belong to the protocol."""
-    if sys.stderr is not None:
-        print(line, file=sys.stderr, flush=True)  # noqa: T201 — this is said whatever the log is set to
-
-
 def choose_transport(options: ServingOptions) -> None:
     """Replace `auto`: stdio if a client started the process, else HTTP."""
     if options["transport"] != "auto":
@@ -111,7 +105,7 @@ def choose_transport(options: ServingOptions) -> None:
     client = started_by_client()
     options["transport"] = "stdio" if client else "http"
     if client:
-        _print_line("stdin is a pipe: serving stdio (use --http to serve HTTP)")
+        announce_lines(["stdin is a pipe: serving stdio (use --http to serve HTTP)"])
 
 
 def started_by_client() -> bool:
@@ -169,11 +163,11 @@ def _run_http(served: ServedApp, options: ServingOptions, announce: Callable[[st
 
     def on_ready() -> None:
         if announce is None:
-            _print_line(f"{served.info['name']}: serving HTTP at {url}")
+            announce_lines([f"{served.info['name']}: serving HTTP at {url}"])
         else:
             announce(url)
         if options["uds"] is None and not is_loopback(options["host"]) and not options["allow_host"]:
-            _print_line("Clients must use an IP address in the URL; to allow a host name, add --allow-host NAME")
+            announce_lines(["Clients must use an IP address in the URL; to allow a host name, add --allow-host NAME"])
 
     drain_seconds = _drain_seconds(served, options)
 

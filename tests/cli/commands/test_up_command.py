@@ -141,6 +141,31 @@ def test_it_tells_what_is_there_what_is_not_and_what_to_do_next(served: tuple[Fo
     assert "Traceback" not in said
 
 
+def test_every_line_is_json_where_the_log_is_and_names_the_server_it_is_about(folder: Folder) -> None:
+    folder.servers["gone"] = {"command": "no-such-program", "env": {"TOKEN": "${SECRET_TOKEN}"}}
+    folder.write()
+    with folder.up("--log-format", "json", SECRET_TOKEN="hunter2hunter2") as child:
+        wait_until(lambda: "2 of 3 servers ready in" in child.said() or child.process.poll() is not None)
+        lines = [json.loads(line) for line in child.said().splitlines()]
+    by_server: dict[str, list[str]] = {}
+    for line in lines:
+        by_server.setdefault(line.get("server", ""), []).append(line["message"])
+    about = f"pegboard: http://127.0.0.1:{child.port}/mcp"
+    assert [text for text in by_server.pop("") if text.endswith(about) or text.startswith("2 of 3")] != []
+    assert all(text.startswith(name) for name, texts in by_server.items() for text in texts)
+    assert any("was started" in text for text in by_server["dev/sums"])
+    assert "dev/sums: is ready" in by_server["dev/sums"]
+    assert "dev/more: is ready" in by_server["dev/more"]
+    assert by_server["dev/gone"] == ["dev/gone: no-such-program: there is no program 'no-such-program' on the PATH"]
+
+
+def test_an_error_at_the_start_is_json_where_the_log_is(folder: Folder) -> None:
+    folder.write("{")
+    code, _, err = folder.run("up", "gateway.json", "--log-format", "json")
+    assert code == 2
+    assert json.loads(err)["message"].startswith(f"pegboard up: {folder.config}:1: Invalid JSON")
+
+
 @pytest.mark.parametrize("state", ["file/state", "/proc/no-folder-can-be-made-here"])
 def test_a_state_folder_that_cannot_be_made_matters_only_to_what_is_stored(folder: Folder, state: str) -> None:
     (folder.path / "file").write_text("not a folder")

@@ -90,8 +90,9 @@ def main(argv: list[str]) -> int:
         options["port"] = _free_port(options["port"])
     set_up_logging(options["log_level"], options["log_format"])
     if options["log_level"] == "info":
-        # Hide that the gateway starts a server of its own.
-        logging.getLogger("pegboard.client").setLevel(logging.WARNING)
+        # Hide that the gateway starts a server of its own; the table says what is ready.
+        for name in ("pegboard.client", "pegboard.gateway"):
+            logging.getLogger(name).setLevel(logging.WARNING)
     began = time.monotonic()
     demo = Demo()
     run(demo, options, lambda url: Announcement(demo, url, began, _more(url), wait=_CONNECT_SECONDS).start())

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from pegboard import __version__
 from pegboard.board import Board
-from pegboard.cli.output import note
 from pegboard.cli.serving_flags import add_flags, read_options
 from pegboard.loading import load_board
-from pegboard.logs.log_lines import set_up_logging
+from pegboard.logs.log_lines import announce_lines, set_up_logging
 from pegboard.server.serve import choose_transport, run
 from pegboard.server.stdio.stdio_server import claim_pipes
 from pegboard.tools.naming import counted
@@ -53,8 +52,7 @@ def announce(board: Board, url: str, began: float) -> None:
     if url.startswith("http") and first is not None:
         lines.append(f"  try      {command()} call {url} {first.name} {_sample(first.input_schema)}".rstrip())
         lines.append(f"  add to   claude mcp add --transport http {board.name} {url}")
-    for line in lines:
-        note(line)
+    announce_lines(lines, essential=2)
 
 
 def command() -> str:

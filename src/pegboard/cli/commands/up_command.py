@@ -11,13 +11,12 @@ from collections.abc import Sequence
 
 from pegboard import __version__
 from pegboard.cli.commands.run_command import command
-from pegboard.cli.output import note
 from pegboard.cli.serving_flags import add_flags, read_options
 from pegboard.cli.status_table import render_status
 from pegboard.config.gateway_config import find_config
 from pegboard.gateway.gateway import Gateway
 from pegboard.gateway.state_folder import store_path
-from pegboard.logs.log_lines import set_up_logging
+from pegboard.logs.log_lines import announce_lines, set_up_logging
 from pegboard.server.serve import run, started_by_client
 
 _CONNECT_SECONDS = 15.0
@@ -84,8 +83,7 @@ class Announcement:
         self._gateway._keep_task(self._task)
 
     async def _announce(self) -> None:
-        note(f"pegboard {__version__}   {self._gateway.config.name}: {self._url}")
+        announce_lines([f"pegboard {__version__}   {self._gateway.config.name}: {self._url}"])
         await self._gateway.wait_connected(self._wait)
         took = time.monotonic() - self._began
-        for line in (*render_status(self._gateway, self._url, took, command()), *self._more):
-            note(line)
+        announce_lines([*render_status(self._gateway, self._url, took, command()), *self._more])

@@ -35,6 +35,7 @@ from pegboard.client.links.link import (
 )
 from pegboard.client.links.server_messages import ServerMessage, read_server_message, result_of
 from pegboard.errors import ConnectionLost, MalformedMessage, Refusal, ResponseTimeout, ServerFault, Unreachable
+from pegboard.logs.log_lines import ServerName
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.params import PREFIX
 from pegboard.protocol.revisions import CHANGE_KINDS, MODERN, NEWEST_LEGACY, REVISIONS
@@ -145,7 +146,7 @@ class DuplexLink:
         options: LinkOptions,
         known_as: Hashable = None,
     ) -> None:
-        self.name = name
+        self.name = ServerName(name, options.server)
         self.transport = transport
         self.version = options.version or MODERN
         self.is_open = False

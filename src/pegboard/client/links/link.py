@@ -51,9 +51,10 @@ class Identity(Struct, frozen=True):
 class LinkOptions(Struct, frozen=True, kw_only=True):
     """How a server is reached; a link reads the options that concern its transport.
 
-    `restarts` limits how often a process is started again within a minute; None if the owner of the link limits it.
+    `server` is the name of the server in the log, where an operator gave it one. `restarts` limits how often a process is started again within a minute; None if the owner of the link limits it.
     """
 
+    server: str = ""
     headers: Mapping[str, str] | None = None
     env: Mapping[str, str] | None = None
     cwd: str | Path | None = None

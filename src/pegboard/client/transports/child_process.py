@@ -58,12 +58,13 @@ class ChildProcess(asyncio.SubprocessProtocol):
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
         max_line: int,
+        name: str = "",
         started: Callable[[int], None] = lambda _: None,
     ) -> None:
         """`started` is called with the id of the process as soon as there is one."""
         self._max_line = max_line
         self._started = started
-        self.name = format_command(command)
+        self.name = name or format_command(command)
         self._command = list(command)
         self._env = env
         self._cwd = cwd

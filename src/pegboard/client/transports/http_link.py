@@ -37,6 +37,7 @@ from pegboard.errors import (
     Unauthorized,
     UnsupportedVersion,
 )
+from pegboard.logs.log_lines import ServerName
 from pegboard.protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS
 
 _log = logging.getLogger("pegboard.client")
@@ -76,7 +77,7 @@ class HttpLink:
         options: LinkOptions,
     ) -> None:
         address = read_address(url)
-        self.name = str(address)
+        self.name = ServerName(str(address), options.server)
         self._identity = identity
         self._unattributed = unattributed
         self._options = options

@@ -82,6 +82,7 @@ class StdioLink(DuplexLink):
             self._command,
             env=options.env,
             cwd=options.cwd,
+            name=self.name,
             max_line=self._identity.limits.server_message_bytes,
             started=self._note_start,
         )

@@ -37,6 +37,7 @@ from pegboard.gateway.servers.server_catalog import ServerCatalog
 from pegboard.gateway.servers.server_connection import ServerConnection
 from pegboard.gateway.servers.supervisor import State, Supervisor
 from pegboard.limits import Limits
+from pegboard.logs.log_lines import ServerName
 from pegboard.protocol.revisions import MODERN, REVISIONS
 
 MAX_CALLERS: Final = 256
@@ -99,10 +100,12 @@ class Downstream:
         self._tools = KnownTools()
         self._slots = RequestSlots(config.name, config.concurrency)
         self._held = (self._slots,)
-        self._pool = ConnectionPool(config.name, self._make_connection, config.idle_seconds or IDLE_SECONDS)
+        self._label = ServerName(f"{toolbox}/{config.name}", f"{toolbox}/{config.name}")
+        self._pool = ConnectionPool(self._label, self._make_connection, config.idle_seconds or IDLE_SECONDS)
         self._start_timeout = INSTALL_SECONDS if config.kind == "stdio" and installs(config.command) else None
         self._callers: BoundedDict[int, tuple[Caller, Caller, Identity]] = BoundedDict(MAX_CALLERS)
         self._supervisor = Supervisor(
+            self._label,
             config,
             self._pool,
             self._tools,
@@ -264,7 +267,7 @@ class Downstream:
         principal = key if isinstance(key, str) else key[0] if isinstance(key, tuple) else ""
         try:
             return ServerConnection(
-                self.name,
+                self._label,
                 lambda unattributed: self._make_link(unattributed, principal),
                 self._tools,
                 self._list_again,
@@ -273,7 +276,7 @@ class Downstream:
                 start_timeout=self._start_timeout or 0.0,
             )
         except SetupError as problem:
-            raise Unreachable(f"{self.name}: {problem}") from None
+            raise Unreachable(f"{self._label}: {problem}") from None
 
     async def _list_again(self) -> None:
         await self._supervisor.list_again()
@@ -287,6 +290,7 @@ class Downstream:
                 raise SetupError(f"there is no board {config.board!r}")
             return InProcessLink(self._board, self._identity)
         options = LinkOptions(
+            server=self._label,
             headers=config.headers,
             env={**config.child_env(os.environ), **self._marks},
             cwd=config.cwd,

@@ -76,6 +76,7 @@ class Supervisor:
 
     def __init__(
         self,
+        name: str,
         config: ServerConfig,
         pool: ConnectionPool,
         tools: KnownTools,
@@ -86,7 +87,7 @@ class Supervisor:
         start_timeout: float | None = None,
         installing: asyncio.Semaphore | None = None,
     ) -> None:
-        self.name = config.name
+        self.name = name
         self.state: State = "idle"
         self.problem = ""
         self.catalog: ServerCatalog | None = None
