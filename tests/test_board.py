@@ -15,7 +15,18 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from pegboard import Board, Client, Limits, Tool, ToolExecutionContext, ToolResult
+from pegboard import (
+    Board,
+    Client,
+    Context,
+    Limits,
+    Middleware,
+    Tool,
+    ToolExecutionContext,
+    ToolResult,
+    join_name,
+    parse_name,
+)
 from pegboard.call import NULL_CHANNEL, Call, Caller, Done, EncodedResult
 from pegboard.errors import DeclarationError, InvalidParams, MissingCapability, UnknownTool
 from pegboard.stores.cluster import Cluster, SharedStore
@@ -308,3 +319,49 @@ async def test_boards_of_different_names_with_one_secret_reject_each_others_curs
     assert [resource["uri"] for resource in (await listed(replica, cursor))["resources"]] == ["x://b"]
     with pytest.raises(InvalidParams, match="not made by this server"):
         await listed(two, cursor)
+
+
+async def test_clients_see_the_description_icons_and_website_of_a_board() -> None:
+    board = Board(
+        "shop", version="2", title="Shop", description="Sells", icons="https://x/i.png", website_url="https://x"
+    )
+    about = {
+        "name": "shop",
+        "version": "2",
+        "title": "Shop",
+        "description": "Sells",
+        "icons": [{"src": "https://x/i.png"}],
+        "websiteUrl": "https://x",
+    }
+    async with Client(board) as client:
+        assert (await client.discover())["_meta"]["io.modelcontextprotocol/serverInfo"] == about
+
+
+async def test_a_tool_shares_state_with_its_hooks() -> None:
+    board = Board()
+    seen: list[object] = []
+
+    class Remember(Middleware):
+        async def before(self, call: Call) -> None:
+            call.state["user"] = "Ada"
+
+        async def after(self, call: Call, result: Mapping[str, Any], elapsed_ms: float) -> None:
+            seen.append(call.state["rows"])
+
+    @board.tool(middleware=[Remember()])
+    async def show(ctx: Context) -> str:
+        ctx.state["rows"] = 3
+        return f"for {ctx.state['user']}"
+
+    async with Client(board) as client:
+        assert (await client.call("show")).text == "for Ada"
+        assert (await client.call("show")).text == "for Ada"
+    assert seen == [3, 3]
+
+
+def test_qualified_names_are_joined_and_parsed() -> None:
+    assert join_name("dev", "filesystem", "read_file") == "dev__filesystem__read_file"
+    parts = parse_name("dev__server__tool__with__extras")
+    assert parts is not None
+    assert (parts.toolbox, parts.server, parts.tool) == ("dev", "server", "tool__with__extras")
+    assert parse_name("dev__filesystem_read_file") is None

@@ -61,9 +61,12 @@ _HOMES = {
     "ToolExecutionContext": "pegboard.tools.parameters",
     "ToolExecutionRecord": "pegboard.execution.executor",
     "ToolExecutor": "pegboard.execution.executor",
+    "ToolName": "pegboard.tools.qualified_names",
     "ToolResponse": "pegboard.tools.message",
     "ToolResult": "pegboard.tools.tool_result",
     "ValueKind": "pegboard.tools.parameters",
+    "join_name": "pegboard.tools.qualified_names",
+    "parse_name": "pegboard.tools.qualified_names",
     "schema_of": "pegboard.tools.signature",
     "tool": "pegboard.tools.decorator",
 }

@@ -54,6 +54,9 @@ from pegboard.tools.parameters import Parameter as Parameter
 from pegboard.tools.parameters import ToolCallRequest as ToolCallRequest
 from pegboard.tools.parameters import ToolExecutionContext as ToolExecutionContext
 from pegboard.tools.parameters import ValueKind as ValueKind
+from pegboard.tools.qualified_names import ToolName as ToolName
+from pegboard.tools.qualified_names import join_name as join_name
+from pegboard.tools.qualified_names import parse_name as parse_name
 from pegboard.tools.signature import schema_of as schema_of
 from pegboard.tools.tool import Tool as Tool
 from pegboard.tools.tool_result import ToolResult as ToolResult

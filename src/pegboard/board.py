@@ -44,7 +44,7 @@ from pegboard.subscriptions.change_log import ChangeLog, ListenMethod
 from pegboard.tasks.task_methods import TaskMethods
 from pegboard.tasks.task_store import TaskStore
 from pegboard.tools.discovery import MarkedTool, find_tools
-from pegboard.tools.tool import Tool, tool_from_function
+from pegboard.tools.tool import Icons, Tool, read_icons, tool_from_function
 
 _log = logging.getLogger("pegboard.middleware")
 
@@ -62,6 +62,9 @@ class Board(GroupedRegistry, Hosted):
         *,
         version: str = "0",
         title: str | None = None,
+        description: str | None = None,
+        icons: Icons = (),
+        website_url: str | None = None,
         instructions: str | None = None,
         arguments: Literal["lenient", "strict"] = "lenient",
         auth: Auth | None = None,
@@ -74,6 +77,9 @@ class Board(GroupedRegistry, Hosted):
         name: the name that clients see.
         version: the version of your server.
         title: the name for people.
+        description: what your server is for, for people.
+        icons: URLs of its icons, or icons as in the protocol.
+        website_url: the address of its website.
         instructions: how a model should use this server.
         arguments: "lenient" repairs arguments that have one clear reading; "strict" rejects them.
         auth: which credentials callers need over HTTP; without it, all callers are anonymous.
@@ -94,7 +100,15 @@ class Board(GroupedRegistry, Hosted):
         self.prompts = PromptCatalog()
         self.services = Services(self._find_argument)
         self.changes = ChangeLog(self.limits.changes)
-        self._title = title
+        shown = {
+            "name": name,
+            "version": self.version,
+            "title": title,
+            "description": description,
+            "icons": list(read_icons(icons)),
+            "websiteUrl": website_url,
+        }
+        self._info = {member: value for member, value in shown.items() if value}
         self._threads = Threads(self.limits.threads, self.limits.thread_queue, self.limits.threads_asking)
         self._attached: list[Attachment] = []
         self._numbers = count()
@@ -160,9 +174,8 @@ class Board(GroupedRegistry, Hosted):
 
     @property
     def info(self) -> Mapping[str, Json]:
-        """The name and version of this server, as clients see them."""
-        info = {"name": self.name, "version": self.version}
-        return info if self._title is None else {**info, "title": self._title}
+        """The name and version of this server, and what else clients see of it."""
+        return self._info
 
     @property
     def handler(self) -> Handler:

@@ -148,6 +148,7 @@ board = Board(
     auth=fixed_tokens({}),
 )
 group: Group = board.group("orders")
+parts: ToolName | None = parse_name(join_name("dev", "files", "read_file"))
 
 
 @board.tool(title="Order", tags={"shop"}, category="orders", timeout=10)

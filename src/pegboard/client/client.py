@@ -38,7 +38,7 @@ from pegboard.protocol.definitions import (
     ToolDefinition,
 )
 from pegboard.protocol.jsonrpc import compact
-from pegboard.protocol.revisions import NAMED
+from pegboard.protocol.revisions import NAMED, REVISIONS
 
 __all__ = ["CallResult", "Client", "OnLog", "Progress", "read_result"]
 
@@ -164,6 +164,13 @@ class Client:
     def version(self) -> str:
         """The protocol revision of this connection."""
         return self._link.version
+
+    async def ping(self, *, timeout: float | None = None) -> None:
+        """Check that the server responds; raises the error of the connection if it does not."""
+        method = "ping" if "ping" in REVISIONS[self.version].methods else "server/discover"
+        # A cached description would say nothing about the server now.
+        self._lists.clear(method)
+        await self._requests.request(method, {}, timeout=timeout)
 
     async def discover(self) -> Mapping[str, Any]:
         """Return the description of the server: its name, version, capabilities and instructions."""

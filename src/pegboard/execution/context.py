@@ -170,6 +170,11 @@ class Context(CallScoped):
         return ClientDescription(self._call.caller)
 
     @property
+    def state(self) -> dict[str, Any]:
+        """Values that hooks and the tool share for the duration of this call; the same dict as `call.state`."""
+        return self._call.state
+
+    @property
     def tool_name(self) -> str:
         """The name under which this tool was called."""
         return self._call.name

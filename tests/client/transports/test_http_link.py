@@ -710,3 +710,16 @@ async def test_a_connection_that_its_server_closed_meanwhile_is_not_used_again()
         for _ in range(5):
             assert (await client.call("any")).text == "hi"
             await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize(("answer", "method"), [(modern, "server/discover"), (legacy, "ping")])
+async def test_a_ping_is_sent_each_time_in_both_eras(answer: Any, method: str) -> None:
+    async with faking(answer(lambda asked, writer: reply(writer, result(asked, {})))) as fake:
+        async with Client(fake.url) as client:
+            for _ in range(2):
+                await client.ping()
+        assert fake.methods.count(method) >= 2
+        # The server that is gone does not respond.
+    with pytest.raises(Unreachable):
+        async with Client(fake.url, retries=0) as client:
+            await client.ping()

@@ -235,7 +235,9 @@ async def test_a_plain_request_to_the_websocket_is_told_what_it_is(make: Callabl
 
 async def test_served_alone_it_says_that_it_lives_and_as_a_route_it_leaves_that_to_its_application() -> None:
     async with visiting(board().asgi(**OPEN)) as client:
-        assert (await client.get("/health")).json() == {"status": "ok"}
+        health = (await client.get("/health")).json()
+        assert (health["status"], health["version"]) == ("ok", "0")
+        assert health["uptime_seconds"] >= 0
         assert (await client.get("/ready")).json() == {"status": "ready"}
         assert (await client.get("/other")).status_code == 404
     async with visiting(routed(FastAPI)) as client:

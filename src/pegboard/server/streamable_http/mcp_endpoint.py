@@ -8,6 +8,7 @@ which `initialize` opens.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Literal, TypeAlias
 
@@ -72,6 +73,8 @@ class HttpEndpoint:
         parts: Parts = always_ready,
     ) -> None:
         self._readiness = Readiness(shared, parts)
+        self._version = info.get("version")
+        self._started = time.monotonic()
         self._handler = handler
         self._limits = limits
         self._guard = guard
@@ -151,7 +154,8 @@ class HttpEndpoint:
     def _health(self, head: Head, body: bytes, sink: Sink) -> Answer:
         if head.method != b"GET":
             return method_not_allowed(b"GET")
-        health: dict[str, Json] = {"status": "ok"}
+        uptime = round(time.monotonic() - self._started, 3)
+        health: dict[str, Json] = {"status": "ok", "version": self._version, "uptime_seconds": uptime}
         if TALLY.watchers:
             health["stalls"] = {"count": TALLY.count, "longest_seconds": round(TALLY.longest, 3)}
         return Answer(200, msgspec.json.encode(health), headers=FRESH)
