@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from pegboard import Board, Context, File, Image, Limits, ToolError
+from pegboard import Board, Client, Context, File, Image, Limits, ToolError
 from pegboard.call import Call, Caller, Change, Done, EncodedResult, Json, Notification
 from pegboard.catalog.file_reader import read_file
 from pegboard.catalog.folder import READS
@@ -380,6 +380,26 @@ async def test_lists_come_in_pages_whose_cursors_cannot_be_made_up() -> None:
             await ask(board, "resources/list", cursor=wrong if isinstance(wrong, str) else 5)
     with pytest.raises(InvalidParams):
         await ask(board, "prompts/list", cursor=first)
+
+
+async def test_tools_come_in_pages_that_follow_a_change_and_the_transport() -> None:
+    board = Board(page_size=2)
+    for number in range(4):
+        board.add(lambda: "x", name=f"tool{number}")
+    board.add(lambda: "x", name="local", transports=["stdio"])
+    first = await ask(board, "tools/list")
+    assert [tool["name"] for tool in first["tools"]] == ["tool0", "tool1"]
+    second = await ask(board, "tools/list", cursor=first["nextCursor"])
+    third = await ask(board, "tools/list", cursor=second["nextCursor"])
+    assert [tool["name"] for tool in (*second["tools"], *third["tools"])] == ["tool2", "tool3", "local"]
+    assert "nextCursor" not in third
+    board.remove("tool3")
+    changed = await ask(board, "tools/list", cursor=first["nextCursor"])
+    assert [tool["name"] for tool in changed["tools"]] == ["tool2", "local"]
+    with pytest.raises(InvalidParams):
+        await ask(board, "resources/list", cursor=first["nextCursor"])
+    async with Client(board) as client:
+        assert [tool["name"] for tool in await client.list_tools()] == ["tool0", "tool1", "tool2", "local"]
 
 
 async def test_a_resource_that_comes_or_goes_changes_the_list() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -10,10 +11,20 @@ from typing import Any
 
 import pytest
 
-from pegboard import Board, CancellationToken, Client, Context, Limits, Tool, ToolError
+from pegboard import (
+    Board,
+    CancellationToken,
+    Client,
+    Context,
+    JsonRpcMessage,
+    Limits,
+    Tool,
+    ToolError,
+    ToolResponse,
+)
 from pegboard.call import Call, Handler, Reply
 from pegboard.client.client import CallResult
-from pegboard.errors import InvalidParams
+from pegboard.errors import InvalidParams, Refusal
 from pegboard.middleware import Timeout
 from tests.waiting import SOON
 
@@ -211,6 +222,49 @@ async def test_the_result_of_a_generator_is_the_list_of_its_values(style: str) -
     assert (await call(_yielding(style), "count", upto=0)).text == "[]"
 
 
+def _yielding_messages(style: str, *answers: Any) -> Board:
+    board = Board()
+
+    def messages(request: JsonRpcMessage) -> Iterator[JsonRpcMessage]:
+        for answer in answers:
+            yield answer if isinstance(answer, JsonRpcMessage) else ToolResponse.success(request.id, answer)
+
+    async def async_messages(request: JsonRpcMessage) -> AsyncIterator[JsonRpcMessage]:
+        for message in messages(request):
+            yield message
+
+    board.add(messages if style == "generator" else async_messages, name="answer")
+    return board
+
+
+@pytest.mark.parametrize("style", ["generator", "async_generator"])
+async def test_messages_that_a_generator_yields_are_unwrapped(style: str) -> None:
+    told: Told = []
+    async with Client(_yielding_messages(style, {"n": 0}, "text", [1])) as client:
+        result = await client.call("answer", progress=lambda *step: told.append(step))
+    assert json.loads(result.text) == [{"n": 0}, "text", [1]]
+    assert [text for _, _, text in told] == ["{'n': 0}", "text", "[1]"]
+
+
+@pytest.mark.parametrize("style", ["generator", "async_generator"])
+async def test_results_of_the_protocol_that_a_generator_yields_become_one_result(style: str) -> None:
+    hello = {"content": [{"type": "text", "text": "hello"}, {"type": "image", "data": "eA==", "mimeType": "image/png"}]}
+    result = await call(_yielding_messages(style, hello, {"content": [{"type": "text", "text": "world"}]}), "answer")
+    assert [block["type"] for block in result.content] == ["text", "image", "text"]
+    assert result.text == "hello\nworld"
+    typed = [{"content": [{"type": "text", "text": "…"}], "structuredContent": {"n": n}} for n in range(2)]
+    assert (await call(_yielding_messages(style, *typed), "answer")).text == '[{"n":0},{"n":1}]'
+
+
+@pytest.mark.parametrize("style", ["generator", "async_generator"])
+async def test_an_error_that_a_generator_yields_is_the_answer(style: str) -> None:
+    failed = {"content": [{"type": "text", "text": "the disk is full"}], "isError": True}
+    result = await call(_yielding_messages(style, {"n": 0}, failed), "answer")
+    assert (result.is_error, result.text) == (True, "the disk is full")
+    with pytest.raises(Refusal, match="no such user"):
+        await call(_yielding_messages(style, ToolResponse.error(1, -32000, "no such user")), "answer")
+
+
 @pytest.mark.parametrize("style", ["generator", "async_generator"])
 async def test_each_yielded_value_is_progress_for_a_caller_that_asked(style: str) -> None:
     told: Told = []
@@ -405,8 +459,6 @@ def test_a_board_serves_one_loop_after_the_other() -> None:
 
 
 async def test_a_returned_error_message_is_a_protocol_error() -> None:
-    from pegboard import JsonRpcMessage, ToolResponse
-
     board = Board()
 
     @board.tool

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
+from pegboard.bounded_dict import BoundedDict
 from pegboard.call import EncodedResult, Json
 from pegboard.catalog.caching import Caching
 from pegboard.errors import InvalidParams
+from pegboard.protocol.json_values import as_list
 from pegboard.security.seal import Seal
+
+# The results of one list that are split into pages at a time: one for each transport.
+_MAX_RESULTS: Final = 8
 
 
 class _CachedPages:
@@ -69,3 +75,26 @@ class Listing:
         if end < len(made.items):
             result["nextCursor"] = self._seal.close([self._member, end])
         return EncodedResult(result)
+
+
+class PagedResults:
+    """Pages of results that are kept whole: the tools of a board, which may have a list for each transport."""
+
+    def __init__(self, member: str, seal: Seal, size: int, caching: Caching) -> None:
+        self._member = member
+        self._seal = seal
+        self._size = size
+        self._caching = caching
+        self._listings: BoundedDict[int, tuple[EncodedResult, Listing]] = BoundedDict(_MAX_RESULTS)
+
+    def page(self, whole: EncodedResult, cursor: str | None) -> EncodedResult:
+        """The page of a result behind a cursor, or the first; a result that fits on one page is returned as it is."""
+        items = as_list(whole.value[self._member])
+        if cursor is None and len(items) <= self._size:
+            return whole
+        # By identity: a result is one object until its list changes, and is kept alive here.
+        kept = self._listings.get(id(whole))
+        if kept is None:
+            listing = Listing(self._member, lambda: items, self._seal, self._size, self._caching)
+            kept = self._listings[id(whole)] = whole, listing
+        return kept[1].page(cursor)

@@ -17,7 +17,7 @@ from pegboard.call import EMPTY_OBJECT, Call, Done, Handler, Json, Reply
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.completion import complete, known_values
 from pegboard.catalog.file_reader import read_file
-from pegboard.catalog.pagination import Listing
+from pegboard.catalog.pagination import Listing, PagedResults
 from pegboard.catalog.prompt import Prompt, PromptCatalog
 from pegboard.catalog.resource import Resource, ResourceCatalog
 from pegboard.errors import DeclarationError, InternalFailure, InvalidParams, ResourceNotFound, ToolError
@@ -79,6 +79,7 @@ class CatalogMethods:
         gets = ItemChains("prompt", self._find_prompt, surround, generation)
         self._completions = ItemChains("completion", self._find_completion, surround, generation)
         self._suggestions: dict[tuple[str, str], Callable[[Call, str], Coroutine[Any, Any, Any]]] = {}
+        self.tools = PagedResults("tools", seal, page, lists_caching)
         lists = (
             Listing("resources", resources.definitions, seal, page, lists_caching),
             Listing(

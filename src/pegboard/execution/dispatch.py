@@ -80,7 +80,10 @@ class Dispatcher:
         return Done(kept)
 
     async def _list_tools(self, call: Call) -> Reply:
-        if read_cursor(call) is not None:
+        cursor = read_cursor(call)
+        if self.choose_tools is None and self._catalog_methods is not None:
+            return Done(self._catalog_methods.tools.page(self._catalog.listing(call.transport), cursor))
+        if cursor is not None:
             # All tools are on the first page, so no cursor of ours can exist.
             raise InvalidParams("Invalid cursor: the list has one page; request it without a cursor")
         return Done(

@@ -9,7 +9,9 @@ from typing import Any
 from pegboard.call import Call
 from pegboard.execution.connector import ToolConnector, report_step
 from pegboard.execution.context import Context
+from pegboard.media import Content
 from pegboard.schema.plain_json import as_plain
+from pegboard.tools.tool_result import unwrap_yielded
 
 
 async def collect_async(yielded: AsyncGenerator[Any, None], call: Call, context: Context) -> list[Any]:
@@ -17,13 +19,14 @@ async def collect_async(yielded: AsyncGenerator[Any, None], call: Call, context:
     items = []
     stream = _stream(call, context)
     async with aclosing(yielded):
-        async for item in yielded:
-            if stream is not None:
-                await stream.write(_chunk(item))
-            if stream is None or not isinstance(item, bytes):
-                items.append(item)
-            if call.token is not None:
-                await report_step(context, _text(item))
+        async for one in yielded:
+            for item in unwrap_yielded(one, call.id):
+                if stream is not None:
+                    await stream.write(_chunk(item))
+                if stream is None or not isinstance(item, bytes):
+                    items.append(item)
+                if call.token is not None:
+                    await report_step(context, _text(item))
     return items
 
 
@@ -32,15 +35,16 @@ def collect(yielded: Generator[Any, None, None], call: Call, context: Context, l
     items = []
     stream = _stream(call, context)
     with closing(yielded):
-        for item in yielded:
+        for one in yielded:
             if left:
                 break
-            if stream is not None:
-                stream.write(_chunk(item))
-            if stream is None or not isinstance(item, bytes):
-                items.append(item)
-            if call.token is not None:
-                report_step(context, _text(item))
+            for item in unwrap_yielded(one, call.id):
+                if stream is not None:
+                    stream.write(_chunk(item))
+                if stream is None or not isinstance(item, bytes):
+                    items.append(item)
+                if call.token is not None:
+                    report_step(context, _text(item))
     return items
 
 
@@ -49,8 +53,12 @@ def _stream(call: Call, context: Context) -> ToolConnector | None:
 
 
 def _chunk(item: Any) -> Any:
+    if isinstance(item, Content):
+        item = item.to_block()
     return item if isinstance(item, bytes | str) else as_plain(item)
 
 
 def _text(item: Any) -> str:
+    if isinstance(item, Content):
+        return str(item.to_block().get("text", ""))[:200]
     return item if isinstance(item, str) else repr(item)[:200]

@@ -28,10 +28,11 @@ from pegboard.errors import (
     MethodNotFound,
     ParseFailure,
     Refusal,
+    ToolError,
 )
 from pegboard.limits import Limits
 from pegboard.media import Content
-from pegboard.protocol.content import Block, text_block
+from pegboard.protocol.content import Block, joined_text, text_block
 from pegboard.protocol.json_values import as_list, as_object, texts_in
 from pegboard.schema.formats import LENIENT
 from pegboard.schema.plain_json import (
@@ -393,6 +394,33 @@ def _listed(notes: Iterable[Any]) -> list[Json]:
     clipped = [{name: clip_value(value) for name, value in msgspec.structs.asdict(note).items()} for note in notes]
     listed: list[Json] = msgspec.to_builtins(clipped)
     return listed
+
+
+class _WrittenBlock(Content):
+    """A content block that an author wrote in the form of the protocol."""
+
+    __slots__ = ("_block",)
+
+    def __init__(self, block: Block) -> None:
+        super().__init__(None, None)
+        self._block = block
+
+    def to_block(self) -> Block:
+        return self._block
+
+
+def unwrap_yielded(value: Any, id: RequestId | None) -> Sequence[Any]:  # noqa: A002  # the protocol's own word
+    """What a value that a generator yielded adds to the list that is its result; a message adds what it answers with."""
+    if not isinstance(value, JsonRpcMessage):
+        return (value,)
+    answer = read_response(value, id)
+    if not (isinstance(answer, Mapping) and _is_content(answer.get("content"))):
+        return (answer,)
+    if answer.get("isError"):
+        raise ToolError(joined_text(answer["content"]))
+    if "structuredContent" in answer:
+        return (answer["structuredContent"],)
+    return [_WrittenBlock(dict(block)) for block in answer["content"]]
 
 
 def read_response(message: JsonRpcMessage, id: RequestId | None) -> Any:  # noqa: A002  # the protocol's own word
