@@ -175,6 +175,15 @@ class SessionStreams:
         if self._holders.get(stream) is holder:
             del self._holders[stream]
 
+    async def holds(self, last: str) -> bool:
+        """Whether a stream can be resumed after that id: it is one of this session, and is still kept."""
+        cursor = read_event_id(last)
+        page = None if cursor is None else await self._logs.read((self._session, cursor.stream), cursor.after, 1)
+        if page is not None and cursor is not None and cursor.after <= page.last:
+            return True
+        _log.info("a client resumed after event %r, which is unknown or no longer kept", last[:80])
+        return False
+
     async def follow(self, last: str, holder: StreamConnection, write: Write) -> None:
         """Send the events after that id, and new ones, until the stream ends.
 

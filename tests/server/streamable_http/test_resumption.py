@@ -12,8 +12,9 @@ from typing import Any, Protocol
 import pytest
 import uvicorn
 
+from pegboard import Board
 from pegboard.call import Call, Done, Notification, Question, Reply
-from pegboard.errors import QuestionFailed
+from pegboard.errors import MethodNotFound, QuestionFailed
 from pegboard.limits import Limits
 from pegboard.protocol.revisions import LEGACY, MODERN
 from pegboard.server.asgi.asgi_app import AsgiApp
@@ -39,6 +40,8 @@ class Office:
     async def __call__(self, call: Call) -> Reply:
         if call.method == "server/discover":
             return Done({"capabilities": {}, "supportedVersions": []})
+        if call.method == "subscriptions/listen":
+            raise MethodNotFound("nothing changes here")
         try:
             return said(await getattr(self, call.name)(call))
         except asyncio.CancelledError:
@@ -452,15 +455,32 @@ async def test_get_is_for_clients_of_the_older_revisions_with_a_session_that_tak
             assert (await peer.come_back("x-1", accept=accept)).status == 406
         assert (await peer.come_back("x-1", mcp_session_id=None)).status == 400
         assert (await peer.come_back("x-1", mcp_session_id="0" * 32)).status == 404
-        assert (await peer.come_back("x-1", accept="text/*")).status == 200
+        response = await peer.start("steps")
+        await response.read(1)
+        assert (await peer.come_back(response.last_id, accept="text/*")).status == 200
 
 
 @pytest.mark.parametrize("last", ["nonsense", "00000000-3", "x" * 1000])
-async def test_an_event_id_that_is_not_known_brings_a_stream_that_ends(house: Open, last: str) -> None:
-    async with house() as one:
+async def test_an_event_id_that_is_not_known_brings_a_stream_that_stays_open(last: str) -> None:
+    board = Board("office")
+    endpoint = HttpEndpoint(board.handler, board.info, limits=board.limits, guard=Guard())
+    async with serve(endpoint, board.limits) as port:
+        one = House(Office(), endpoint, port)
         peer = await one.peer()
         back = await peer.come_back(last)
-        assert (back.status, await back.rest()) == (200, [])
+        assert back.status == 200
+        # It is the stream of the board's changes: a client that finds it ended would resume it for ever.
+        reading = asyncio.ensure_future(back.read(1))
+        board.add(lambda: "x", name="new")
+        (change,) = await reading
+        assert change["method"] == "notifications/tools/list_changed"
+        peer.close()
+
+
+async def test_an_event_id_that_is_not_known_where_nothing_changes_is_refused(house: Open) -> None:
+    async with house() as one:
+        peer = await one.peer()
+        assert (await peer.come_back("00000000-3")).status == 405
 
 
 async def test_another_session_s_stream_is_not_to_be_had(house: Open) -> None:

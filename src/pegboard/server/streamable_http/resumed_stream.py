@@ -33,12 +33,15 @@ class ResumedStream:
         self.closing = False
         self.since = 0.0
 
-    async def run(self, streams: SessionStreams, last: str) -> None:
-        """Send what the client has not seen, until the stream or the connection ends."""
+    async def run(self, streams: SessionStreams, last: str) -> bool:
+        """Send what the client has not seen, until the stream or the connection ends; False if there is no such stream."""
         self._task = asyncio.current_task()
         self._last = last
         self._sink.on_gone(self._leave)
         try:
+            if not await streams.holds(last):
+                self._task = None
+                return False
             # "The server MUST send each of its JSON-RPC messages on only one of the connected streams" (Multiple
             # Connections): the previous connection has ended when this one starts.
             await streams.take_over(last)
@@ -61,6 +64,7 @@ class ResumedStream:
             if self.closing or self._retry_ms is not None:
                 self._sink.write(sse.retry(RETRY_MS if self._retry_ms is None else self._retry_ms))
             self._sink.end()
+        return True
 
     def keep_alive(self) -> None:
         """Send a keep-alive to the client and the proxies in between."""

@@ -47,6 +47,7 @@ from pegboard.server.http.responses.error_responses import error_response, metho
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
 from pegboard.server.streamable_http.resumed_stream import ResumedStream
 from pegboard.sessions.relay import Relay
+from pegboard.sessions.resumable_streams import read_event_id
 from pegboard.sessions.session import Session
 from pegboard.sessions.sessions import Sessions
 
@@ -321,11 +322,11 @@ class SessionRequests:
 
     def _listen(self, session: Session, access: Access, last: str, sink: Sink, extra: Headers) -> EndpointResult:
         extra = (*extra, session.header)
-        if not last or last.startswith("g-"):
-            return self._follow(session, access, last, sink, extra)
+        if read_event_id(last) is None:
+            return self._follow(session, access, last if last.startswith("g-") else "", sink, extra)
         resumed = ResumedStream(sink, extra)
         self._calls.admit(resumed)
-        return self._resume(session, last, resumed)
+        return self._resume(session, access, last, sink, resumed, extra)
 
     async def _follow(self, session: Session, access: Access, last: str, sink: Sink, extra: Headers) -> Answer | None:
         follow = await subscribe_lists(self._handler, access.bind(session.caller))
@@ -341,12 +342,16 @@ class SessionRequests:
             return error_response(refusal, extra)
         return None
 
-    async def _resume(self, session: Session, last: str, resumed: ResumedStream) -> None:
+    async def _resume(
+        self, session: Session, access: Access, last: str, sink: Sink, resumed: ResumedStream, extra: Headers
+    ) -> Answer | None:
         self._running[resumed] = asyncio.current_task()
         try:
-            await resumed.run(session.streams, last)
+            found = await resumed.run(session.streams, last)
         finally:
             del self._running[resumed]
+        # A stream that ended at once would make the client resume it again and again.
+        return None if found else await self._follow(session, access, "", sink, extra)
 
     def delete(self, head: Head, extra: Headers) -> EndpointResult:
         """End a session."""
