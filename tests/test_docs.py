@@ -23,7 +23,18 @@ pytestmark = pytest.mark.process
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [
     ROOT / "docs" / f"{name}.md"
-    for name in ("tools", "arguments", "providers", "asking", "tasks", "client", "streaming", "serving", "gateway")
+    for name in (
+        "tools",
+        "arguments",
+        "providers",
+        "asking",
+        "tasks",
+        "client",
+        "streaming",
+        "serving",
+        "gateway",
+        "testing",
+    )
 ]
 SNIPPET = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

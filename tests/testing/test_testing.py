@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+from unittest.mock import ANY, MagicMock, Mock, create_autospec
 
 import pytest
 
 import pegboard.testing
-from pegboard import ToolError, ToolResult
+from pegboard import Board, Client, Middleware, ToolError, ToolResult
 from pegboard.call import Call
 from pegboard.errors import DeclarationError
 from pegboard.testing import FakeClock, FakeRates, Recorder, make_call, run_alone
@@ -66,7 +69,8 @@ async def test_what_could_not_be_attached_to_a_board_cannot_be_run_alone() -> No
 
 async def test_a_recorder_tells_what_each_hook_was_given_and_fails_where_told_to() -> None:
     recorder = Recorder("r", fail={"after": ValueError("no")})
-    await run_alone(recorder, call=make_call("pay", {"amount": 3}))
+    with pytest.raises(ValueError, match="no"):
+        await run_alone(recorder, call=make_call("pay", {"amount": 3}))
     before, after = recorder.steps
     assert (before.hook, before.tool, before.arguments) == ("before", "pay", {"amount": 3})
     assert (after.hook, after.failed) == ("after", False)
@@ -78,3 +82,57 @@ async def test_a_store_of_rates_counts_what_it_let_through() -> None:
     rates = FakeRates()
     assert [await rates.take("a", 10, 2) for _ in range(3)] == [0, 0, 10]
     assert rates.charged == {"a": 2}
+
+
+class Fragile(Middleware):
+    async def after(self, call: Call, result: Mapping[str, Any], elapsed_ms: float) -> None:
+        raise KeyError("after")
+
+    async def error(self, call: Call, exception: BaseException, elapsed_ms: float) -> None:
+        raise KeyError("error")
+
+
+@pytest.mark.parametrize(("answer", "hook"), [("done", "after"), (ToolError("no"), "error")])
+async def test_a_hook_that_fails_after_the_call_fails_the_test(answer: object, hook: str) -> None:
+    with pytest.raises(KeyError, match=hook):
+        await run_alone(Recorder(order=-1), Fragile(), answer=answer)
+
+
+@pytest.mark.parametrize(
+    "double", [Mock(spec=Middleware), MagicMock(spec=Middleware), create_autospec(Middleware, instance=True)]
+)
+async def test_a_mock_of_a_middleware_is_called_like_one(double: Any) -> None:
+    board = Board("mocked")
+
+    @board.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @board.tool
+    async def fail() -> None:
+        raise ValueError("no")
+
+    board.use(double)
+    async with Client(board) as client:
+        assert (await client.call("add", {"a": 2, "b": 3})).structured == 5
+        double.before.assert_called_once()
+        (call,) = double.before.call_args.args
+        assert (call.name, call.arguments) == ("add", {"a": 2, "b": 3})
+        double.after.assert_called_once_with(call, ANY, ANY)
+        double.error.assert_not_called()
+        double.enabled = False
+        await client.call("add", {"a": 2, "b": 3})
+        await client.call("fail")
+    double.start.assert_called_once()
+    double.stop.assert_called_once()
+
+
+async def test_a_mock_keeps_the_order_that_it_is_given() -> None:
+    seen: list[str] = []
+    doubles = [
+        Mock(spec=Middleware, order=order, enabled=enabled) for order, enabled in ((2, True), (1, True), (0, False))
+    ]
+    for double in doubles:
+        double.before.side_effect = lambda _call, name=str(double.order): seen.append(name)
+    run = await run_alone(*doubles)
+    assert (seen, run.text) == (["1", "2"], "done")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -19,7 +19,15 @@ from pegboard.config.foreign.foreign_entry import read_server_entry
 from pegboard.errors import SetupError
 from pegboard.protocol.revisions import REVISIONS
 
-Target: TypeAlias = InProcessServer | str | Sequence[str] | Mapping[str, Any]
+
+@runtime_checkable
+class LinkFactory(Protocol):
+    """A target that makes its own link, such as a test double of a server."""
+
+    def link(self, identity: Identity, unattributed: Channel, options: LinkOptions) -> ServerLink: ...
+
+
+Target: TypeAlias = InProcessServer | LinkFactory | str | Sequence[str] | Mapping[str, Any]
 
 
 def open_link(target: Target, identity: Identity, unattributed: Channel, options: LinkOptions) -> ServerLink:
@@ -35,6 +43,8 @@ def open_link(target: Target, identity: Identity, unattributed: Channel, options
             return _link_to_entry(target, identity, unattributed, options)
         case Sequence():
             return _link_to_command(list(target), identity, unattributed, options)
+        case LinkFactory():
+            return target.link(identity, unattributed, options)
         case _ if not hasattr(target, "handler"):
             kinds = "a board, a URL, a command as a list of words, or a configuration entry"
             raise SetupError(f"{type(target).__name__} is not a valid target; pass {kinds}")

@@ -26,23 +26,32 @@ _SLOW_SECONDS = 1.0
 
 
 class Hook(Struct, frozen=True):
-    """The hooks of one middleware; None for those that are not overridden."""
+    """The hooks of one middleware; None for those that are not overridden.
+
+    Exceptions of its `after` and `error` hooks do not change a call: they are logged, and added to `failures` if a test
+    wants them.
+    """
 
     owner: Middleware
     before: Callable[[Call], Any] | None
     after: Callable[[Call, Any, float], Any] | None
     error: Callable[[Call, BaseException, float], Any] | None
     dynamic: bool
+    failures: list[BaseException] | None = None
+
+    def note_failure(self, exception: BaseException) -> None:
+        if self.failures is not None:
+            self.failures.append(exception)
 
 
-def read_hook(middleware: Middleware) -> Hook | None:
+def read_hook(middleware: Middleware, failures: list[BaseException] | None = None) -> Hook | None:
     """The hooks of a middleware; None if it has none."""
     before, after, error = (
         getattr(middleware, name) if is_overridden(middleware, name) else None for name in ("before", "after", "error")
     )
     if before is None and after is None and error is None:
         return None
-    return Hook(middleware, before, after, error, is_dynamic(middleware))
+    return Hook(middleware, before, after, error, is_dynamic(middleware), failures)
 
 
 def wrap_hooks(hooks: Sequence[Hook], inner: Handler) -> Handler:
@@ -143,6 +152,7 @@ class _SlowPath:
         if _ends_the_call(exception, call):
             await _run_error_hooks(self._hooks[:place], call, exception, elapsed)
             return True
+        self._hooks[place].note_failure(exception)
         _log.error(
             "the after-hook %s failed; the result is kept", name_of(self._hooks[place].after), exc_info=exception
         )
@@ -203,6 +213,7 @@ async def _run_error_hooks(hooks: Sequence[Hook], call: Call, exception: BaseExc
                 # Cancelled a second time, or only now: this hook ends, the others still run.
                 cancelled = cancelled or problem
             else:
+                hook.note_failure(problem)
                 _log.error("the error-hook %s failed", name_of(hook.error), exc_info=problem)
     if cancelled is not None and not isinstance(exception, asyncio.CancelledError):
         raise cancelled

@@ -82,7 +82,7 @@ def _has_hooks(one: Startable) -> bool:
 
 def _is_overridden(one: Startable, hook: Literal["start", "stop"]) -> bool:
     base = Middleware if isinstance(one, Middleware) else Tool
-    return hook in one.__dict__ or getattr(type(one), hook) is not getattr(base, hook)
+    return hook in one.__dict__ or getattr(type(one), hook, None) is not getattr(base, hook)
 
 
 async def _enter(one: Startable) -> None:

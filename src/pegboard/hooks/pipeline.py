@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pegboard.call import Around, Call, Done, EncodedResult, Handler, InputRequired, Reply, Subscribed, TaskStarted
 from pegboard.call_target import KINDS, UNKNOWN_ITEM, CalledItem, Kind
@@ -79,8 +80,17 @@ def in_order(attachments: Iterable[Attachment], tools: Iterable[Tool | CalledIte
     return [one.middleware for one in sorted(chosen, key=_order) if isinstance(one.middleware, Middleware)]
 
 
-def compose(attachments: Iterable[Attachment], tool: Tool | CalledItem, inner: Handler, kind: Kind = "tool") -> Handler:
-    """The Handler of a tool or item with all its middleware around it, lowest order outermost."""
+def compose(
+    attachments: Iterable[Attachment],
+    tool: Tool | CalledItem,
+    inner: Handler,
+    kind: Kind = "tool",
+    failures: list[BaseException] | None = None,
+) -> Handler:
+    """The Handler of a tool or item with all its middleware around it, lowest order outermost.
+
+    What after and error hooks raise is added to `failures`, for tests.
+    """
     handler = inner
     stage: list[Hook] = []
     for middleware in reversed(_select(attachments, tool, kind)):
@@ -90,7 +100,7 @@ def compose(attachments: Iterable[Attachment], tool: Tool | CalledItem, inner: H
         dynamic = is_dynamic(middleware)
         if not dynamic and not middleware.enabled:
             continue
-        hook = read_hook(middleware)
+        hook = read_hook(middleware, failures)
         around: Around | None = getattr(middleware, "around", None)
         if around is not None:
             within = wrap_hooks(stage, handler)
@@ -140,7 +150,7 @@ def _layer_both(hook: Hook | None, around: Handler) -> Handler:
     """A middleware with hooks, an around and a dynamic `enabled`, which is read once per call for both."""
     if hook is None:
         return around
-    return wrap_hooks([Hook(hook.owner, hook.before, hook.after, hook.error, dynamic=False)], around)
+    return wrap_hooks([replace(hook, dynamic=False)], around)
 
 
 def _switched(middleware: Middleware, on: Handler, off: Handler) -> Handler:

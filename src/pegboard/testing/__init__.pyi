@@ -1,8 +1,15 @@
+from pegboard.testing.expectation import Expectation as Expectation
+from pegboard.testing.expectation import expect as expect
 from pegboard.testing.fake_clock import FakeClock as FakeClock
 from pegboard.testing.fake_rates import FakeRates as FakeRates
+from pegboard.testing.fake_server import FakeCall as FakeCall
+from pegboard.testing.fake_server import FakeServer as FakeServer
+from pegboard.testing.fake_server import fake_gateway as fake_gateway
 from pegboard.testing.fixed_tokens import fixed_tokens as fixed_tokens
+from pegboard.testing.memory_server import MemoryServer as MemoryServer
 from pegboard.testing.recorder import Recorder as Recorder
 from pegboard.testing.recorder import Step as Step
+from pegboard.testing.recording import Recording as Recording
 from pegboard.testing.single_call import Run as Run
 from pegboard.testing.single_call import make_call as make_call
 from pegboard.testing.single_call import run_alone as run_alone

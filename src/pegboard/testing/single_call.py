@@ -90,10 +90,12 @@ async def run_alone(
     """Run one call through this middleware only.
 
     `answer` is what the stub returns, an exception that it raises, or a function of the call, sync or async. The
-    outcome is returned as it is: exceptions are neither raised nor turned into a result for the model.
+    outcome is returned as it is: exceptions are neither raised nor turned into a result for the model. But what an `after`
+    or `error` hook raises, which a board only logs, is raised here.
     """
     call = make_call() if call is None else call
     ran = 0
+    failures: list[BaseException] = []
 
     async def stub(inner: Call) -> Done:
         nonlocal ran
@@ -108,9 +110,14 @@ async def run_alone(
     for one in middleware:
         check_middleware(one)
     attached = [Attachment(one, "board", "", None, index) for index, one in enumerate(middleware)]
+    tool = call.tool if isinstance(call.tool, Tool) else UNKNOWN_ITEM
+    result: Mapping[str, Json] | None = None
+    exception: BaseException | None = None
     try:
-        tool = call.tool if isinstance(call.tool, Tool) else UNKNOWN_ITEM
-        reply = await compose(attached, tool, stub)(call)
-    except BaseException as exception:  # noqa: BLE001 — whatever it is, the test wants to see it
-        return Run(call, None, exception, ran)
-    return Run(call, reply.result.value if isinstance(reply.result, EncodedResult) else reply.result, None, ran)
+        reply = await compose(attached, tool, stub, failures=failures)(call)
+        result = reply.result.value if isinstance(reply.result, EncodedResult) else reply.result
+    except BaseException as raised:  # noqa: BLE001 — whatever it is, the test wants to see it
+        exception = raised
+    if failures:
+        raise failures[0]
+    return Run(call, result, exception, ran)
