@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from secrets import token_hex
 from typing import Any, ClassVar, Literal, NoReturn, Protocol, TypeAlias
 
 import msgspec
@@ -221,6 +222,14 @@ class Call(Struct, kw_only=True):
     _reached: float | None = None
     _stopped: bool = False
     _waits: tuple[Deadline, ...] = ()
+    _log_id: str = ""
+
+    @property
+    def log_id(self) -> str:
+        """A name for this call in the log; request ids are unique only within a client."""
+        if not self._log_id:
+            self._log_id = token_hex(4)
+        return self._log_id
 
     @property
     def arguments(self) -> Mapping[str, Any]:

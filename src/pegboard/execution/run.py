@@ -21,7 +21,7 @@ from pegboard.execution.services import Services, ServiceScope
 from pegboard.execution.threads import Threads
 from pegboard.execution.tool_conditions import Perform, check_transport, detached, requiring, with_timeout
 from pegboard.limits import Limits
-from pegboard.logs.log_lines import log_failure
+from pegboard.logs.log_lines import current_call, log_failure
 from pegboard.schema.plain_json import UnawaitedResult
 from pegboard.schema.problems import render
 from pegboard.tools.argument_parser import Mode, ParsedArguments
@@ -259,6 +259,7 @@ def refuse_errors(inner: Handler) -> Handler:
 def _settling(inner: Handler, settle: Settle) -> Handler:
     async def settled(call: Call) -> Reply:
         task = call._task = asyncio.current_task()
+        outer = current_call.set(call)
         try:
             reply = await inner(call)
         except BaseException as exception:
@@ -266,9 +267,13 @@ def _settling(inner: Handler, settle: Settle) -> Handler:
             if isinstance(exception, GeneratorExit) and not call._is_current():
                 raise
             call._task = None
-            if call._stopped:
-                await _undo_cancel(task)
-            return settle(call, exception, task)
+            try:
+                if call._stopped:
+                    await _undo_cancel(task)
+                return settle(call, exception, task)
+            finally:
+                current_call.reset(outer)
+        current_call.reset(outer)
         call._task = None
         if call._stopped:
             await _undo_cancel(task)

@@ -1,4 +1,4 @@
-"""Formats log records as lines of text or JSON."""
+"""Formats log records as lines of text or JSON, with the call that they belong to."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ import secrets
 import sys
 import time
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Final, Self
 
+from pegboard.call import Call
 from pegboard.logs.printable import printable, printable_json, printable_lines
 
 _log = logging.getLogger("pegboard")
 
 _TEXT_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s  %(message)s"
+
+
+current_call: Final[ContextVar[Call | None]] = ContextVar("current_call", default=None)
+"""The call that runs, for its log lines only: an author's logger has no other way to learn it, also in threads and tasks."""
 
 
 class ServerName(str):
@@ -54,14 +60,17 @@ class TextLines(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 — the standard library's name
         record.message = _message(record)
-        return printable(super().formatMessage(record))
+        line, call = super().formatMessage(record), current_call.get()
+        if call is not None:
+            line += f"  ({call.name or call.method}, call {call.log_id}, request {call.id})"
+        return printable(line)
 
 
 class JsonLines(logging.Formatter):
     """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {
+        line: dict[str, object] = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -69,6 +78,9 @@ class JsonLines(logging.Formatter):
         }
         if server := server_of(record):
             line["server"] = server
+        call = current_call.get()
+        if call is not None:
+            line |= {call.kind: call.name, "call": call.log_id, "request": call.id}
         if record.exc_info:
             line["exception"] = record.exc_text or self.formatException(record.exc_info)
         return printable_json(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
@@ -79,6 +91,7 @@ def set_up_logging(level: str, style: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if style == "json" else TextLines(_TEXT_FORMAT))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)
 
 
 def announce_lines(lines: Sequence[str], *, essential: int = 1) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sys
@@ -17,7 +18,7 @@ from pegboard.limits import Limits
 from pegboard.logs.log_lines import report_setup_error, set_up_logging
 from pegboard.server.asgi.asgi_app import AsgiApp
 from pegboard.server.mounting import mount
-from pegboard.server.serve import run
+from pegboard.server.serve import run, serve
 from pegboard.server.serving_options import (
     MountOptions,
     ServingOptions,
@@ -64,23 +65,37 @@ class Hosted(ABC):
         `ServingOptions` lists the options, which are those of `pegboard run`. An option that is not given is read from
         its environment variable, such as `PEGBOARD_PORT`.
         """
-        if loading.get():
-            _log.warning(
-                '%s: run() is ignored while the file is imported; put it under `if __name__ == "__main__":`',
-                self.info["name"],
-            )
+        if self._is_ignored("run()"):
             return
+        if asyncio._get_running_loop() is not None:
+            raise RuntimeError(
+                "run() starts an event loop of its own, but one is already running here; "
+                f"write `await {type(self).__name__.lower()}.serve()`"
+            )
         try:
-            if transport is not None:
-                options["transport"] = transport
-            resolved = resolve_options(options, os.environ)
-            if not logging.root.handlers and not logging.getLogger("pegboard").handlers:
-                set_up_logging(resolved["log_level"], resolved["log_format"])
-            run(self, resolved)
+            run(self, _resolve(transport, options))
         except SetupError as error:
             # The operator has to act on this message; a traceback would only hide it.
             report_setup_error(f"{self.info['name']}: {error}")
             sys.exit(2)
+
+    async def serve(self, transport: Transport | None = None, /, **options: Unpack[ServingOptions]) -> None:
+        """As `run()`, in the running event loop: `await board.serve("http", port=8000)`.
+
+        It returns after SIGTERM, Ctrl+C or the end of stdin. Cancelling it stops the server gracefully, too.
+        """
+        if not self._is_ignored("serve()"):
+            await serve(self, _resolve(transport, options))
+
+    def _is_ignored(self, function: str) -> bool:
+        """Whether another program imports the file that calls this, to serve it itself."""
+        if loading.get():
+            _log.warning(
+                '%s: %s is ignored while the file is imported; put it under `if __name__ == "__main__":`',
+                self.info["name"],
+                function,
+            )
+        return loading.get()
 
     def asgi(self, *, path: str = "/mcp", ws: str | None = None, **options: Unpack[MountOptions]) -> AsgiApp:
         """An ASGI application: `app.routes.append(board.asgi())`, or mounted, or served by itself.
@@ -89,3 +104,13 @@ class Hosted(ABC):
         `MountOptions` lists the other options. The first request opens the store, unless a lifespan did.
         """
         return mount(self, path=path, ws=ws, options=resolve_mount_options(options))
+
+
+def _resolve(transport: Transport | None, options: ServingOptions) -> ServingOptions:
+    """All options; logging is set up, unless the author did it."""
+    if transport is not None:
+        options["transport"] = transport
+    resolved = resolve_options(options, os.environ)
+    if not logging.root.handlers and not logging.getLogger("pegboard").handlers:
+        set_up_logging(resolved["log_level"], resolved["log_format"])
+    return resolved

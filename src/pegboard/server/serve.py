@@ -8,14 +8,11 @@ import gc
 import logging
 import math
 import os
-import signal
 import socket
 import ssl
 import stat
-import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, Self
+from typing import Any
 
 from pegboard.call import Handler
 from pegboard.errors import SetupError
@@ -29,6 +26,7 @@ from pegboard.server.http.worker_sockets import WorkerSockets
 from pegboard.server.overseer import Overseer, WorkerControl
 from pegboard.server.serving_options import ServingOptions
 from pegboard.server.shared_store import ServedApp, clean_up, open_shared_store
+from pegboard.server.shutdown import GRACE_SECONDS, ExitTimer, NoExit, Stop
 from pegboard.server.stdio.stdio_server import claim_pipes, open_stdio
 from pegboard.server.streamable_http.endpoint_router import EndpointRouter
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint, LegacyMode
@@ -39,7 +37,6 @@ from pegboard.stores.store_url import open_store
 _log = logging.getLogger("pegboard")
 
 _CLEANUP_SECONDS = 1.0
-_GRACE_SECONDS = 2.0
 STDIO_DRAIN_SECONDS = 2.0
 """A client that has closed the pipe, or stops the process, does not wait for long."""
 
@@ -47,12 +44,12 @@ STDIO_DRAIN_SECONDS = 2.0
 def run(
     served: ServedApp,
     options: ServingOptions,
-    announce: Callable[[str], None] | None = None,
+    on_ready: Callable[[str], None] | None = None,
     pipes: tuple[int, int] | None = None,
 ) -> None:
     """Serve until a signal or the end of stdin.
 
-    `announce` is called with the URL once HTTP is served; `pipes` are stdin and stdout, if they are claimed already.
+    `on_ready` is called with the URL once HTTP is served; `pipes` are stdin and stdout, if they are claimed already.
     """
     choose_transport(options)
     _check_workers(served, options)
@@ -60,12 +57,44 @@ def run(
         source, target = pipes or claim_pipes()
         _run_with_watchdog(
             served,
-            lambda timer: _serve_stdio(served, options["store"], source, target, timer),
+            lambda timer: _serve_stdio(served, options["store"], source, target, Stop(timer)),
             _drain_seconds(served, options, STDIO_DRAIN_SECONDS),
         )
     else:
         _check(options)
-        _run_http(served, options, announce)
+        _run_http(served, options, on_ready)
+
+
+async def serve(served: ServedApp, options: ServingOptions) -> None:
+    """The same in the running event loop; cancelling it stops the server gracefully."""
+    choose_transport(options)
+    _check_workers(served, options)
+    if options["workers"] > 1:
+        raise SetupError("workers: serve() stays in this process; use run() to start worker processes")
+    if options["transport"] == "stdio":
+        stop = Stop(NoExit(_drain_seconds(served, options, STDIO_DRAIN_SECONDS)))
+        await _serve_until(stop, served, _serve_stdio(served, options["store"], *claim_pipes(), stop))
+        return
+    _check(options)
+    _tls(options)
+    places = WorkerSockets(1, options["host"], options["port"], options["uds"])
+    try:
+        stop = Stop(NoExit(_drain_seconds(served, options)))
+        ready = _on_ready(served, options, address(options, places.port), None)
+        await _serve_until(stop, served, _serve_http(served, options, stop, places.take(0), ready))
+    finally:
+        places.close()
+
+
+async def _serve_until(stop: Stop, served: ServedApp, main: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(main)
+    with Watchdog(asyncio.get_running_loop(), served.limits.stall_seconds):
+        try:
+            await asyncio.shield(task)
+        finally:
+            if not task.done():
+                stop.ask()
+                await asyncio.wait({task})
 
 
 def _check_workers(served: ServedApp, options: ServingOptions) -> None:
@@ -152,7 +181,21 @@ def _tls(options: ServingOptions) -> ssl.SSLContext | None:
     return context
 
 
-def _run_http(served: ServedApp, options: ServingOptions, announce: Callable[[str], None] | None) -> None:
+def _on_ready(
+    served: ServedApp, options: ServingOptions, url: str, on_ready: Callable[[str], None] | None
+) -> Callable[[], None]:
+    def ready() -> None:
+        if on_ready is None:
+            announce_lines([f"{served.info['name']}: serving HTTP at {url}"])
+        else:
+            on_ready(url)
+        if options["uds"] is None and not is_loopback(options["host"]) and not options["allow_host"]:
+            announce_lines(["Clients must use an IP address in the URL; to allow a host name, add --allow-host NAME"])
+
+    return ready
+
+
+def _run_http(served: ServedApp, options: ServingOptions, on_ready: Callable[[str], None] | None) -> None:
     """Serve in this process, or fork worker processes and oversee them."""
     # Report wrong options before anything starts.
     _tls(options)
@@ -161,31 +204,26 @@ def _run_http(served: ServedApp, options: ServingOptions, announce: Callable[[st
     places = WorkerSockets(workers, options["host"], options["port"], options["uds"])
     url = address(options, places.port)
 
-    def on_ready() -> None:
-        if announce is None:
-            announce_lines([f"{served.info['name']}: serving HTTP at {url}"])
-        else:
-            announce(url)
-        if options["uds"] is None and not is_loopback(options["host"]) and not options["allow_host"]:
-            announce_lines(["Clients must use an IP address in the URL; to allow a host name, add --allow-host NAME"])
-
+    ready = _on_ready(served, options, url, on_ready)
     drain_seconds = _drain_seconds(served, options)
 
     def work(place: int, control: WorkerControl) -> None:
         sockets = places.take(place)
         _run_with_watchdog(
-            served, lambda timer: _serve_http(served, options, timer, sockets, control.ready, control), drain_seconds
+            served,
+            lambda timer: _serve_http(served, options, Stop(timer, control), sockets, control.ready, control),
+            drain_seconds,
         )
 
     try:
         if workers == 1:
             sockets = places.take(0)
             _run_with_watchdog(
-                served, lambda timer: _serve_http(served, options, timer, sockets, on_ready), drain_seconds
+                served, lambda timer: _serve_http(served, options, Stop(timer), sockets, ready), drain_seconds
             )
         else:
-            end_seconds = drain_seconds + _GRACE_SECONDS + _CLEANUP_SECONDS
-            Overseer(workers, work, places, end_seconds=end_seconds, on_ready=on_ready).run()
+            end_seconds = drain_seconds + GRACE_SECONDS + _CLEANUP_SECONDS
+            Overseer(workers, work, places, end_seconds=end_seconds, on_ready=ready).run()
     finally:
         places.close()
 
@@ -193,7 +231,7 @@ def _run_http(served: ServedApp, options: ServingOptions, announce: Callable[[st
 async def _serve_http(
     served: ServedApp,
     options: ServingOptions,
-    timer: ExitTimer,
+    stop: Stop,
     sockets: Sequence[socket.socket],
     on_ready: Callable[[], object],
     control: WorkerControl | None = None,
@@ -202,14 +240,14 @@ async def _serve_http(
         endpoint = make_endpoint(served, options, shared)
         server = Http1Server(endpoint, served.limits, sockets, ssl=_tls(options), shared=control is not None)
         await server.start()
-        with Stop(timer, control) as stop:
+        with stop:
             on_ready()
             await stop.asked.wait()
             # The listener stays open until then: cancellations come on new connections, and new calls are rejected with
             # a reason.
             loop = asyncio.get_running_loop()
-            until = loop.time() + timer.drain_seconds
-            await endpoint.drain(timer.drain_seconds, stop.hurried)
+            until = loop.time() + stop.drain_seconds
+            await endpoint.drain(stop.drain_seconds, stop.hurried)
             if control is not None:
                 await control.wait_for_others(max(0.0, until - loop.time()))
             await server.drain(_CLEANUP_SECONDS)
@@ -275,91 +313,19 @@ def address(options: ServingOptions, port: int) -> str:
 # -- stdio -----------------------------------------------------------------------------------------------------------
 
 
-async def _serve_stdio(served: ServedApp, store: str, source: int, target: int, timer: ExitTimer) -> None:
+async def _serve_stdio(served: ServedApp, store: str, source: int, target: int, stop: Stop) -> None:
     async with open_shared_store(store, served):
-        await _serve_pipes(served, source, target, timer)
+        await _serve_pipes(served, source, target, stop)
 
 
-async def _serve_pipes(served: ServedApp, source: int, target: int, timer: ExitTimer) -> None:
-    with Stop(timer) as stop:
+async def _serve_pipes(served: ServedApp, source: int, target: int, stop: Stop) -> None:
+    with stop:
         door = await open_stdio(served.handler, served.info, served.limits, source, target)
         door.closed.add_done_callback(lambda _: stop.ask())
         await stop.asked.wait()
-        await door.drain(timer.drain_seconds, stop.hurried)
+        await door.drain(stop.drain_seconds, stop.hurried)
         await door.line.close()
         await clean_up(served)
-
-
-# -- shutdown --------------------------------------------------------------------------------------------------------
-
-
-class ExitTimer:
-    """Ends the process if it has not ended some time after it was stopped; calls may take `drain_seconds` of that time.
-
-    A function that blocks the loop, or an author's thread that never returns, must not keep a stopped server alive.
-    After `run` has returned, the rest is the author's own program, which may take its time.
-    """
-
-    def __init__(self, drain_seconds: float) -> None:
-        self.drain_seconds = drain_seconds
-        self._armed = False
-        self.returned = False
-
-    def arm(self) -> None:
-        """Start the countdown; a second call has no effect."""
-        if not self._armed:
-            self._armed = True
-            threading.Thread(target=self._watch, name="pegboard-exit-timer", daemon=True).start()
-
-    def _watch(self) -> None:
-        time.sleep(self.drain_seconds + _GRACE_SECONDS)
-        if self.returned:
-            threading.main_thread().join()
-        os._exit(0)
-
-
-class Stop:
-    """SIGTERM and Ctrl+C: the first one shuts down gracefully, the second one at once.
-
-    A worker leaves the counting to its overseer.
-    """
-
-    def __init__(self, timer: ExitTimer, control: WorkerControl | None = None) -> None:
-        self.asked = asyncio.Event()
-        self.hurried = asyncio.Event()
-        self._timer = timer
-        self._control = control
-        self._loop = asyncio.get_running_loop()
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        if self._control is not None:
-            self._control.watch_orders(self._end, self.hurried.set)
-        for number in (signal.SIGTERM, signal.SIGINT) if self._control is None else (signal.SIGTERM,):
-            # Only the main thread receives signals; otherwise the server is stopped from outside.
-            with contextlib.suppress(ValueError):
-                self._before[number] = signal.signal(number, self._signal)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def ask(self) -> None:
-        """Shut down gracefully; at the second call, at once."""
-        if self.asked.is_set() and self._control is None:
-            self.hurried.set()
-        self._end()
-
-    def _end(self) -> None:
-        self._timer.arm()
-        self.asked.set()
-
-    def _signal(self, _number: int, _frame: object) -> None:
-        # Not left to the loop, which a tool may be blocking: the countdown starts now.
-        self._timer.arm()
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.ask)
 
 
 # -- the loop --------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import logging
 from collections.abc import Iterator
@@ -10,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from pegboard import Board
+from pegboard import Board, Client
 from pegboard.cli.commands.run_command import announce
 from pegboard.cli.serving_flags import add_flags, read_options
 from pegboard.logs.log_lines import set_up_logging
 from pegboard.server.serving_options import ServingOptions, resolve_options
-from tests.server_processes import PEGBOARD, StdioChild
+from tests.server_processes import PEGBOARD, HttpChild, StdioChild
 
 pytestmark = pytest.mark.process
 
@@ -108,6 +109,7 @@ def log() -> Iterator[logging.Logger]:
     yield logging.getLogger("pegboard.tools")
     root.handlers[:] = handlers
     root.setLevel(level)
+    logging.captureWarnings(False)
 
 
 @pytest.mark.parametrize("style", ["text", "json"])
@@ -158,6 +160,58 @@ def test_an_authors_own_records_are_logged_in_the_same_form(
     ours, theirs = capsys.readouterr().err.splitlines()
     assert "shop.orders" in theirs
     assert (ours.startswith("{"), theirs.startswith("{")) == (style == "json",) * 2
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+async def test_the_lines_of_a_call_name_its_tool_its_request_and_the_call(
+    style: str, log: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    board = Board("shop")
+    author = logging.getLogger("shop")
+
+    @board.tool
+    def plain() -> str:
+        author.info("in a thread")
+        return ""
+
+    @board.tool
+    async def gathered() -> str:
+        async def part() -> None:
+            author.info("in a task")
+
+        await asyncio.gather(part(), part())
+        raise ValueError("odd")
+
+    set_up_logging("info", style)
+    async with Client(board) as client:
+        await client.call("plain")
+        await client.call("gathered")
+    author.info("outside")
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("{", "20"))]
+    assert len(lines) == 5
+    if style == "text":
+        assert [line.partition("  (")[2].partition(",")[0] for line in lines] == ["plain", *["gathered"] * 3, ""]
+        return
+    records = [json.loads(line) for line in lines]
+    assert [one.get("tool") for one in records] == ["plain", "gathered", "gathered", "gathered", None]
+    calls, requests = [one.get("call") for one in records], [one.get("request") for one in records]
+    assert len(set(calls)) == len(set(requests)) == 3
+    assert calls[1] == calls[2] == calls[3]
+    assert "ValueError: odd" in records[3]["exception"]
+
+
+def test_every_line_is_json_if_the_log_is(tmp_path: Path) -> None:
+    (tmp_path / "noisy.py").write_text(
+        "import logging, warnings\nfrom pegboard import Board\n\nboard = Board('noisy')\nwarnings.warn('old')\n"
+        "logging.getLogger('noisy').info('imported')\nboard.run()\n"
+    )
+    with HttpChild("--log-format", "json", target=tmp_path / "noisy.py") as child:
+        child.signal()
+        child.wait()
+        messages = [json.loads(line)["message"] for line in child.said().splitlines()]
+    told = "\n".join(messages)
+    for words in ("imported", "UserWarning: old", "run() is ignored", "noisy: 0 tools", "MCP http://127.0.0.1:"):
+        assert words in told
 
 
 # -- targets -----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from pegboard.errors import Busy
 from pegboard.limits import Limits
 from pegboard.server.eager_task import start
 from pegboard.server.exchange.exchanges import LongRunning, shutting_down
+from pegboard.server.exchange.running_calls import announce_wait
 from pegboard.server.http.connections import LIGHT
 
 T = TypeVar("T")
@@ -134,6 +135,7 @@ class CallsInFlight:
         self.draining = True
         for subscriber in tuple(self.followers):
             subscriber.end()
+        announce_wait((task for task in self.running.values() if task is not None), seconds)
         hurry = asyncio.ensure_future(hurried.wait())
         await asyncio.wait({hurry, asyncio.ensure_future(self._wait(seconds))}, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()

@@ -17,6 +17,7 @@ from pegboard.call import Handler, Json
 from pegboard.errors import InvalidRequest, SetupError
 from pegboard.limits import Limits
 from pegboard.server.exchange.conversation import Conversation, LineService
+from pegboard.server.exchange.running_calls import announce_wait
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.stdio.line_writer import LineWriter
 
@@ -106,6 +107,7 @@ class StdioServer(Conversation, asyncio.Protocol):
         """Reject new calls; let running ones finish, and cancel the rest with a response when the time is up."""
         self._draining = True
         self.following.end()
+        announce_wait((task for task, _ in self.calls.values()), 0 if self.line.lost else seconds)
         ended = asyncio.ensure_future(self._wait(0 if self.line.lost else seconds))
         hurry = asyncio.ensure_future(hurried.wait())
         await asyncio.wait({ended, hurry}, return_when=asyncio.FIRST_COMPLETED)
