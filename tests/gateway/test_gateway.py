@@ -23,7 +23,9 @@ from pegboard.config.gateway_config import ToolOverride as Override
 from pegboard.errors import Refusal, SetupError
 from pegboard.gateway.gateway_endpoint import GatewayEndpoint
 from tests.client.process_leftovers import nothing_left
+from tests.gateway.minimal_gateway import served
 from tests.gateway.one_server import bad, battery
+from tests.server.http_clients import Peer
 from tests.waiting import SOON, until
 
 
@@ -369,6 +371,42 @@ async def test_a_resource_that_changes_at_its_server_is_told_to_those_who_follow
         await until(lambda: not board.changes.followed())
 
 
+async def test_a_resource_of_a_template_is_followed_at_the_one_of_two_servers_that_has_it() -> None:
+    boards = {"one": calculator(), "two": Board("two")}
+
+    @boards["two"].resource("days://{day}")
+    async def day(day: str) -> str:
+        return day
+
+    servers = {name: server(name) for name in boards}
+    plain = ToolboxConfig(name="dev", description="For development", servers=servers, names="plain")
+    made = Gateway(configured(toolboxes={"dev": plain}), boards=boards)
+    async with Client(made) as client:
+        await client.list_tools()
+        changes = client.listen(uris=["days://friday"])
+        hearing = asyncio.ensure_future(anext(changes))
+        await until(lambda: "days://friday" in boards["two"].changes.followed())
+        boards["two"].resource_changed("days://friday")
+        assert (await hearing).uri == "days://friday"
+        await changes.aclose()
+
+
+async def test_a_session_that_unsubscribes_ends_the_subscription_at_the_server() -> None:
+    board = calculator()
+    made = Gateway(configured(server("calc")), boards={"calc": board})
+    await made.start()
+    async with served(made) as address:  # type: ignore[arg-type]  # a gateway is served like a board
+        peer = Peer(int(address.rsplit(":", 1)[1].removesuffix("/mcp")))
+        await peer.initialize()
+        await peer.send("GET", accept="text/event-stream")
+        about = {"uri": "notes://calc.dev.pegboard/~all"}
+        assert (await peer.ask("resources/subscribe", about)).json["result"] == {}
+        await until(lambda: "notes://all" in board.changes.followed())
+        assert (await peer.ask("resources/unsubscribe", about)).json["result"] == {}
+        await until(lambda: not board.changes.followed())
+        peer.close()
+
+
 # -- configurations that change --------------------------------------------------------------------------------------------
 
 
@@ -459,6 +497,7 @@ async def test_what_a_server_says_while_it_works_reaches_the_caller() -> None:
 async def test_a_server_that_is_still_being_connected_is_said_in_the_list() -> None:
     made = gateway(server("calc"), bad("silent", connect_timeout=30.0), list_wait=0.01)
     async with nothing_left(), Client(made) as client:
+        await until(lambda: made.downstreams[0].state == "ready")
         listed = await client.request("tools/list")
     assert listed["_meta"]["dev.pegboard/servers"] == {"dev/bad": {"state": "connecting"}}
 

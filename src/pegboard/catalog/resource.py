@@ -255,15 +255,19 @@ class ResourceCatalog:
         fixed = self._fixed.get(uri)
         if fixed is not None:
             return fixed, {}
-        if self._index is None:
-            self._index = TemplateIndex(self.templates)
-        found = self._index.find(uri)
+        found = self.match(uri)
         if found is not None:
             return found
         stranger = None if self.elsewhere is None else self.elsewhere(uri)
         if stranger is not None:
             return stranger, {}
         raise ResourceNotFound(uri)
+
+    def match(self, uri: str) -> tuple[Resource, Mapping[str, str]] | None:
+        """The template that a URI matches and the variables in it."""
+        if self._index is None:
+            self._index = TemplateIndex(self.templates)
+        return self._index.find(uri)
 
     def _watch(self, watcher: Callable[[], None]) -> None:
         self._watchers.append(watcher)

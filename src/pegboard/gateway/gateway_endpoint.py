@@ -44,9 +44,8 @@ _AS_THE_REST: Final = EndpointConfig()
 _SAME_FOR_ALL: Final = Caching(scope="public").hints()
 _OF_ONE: Final = Caching(scope="private").hints()
 _LISTS_KEPT: Final = 64
-_NOTED_SECONDS: Final = 0.05
-_POLL_SECONDS: Final = 15.0
 _TASKS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+_ABOUT_URIS: Final = frozenset({"resources/read", "resources/subscribe"})
 _LISTS: Final = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
 
 
@@ -73,7 +72,7 @@ class GatewayEndpoint:
         self.board.tools.explain_unknown = self._explain
         self.board.choose_tools(self._choose)
         self.board.changes.on_uris_changed = self._uris_changed
-        self._uris_timer: tuple[float, asyncio.TimerHandle] | None = None
+        self._following: asyncio.Handle | None = None
         self._opened = OpenedToolboxes(limits.sessions)
         self.directory = Directory()
         self._offers: Mapping[tuple[str, str], Offers] = {}
@@ -112,9 +111,7 @@ class GatewayEndpoint:
     def _handle(self, call: Call) -> Coroutine[Any, Any, Reply]:
         if call.method in _TASKS and (self._takes_tasks or self._forwarder.owns(call.name)):
             return self._forwarder.task(call)
-        if call.method == "resources/subscribe":
-            return self._subscribe(call)
-        if call.method == "resources/read":
+        if call.method in _ABOUT_URIS:
             return self._answer_about_uri(call)
         if call.method in _LISTS and self._waits_for_servers(call.method):
             return self._answer_when_connected(call, self.downstreams, self._list_wait)
@@ -140,31 +137,23 @@ class GatewayEndpoint:
         return any(one.pending for one in self.downstreams)
 
     def _answer_about_uri(self, call: Call) -> Coroutine[Any, Any, Reply]:
-        """Answer once the offers of the URI's server are known, if they have to be accepted first."""
+        """Answer once the offers of the URI's server are known, if it has to be found or they have to be accepted."""
         owner = self._owner(call.name)
-        if owner is not None and owner.downstream.pending and owner.place in self._withheld_templates:
-            return self._answer_when_connected(call, [owner.downstream], None)
-        return self._dispatch(call)
+        waited: Sequence[Downstream] = ()
+        if owner is None:
+            # A URI without a server may belong to any of them.
+            waited = [one for one in self.downstreams if one.pending and one.toolbox in self._plain]
+        elif owner.downstream.pending and owner.place in self._withheld_templates:
+            waited = [owner.downstream]
+        return self._answer_when_connected(call, waited, None) if waited else self._dispatch(call)
 
-    async def _subscribe(self, call: Call) -> Reply:
-        reply = await self._answer_about_uri(call)
-        # The subscriber is recorded after this has been answered.
-        self._uris_changed(_NOTED_SECONDS)
-        return reply
-
-    def _uris_changed(self, seconds: float = 0.0) -> None:
-        """Subscriptions changed: notify the servers, once for many changes, and check again later."""
-        loop = asyncio.get_running_loop()
-        due = loop.time() + seconds
-        if self._uris_timer is not None:
-            # uvloop's handles do not tell when they are due.
-            if self._uris_timer[0] <= due:
-                return
-            self._uris_timer[1].cancel()
-        self._uris_timer = due, loop.call_later(seconds, self._follow)
+    def _uris_changed(self) -> None:
+        """Subscriptions changed: notify the servers, once for many changes."""
+        if self._following is None:
+            self._following = asyncio.get_running_loop().call_soon(self._follow)
 
     def _follow(self) -> None:
-        self._uris_timer = None
+        self._following = None
         followed = self.board.changes.followed()
         wanted: dict[tuple[str, str], set[str]] = {}
         for uri in followed:
@@ -173,9 +162,6 @@ class GatewayEndpoint:
                 wanted.setdefault(owner.place, set()).add(owner.addresses.to_server(uri))
         for place, offers in self._offers.items():
             self._notify_followed(offers.downstream, frozenset(wanted.get(place, ())))
-        if followed:
-            # A session that unsubscribes does not say so here.
-            self._uris_changed(_POLL_SECONDS)
 
     async def _answer_when_connected(self, call: Call, waited: Sequence[Downstream], seconds: float | None) -> Reply:
         """Answer once these servers have connected for the first time, or have failed."""
@@ -290,6 +276,8 @@ class GatewayEndpoint:
         if found is not None:
             return self._by_host.get((found[0], found[1]))
         listed = self._by_uri.get(uri)
+        if listed is None and (template := self.board.resources.match(uri)) is not None:
+            listed = self._by_uri.get(template[0].uri)
         if listed is not None:
             return listed
         plain = [one for one in self._offers.values() if one.serves_resources and one.plain]

@@ -26,6 +26,9 @@ class SessionListener(Protocol):
     after: int
     idle: bool
 
+    def uris_changed(self) -> None:
+        """The session has subscribed to a resource or unsubscribed from it, here or in another process."""
+
     def end(self) -> None: ...
 
 
@@ -84,6 +87,7 @@ class Session:
             # The same set object: listeners hold a reference.
             self.uris.clear()
             self.uris.update(known.uris)
+            self._uris_changed()
 
     def listen(self, listener: SessionListener) -> None:
         """This listener receives changes from now on; earlier ones stay open."""
@@ -170,7 +174,13 @@ class Session:
                 f"A client may subscribe to {limits.subscribed_uris} resources: unsubscribe from some of them first"
             )
         uris.add(uri)
+        self._uris_changed()
 
     def unsubscribe(self, uri: str) -> None:
         if self._uris is not None:
             self._uris.discard(uri)
+            self._uris_changed()
+
+    def _uris_changed(self) -> None:
+        for listener in self.listeners:
+            listener.uris_changed()

@@ -177,6 +177,10 @@ class Subscriber:
         """The URIs of the subscribed resources."""
         return self._uris
 
+    def uris_changed(self) -> None:
+        """Its session has changed the URIs."""
+        self.changes.uris_changed()
+
     def notify_left(self) -> None:
         """Call back that this stream has ended."""
         if self._left is not None:
