@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from pegboard import ToolCatalog, ToolExecutor
+from pegboard import Board, Client, ToolCatalog, ToolExecutor
 from pegboard.providers import Provider
 
 
@@ -30,6 +30,14 @@ async def main() -> None:
         print(record.status, record.text_with_warnings())
         print(provider.answer(request, record.result, is_error=record.failed))
     print(batch.metadata["tool_call_count"], batch.metadata["tool_failed_count"])
+
+
+async def use_server(server: Board) -> str:
+    async with Client(server) as client:  # or a URL, a command, or a Gateway
+        provider = Provider("anthropic", await client.list_tools())
+        requests = provider.parse(ask_model(provider.definitions))
+        batch = await ToolExecutor(client).execute_batch(requests, parallel=4)
+        return batch.records[0].result
 
 
 if __name__ == "__main__":

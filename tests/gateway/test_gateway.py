@@ -554,3 +554,36 @@ async def test_middleware_may_lie_beside_the_configuration(tmp_path: Path) -> No
     )
     async with Client(Gateway(config, environ={})) as client:
         assert (await client.call("dev__x__hello")).text == "hello!"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"mcpServers": {"calc": {"board": "calc"}}},
+        {"mcpServers": {"calc": {"board": calculator()}}},
+        {"toolboxes": {"main": {"description": "Sums", "mcpServers": {"calc": {"board": "${WHICH:-calc}"}}}}},
+    ],
+)
+async def test_a_gateway_takes_a_mapping_with_the_keys_of_a_file(config: dict[str, Any]) -> None:
+    gateway = Gateway(config, boards={"calc": calculator()}, environ={})
+    async with Client(gateway) as client:
+        assert (await client.call("main__calc__add", {"a": "1", "b": 2})).text == "3"
+    assert gateway.config.path == gateway.config.lock_path == ""
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"toolboxes": {"a__b": {"description": "x", "mcpServers": {"calc": {"board": "calc"}}}}}, "toolboxes.a__b"),
+        ({"toolbxes": {}}, "did you mean 'toolboxes'"),
+        ({"mcpServers": {"calc": {"command": object()}}}, "a value that a file could not have"),
+    ],
+)
+def test_the_mistakes_of_a_mapping_are_reported_as_those_of_a_file(config: dict[str, Any], says: str) -> None:
+    with pytest.raises(SetupError, match=says):
+        Gateway(config)
+
+
+def test_only_a_file_can_be_watched() -> None:
+    with pytest.raises(SetupError, match="watch=True needs a configuration file"):
+        Gateway({"mcpServers": {"calc": {"board": calculator()}}}, watch=True)

@@ -136,7 +136,17 @@ from pegboard.middleware import (
     estimate_tokens,
     mask,
 )
-from pegboard.providers import FORMATS, READERS, Definition, Export, ExportOptions, Provider, export, export_tools
+from pegboard.providers import (
+    FORMATS,
+    READERS,
+    Definition,
+    Export,
+    ExportOptions,
+    Provider,
+    TokenUsage,
+    export,
+    export_tools,
+)
 from pegboard.testing import FakeClock, FakeRates, Recorder, Run, Step, fixed_tokens, make_call, run_alone
 
 board = Board(
@@ -361,6 +371,8 @@ async def embed() -> None:
     executor = ToolExecutor(catalog, environment={"user": "Ada"})
     provider = Provider("anthropic", catalog, ExportOptions(strict=False))
     definitions: list[Definition] = provider.definitions
+    usage: TokenUsage | None = provider.usage({})
+    print(usage)
     exported: Export = export_tools(catalog, "openai")
     print(definitions, exported.notes, export(catalog, "markdown"), sorted(FORMATS), sorted(READERS))
     batch: ToolExecutionBatch = await executor.execute_batch(provider.parse({"content": []}))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -112,8 +112,10 @@ class ConfigWatch:
         on_change: Callable[[GatewayConfig, GatewayConfig], Awaitable[None]],
         *,
         environ: Mapping[str, str] | None = None,
+        boards: Collection[str] = (),
         seconds: float = POLL_SECONDS,
     ) -> None:
+        self._boards = boards
         self.config = config
         self._on_change = on_change
         self._environ = environ
@@ -154,7 +156,7 @@ class ConfigWatch:
     async def _apply_edit(self) -> None:
         old = self.config
         try:
-            new = await asyncio.to_thread(read_config, self._path, self._environ)
+            new = await asyncio.to_thread(read_config, self._path, self._environ, self._boards)
         except SetupError as mistakes:
             _refuse(str(mistakes))
             return

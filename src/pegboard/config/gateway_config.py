@@ -20,7 +20,7 @@ from pegboard.config.inherited_variables import network_secrets
 from pegboard.config.middleware_options import check_middleware_entries
 from pegboard.config.mistakes import ConfigReport, did_you_mean
 from pegboard.config.server_entry import ServerEntryReader, collect_secrets
-from pegboard.config.source_file import KeyPath, read_source
+from pegboard.config.source_file import KeyPath, ParsedSource, read_source
 from pegboard.config.variables import Variables
 from pegboard.errors import SetupError
 from pegboard.protocol.json_values import as_object
@@ -205,12 +205,25 @@ def find_config(environ: Mapping[str, str]) -> Path:
     raise SetupError(f"No configuration found: pass a file, set PEGBOARD_CONFIG, or create {FILES[0]} here")
 
 
-def read_config(path: str | Path, environ: Mapping[str, str] | None = None) -> GatewayConfig:
-    """Read the configuration in a file; SetupError reports all mistakes in it."""
+def read_config(
+    config: str | Path | Mapping[str, Any],
+    environ: Mapping[str, str] | None = None,
+    boards: Collection[str] = (),
+) -> GatewayConfig:
+    """Read the configuration in a file, or one that is a mapping; SetupError reports all mistakes in it.
+
+    A mapping has the keys of a file. Its paths are relative to the current folder, and it has no lock file. `boards` are
+    the names of boards that the program has itself.
+    """
     surroundings = os.environ if environ is None else environ
-    file = Path(path).expanduser().absolute()
-    source = read_source(file)
-    notes = ConfigReport(str(path), source.lines)
+    given = isinstance(config, Mapping)
+    if isinstance(config, Mapping):
+        file = Path.cwd() / "configuration"
+        source = ParsedSource(_plain_tree(config), {}, [])
+    else:
+        file = Path(config).expanduser().absolute()
+        source = read_source(file)
+    notes = ConfigReport("the configuration" if given else str(config), source.lines)
     for place, first, second in source.twice:
         lines = f"both on line {first}" if first == second else f"on lines {first} and {second}"
         notes.add_mistake(place, f"is given twice, {lines}", fix="rename or remove one of them")
@@ -221,7 +234,7 @@ def read_config(path: str | Path, environ: Mapping[str, str] | None = None) -> G
         notes.add_mistake((), "Configuration must have a 'toolboxes' object", got=tree, expected="an object")
         notes.raise_if_any()
     values = ROOT.read(tree, (), notes)
-    entries = ServerEntryReader(spoken.folder, surroundings, notes)
+    entries = ServerEntryReader(spoken.folder, surroundings, notes, boards)
     collect_secrets(values, notes)
     for secret in network_secrets(surroundings):
         notes.keep_secret(secret)
@@ -235,9 +248,18 @@ def read_config(path: str | Path, environ: Mapping[str, str] | None = None) -> G
     lock = values.pop("lock", {})
     values.pop("schema", None)
     values["lock"] = lock.get("policy", "report")
-    values["lock_path"] = str(entries.path(lock["path"]) if "path" in lock else file.with_suffix(".lock.json"))
-    values.update(path=str(file), warnings=notes.shown_warnings(), secrets=frozenset(notes.secrets))
+    default_lock = "" if given else str(file.with_suffix(".lock.json"))
+    values["lock_path"] = str(entries.path(lock["path"])) if "path" in lock else default_lock
+    values.update(path="" if given else str(file), warnings=notes.shown_warnings(), secrets=frozenset(notes.secrets))
     return msgspec.convert(values, GatewayConfig)
+
+
+def _plain_tree(config: Mapping[str, Any]) -> Json:
+    try:
+        # A path is a text in a file.
+        return msgspec.to_builtins(config, str_keys=True, enc_hook=os.fspath)
+    except (TypeError, ValueError) as problem:
+        raise SetupError(f"the configuration has a value that a file could not have: {problem}") from None
 
 
 class LateReport(ConfigReport):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -35,9 +35,15 @@ _ENV_FILE_BYTES: Final = 1024 * 1024
 
 
 class ServerEntryReader:
-    """Reads the servers of one configuration, whose relative paths start at `folder`."""
+    """Reads the servers of one configuration, whose relative paths start at `folder`.
 
-    def __init__(self, folder: Path, environ: Mapping[str, str], notes: ConfigReport) -> None:
+    `boards` are the names of boards that the program has itself.
+    """
+
+    def __init__(
+        self, folder: Path, environ: Mapping[str, str], notes: ConfigReport, boards: Collection[str] = ()
+    ) -> None:
+        self._boards = boards
         self._folder = folder
         self._environ = environ
         self._notes = notes
@@ -46,7 +52,7 @@ class ServerEntryReader:
         """The same without reporting mistakes."""
         notes = ConfigReport(self._notes.file)
         notes.secrets = self._notes.secrets
-        return ServerEntryReader(self._folder, self._environ, notes)
+        return ServerEntryReader(self._folder, self._environ, notes, self._boards)
 
     def resolve(self, values: dict[str, Any], place: KeyPath, written: Mapping[str, Json]) -> dict[str, Any]:
         """The attributes of a ServerConfig from the values of its keys; `written` are the keys in the file."""
@@ -175,6 +181,8 @@ class ServerEntryReader:
 
     def _find_board(self, settled: dict[str, Any], place: KeyPath) -> None:
         text = settled["board"]
+        if text in self._boards:
+            return
         file, colon, name = text.rpartition(":")
         file, name = (file, name) if colon and name.isidentifier() else (text, "")
         path = self.path(file)

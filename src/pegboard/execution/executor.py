@@ -14,16 +14,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from time import perf_counter
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Raw, Struct
 
 from pegboard.argument_problems import ParseError, ParseWarning
-from pegboard.call import EMPTY_OBJECT, NULL_CHANNEL, Call, Caller, EncodedResult, Handler, Json, Reply
+from pegboard.call import EMPTY_OBJECT, NULL_CHANNEL, Call, Caller, Done, EncodedResult, Handler, Json, Reply
 from pegboard.call_target import CalledItem
 from pegboard.catalog.tool_catalog import ToolCatalog
-from pegboard.errors import Refusal, UnknownTool
+from pegboard.errors import Refusal, ServerFault, UnknownTool
 from pegboard.execution.context import CancellationToken
 from pegboard.execution.dispatch import Dispatcher
 from pegboard.execution.run import Runner, catch_errors
@@ -56,6 +56,14 @@ class HasHandler(Protocol):
 
     @property
     def handler(self) -> Handler: ...
+
+
+class SendsRequests(Protocol):
+    """A client of a server, which runs the tools."""
+
+    async def request(
+        self, method: str, params: Mapping[str, Json] | None = None, *, name: str = "", arguments: Raw | None = None
+    ) -> Mapping[str, Any]: ...
 
 
 class ToolExecutionRecord(Struct, frozen=True, kw_only=True):
@@ -107,17 +115,21 @@ class ToolExecutionBatch(Struct, frozen=True):
 
 
 class ToolExecutor:
-    """Executes requests against a board, or a catalog of its own.
+    """Executes requests against a board, a gateway, another server, or a catalog of its own.
 
-    tools: a board, or a catalog of tools.
+    tools: a board or gateway that was started, an open Client, or a catalog of tools.
     environment: passed to declared tools as `context.environment`: a mapping, or a function of the request.
     limits: the limits for a catalog; a board has its own.
     """
 
     def __init__(
-        self, tools: HasHandler | ToolCatalog, environment: Environment | None = None, *, limits: Limits | None = None
+        self,
+        tools: HasHandler | SendsRequests | ToolCatalog,
+        environment: Environment | None = None,
+        *,
+        limits: Limits | None = None,
     ) -> None:
-        self._handler = _handler_of(tools, limits or Limits()) if isinstance(tools, ToolCatalog) else tools.handler
+        self._handler = _find_handler(tools, limits or Limits())
         self._environment = environment
         self._caller = Caller(version=MODERN, transport="direct", client={"name": "executor", "version": "0"})
 
@@ -138,6 +150,8 @@ class ToolExecutor:
             return _refused(request, unknown, {"error": HANDLER_NOT_FOUND}, None)
         except Refusal as refusal:
             return _refused(request, refusal, {"error": type(refusal).__name__}, _elapsed(began))
+        except ServerFault as fault:
+            return _record(request, "failed", str(fault), {"error": type(fault).__name__}, _elapsed(began))
         except asyncio.CancelledError:
             waiting = asyncio.current_task()
             if waiting is not None and waiting.cancelling():
@@ -155,12 +169,26 @@ class ToolExecutor:
         *,
         metadata: Mapping[str, Any] | None = None,
         cancellation: CancellationToken | None = None,
+        parallel: int = 1,
     ) -> ToolExecutionBatch:
-        """Run requests one after the other; once `cancellation` is cancelled, the remaining ones are skipped.
+        """Run requests one after the other, or some at a time; the records are in the order of the requests.
 
-        The summary is added to `metadata`, whose own keys are kept.
+        requests: the requests.
+        metadata: the summary is added to it; its own keys are kept.
+        cancellation: once it is cancelled, the remaining requests are skipped.
+        parallel: how many requests may run at the same time.
         """
-        records = tuple([await self.execute(request, cancellation=cancellation) for request in requests])
+        if parallel < 1:
+            raise ValueError(f"parallel={parallel}: must be at least 1")
+        slots = asyncio.Semaphore(parallel)
+
+        async def run_in_turn(request: ToolCallRequest) -> ToolExecutionRecord:
+            async with slots:
+                return await self.execute(request, cancellation=cancellation)
+
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(run_in_turn(request)) for request in requests]
+        records = tuple(task.result() for task in running)
         return ToolExecutionBatch(records, {**summarise(records), **(metadata or {})})
 
     async def _run(
@@ -197,6 +225,22 @@ def summarise(records: Iterable[ToolExecutionRecord]) -> dict[str, Any]:
         "tool_elapsed_total_ms": sum(record.elapsed_ms or 0.0 for record in listed),
         "per_call_metadata": {record.tool_call_id: record.metadata for record in listed},
     }
+
+
+def _find_handler(tools: HasHandler | SendsRequests | ToolCatalog, limits: Limits) -> Handler:
+    if isinstance(tools, ToolCatalog):
+        return _handler_of(tools, limits)
+    handler: Handler | None = getattr(tools, "handler", None)
+    return handler or _sending(cast(SendsRequests, tools))
+
+
+def _sending(client: SendsRequests) -> Handler:
+    """The Handler that lets the server of a client run the tool."""
+
+    async def send(call: Call) -> Reply:
+        return Done(await client.request(call.method, name=call.name, arguments=call.raw))
+
+    return send
 
 
 def _handler_of(catalog: ToolCatalog, limits: Limits) -> Handler:

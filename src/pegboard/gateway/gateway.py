@@ -8,7 +8,7 @@ import os
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from pegboard.client.links.in_process import InProcessServer
 from pegboard.config.config_watch import ConfigWatch, compare
 from pegboard.config.gateway_config import MAIN, GatewayConfig, Mode, ServerConfig, ToolboxConfig, read_config
 from pegboard.config.mistakes import redact
+from pegboard.errors import SetupError
 from pegboard.gateway.configured_middleware import ConfiguredMiddleware
 from pegboard.gateway.forwarding.destination import Destination
 from pegboard.gateway.forwarding.forwarder import Forwarder
@@ -64,7 +65,7 @@ class Gateway(Hosted):
 
     def __init__(
         self,
-        config: GatewayConfig | str | Path,
+        config: GatewayConfig | str | Path | Mapping[str, Any],
         *,
         mode: Mode | None = None,
         watch: bool = False,
@@ -75,7 +76,8 @@ class Gateway(Hosted):
     ) -> None:
         """Create a gateway; it connects to its servers when it starts.
 
-        config: the path of a configuration file, or a loaded configuration.
+        config: the path of a configuration file, a mapping with the keys of one, or a loaded configuration. In a
+            mapping, the `board` of an entry may be a board itself.
         mode: which tools clients see, in place of the mode in the file.
         watch: reload the file when it changes.
         limits: sizes, counts and times (docs/limits.md).
@@ -85,14 +87,18 @@ class Gateway(Hosted):
         """
         self._environ = os.environ if environ is None else environ
         self._mode = mode
+        self._boards = dict(boards or {})
+        if isinstance(config, Mapping):
+            config = cast(Mapping[str, Any], _name_boards(config, self._boards))
         self.config = self._with_mode(
-            config if isinstance(config, GatewayConfig) else read_config(config, self._environ)
+            config if isinstance(config, GatewayConfig) else read_config(config, self._environ, self._boards)
         )
+        if watch and not self.config.path:
+            raise SetupError("watch=True needs a configuration file: a mapping cannot change")
         self._marks = mark_nested(self.config.path, self._environ)
         self._redaction = LogRedaction()
         self._redaction.learn(self.config.secrets)
         self.limits = limits or Limits()
-        self._boards = boards or {}
         self._logins = logins or Logins(token_storage())
         self._watches = watch
         self._tasks: set[asyncio.Task[None]] = set()
@@ -219,7 +225,7 @@ class Gateway(Hosted):
         for downstream in self._downstreams.values():
             downstream.start()
         self._rearrange()
-        self._edits = ConfigWatch(self.config, self.reload, environ=self._environ)
+        self._edits = ConfigWatch(self.config, self.reload, environ=self._environ, boards=self._boards)
         if self._watches:
             self._keep_task(asyncio.create_task(self._edits.run()))
             self._keep_task(asyncio.create_task(watch_lock_file(lambda: self.config, self._apply_pins)))
@@ -463,3 +469,14 @@ async def _stop_all(downstreams: Iterable[Downstream]) -> None:
     ending = [asyncio.ensure_future(downstream.stop()) for downstream in downstreams]
     if ending:
         await asyncio.wait(ending, timeout=_STOP_SECONDS)
+
+
+def _name_boards(tree: Any, boards: dict[str, InProcessServer]) -> Any:
+    """A configuration with names in place of the boards in it, which are added to `boards`."""
+    if isinstance(tree, Mapping):
+        return {key: _name_boards(value, boards) for key, value in tree.items()}
+    if isinstance(tree, Hosted):
+        name = f"(board {len(boards) + 1})"
+        boards[name] = tree
+        return name
+    return tree

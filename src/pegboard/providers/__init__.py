@@ -2,5 +2,16 @@
 
 from pegboard.providers.export import FORMATS, Definition, Export, ExportOptions, export, export_tools
 from pegboard.providers.provider import READERS, Provider
+from pegboard.providers.token_usage import TokenUsage
 
-__all__ = ["FORMATS", "READERS", "Definition", "Export", "ExportOptions", "Provider", "export", "export_tools"]
+__all__ = [
+    "FORMATS",
+    "READERS",
+    "Definition",
+    "Export",
+    "ExportOptions",
+    "Provider",
+    "TokenUsage",
+    "export",
+    "export_tools",
+]

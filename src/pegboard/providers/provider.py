@@ -4,8 +4,9 @@
     message = client.messages.create(tools=provider.definitions, …)
     for request in provider.parse(message): …
 
-`parse` takes the provider's whole response, its message, or the list of calls, as dicts or as objects of the provider's
-package. Each call becomes a `ToolCallRequest` with the tool's real name, its repaired arguments, and the repairs.
+`parse` takes the provider's whole response, its message, the list of calls, or all events of a stream, as dicts or as
+objects of the provider's package. Each call becomes a `ToolCallRequest` with the tool's real name, its repaired
+arguments, and the repairs.
 """
 
 from __future__ import annotations
@@ -17,13 +18,18 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from pegboard.call import Json
+from pegboard.call import Call, Json, Reply
+from pegboard.errors import DeclarationError
+from pegboard.logs.printable import printable
 from pegboard.protocol.json_values import as_object
 from pegboard.providers.export import DEFAULT_OPTIONS, Definition, ExportOptions, export_tools
 from pegboard.providers.markdown import Described
+from pegboard.providers.provider_stream import assemble
+from pegboard.providers.token_usage import TokenUsage, read_usage
 from pegboard.repair.repairer import ParseError, ParseWarning
 from pegboard.tools.argument_parser import ParsedArguments
 from pegboard.tools.parameters import ToolCallRequest, digest_of
+from pegboard.tools.relayed_tool import RelayedTool
 
 MISSING = "tool_definition_missing"
 
@@ -49,15 +55,18 @@ class Provider:
     """Tools for one model provider: definitions for its API, and its tool calls as requests.
 
     name: openai, openai-responses, anthropic, gemini or ollama.
-    tools: the tools.
+    tools: tools of this program, or definitions of another server's tools: `await client.list_tools()`.
     options: how their definitions are shortened or simplified.
     """
 
-    def __init__(self, name: str, tools: Iterable[Parsing], options: ExportOptions = DEFAULT_OPTIONS) -> None:
+    def __init__(
+        self, name: str, tools: Iterable[Parsing | Mapping[str, Any]], options: ExportOptions = DEFAULT_OPTIONS
+    ) -> None:
         if name not in READERS:
             raise LookupError(f"unknown provider {name!r}; use one of {', '.join(READERS)}")
         self.name = name
-        self._tools = {tool.name: tool for tool in tools}
+        usable = (_remote_tool(tool) if isinstance(tool, Mapping) else tool for tool in tools)
+        self._tools: dict[str, Parsing] = {tool.name: tool for tool in usable if tool is not None}
         exported = export_tools(self._tools.values(), name, options)
         self.definitions: list[Definition] = exported.definitions
         self.notes = exported.notes
@@ -65,7 +74,11 @@ class Provider:
 
     def parse(self, payload: Any) -> list[ToolCallRequest]:
         """The tool calls in a provider's response, in order; an empty list if there are none."""
-        return [self._request(sent) for sent in READERS[self.name](_plain(payload))]
+        return [self._request(sent) for sent in READERS[self.name](assemble(self.name, _plain(payload)))]
+
+    def usage(self, payload: Any) -> TokenUsage | None:
+        """The tokens that a response, or the events of its stream, report; None if they report none."""
+        return read_usage(self.name, assemble(self.name, _plain(payload)))
 
     def answer(self, request: ToolCallRequest, text: str, *, is_error: bool = False) -> dict[str, Json]:
         """The message item that returns the result of a call to the provider."""
@@ -92,6 +105,19 @@ class Provider:
             errors=parsed.errors,
             parsed_digest=digest_of(parsed.arguments),
         )
+
+
+def _remote_tool(definition: Mapping[str, Any]) -> Parsing | None:
+    """A tool of another server, whose arguments are parsed here; None, with a warning, if its definition is invalid."""
+    try:
+        return RelayedTool(definition, _not_run, source="a tool of a server")
+    except DeclarationError as problem:
+        log.warning("left out: %s", printable(str(problem)[:300]))
+        return None
+
+
+async def _not_run(call: Call, parsed: ParsedArguments) -> Reply:
+    raise NotImplementedError("a provider parses calls; a ToolExecutor runs them")
 
 
 def _without_definition(name: str, call_id: str, text: str) -> ToolCallRequest:
@@ -134,7 +160,7 @@ def _plain(payload: Any) -> Json:
         return dump(mode="json", exclude_none=True)
     if isinstance(payload, Mapping):
         return {key: _plain(value) for key, value in payload.items()}
-    if isinstance(payload, list | tuple):
+    if isinstance(payload, list | tuple | Iterator):
         return [_plain(item) for item in payload]
     return payload
 
@@ -179,31 +205,11 @@ def _read_openai_responses(payload: Json) -> Iterator[ProviderCall]:
 
 def _read_anthropic(payload: Json) -> Iterator[ProviderCall]:
     blocks = _objects(_inside(payload, "content"))
-    if any(block.get("type") in _STREAMED for block in blocks):
-        blocks = _gather(blocks)
     for place, block in enumerate(blocks):
         if block.get("type") == "tool_use":
             yield ProviderCall(
                 str(block.get("name", "")), str(block.get("id") or _numbered(block, place)), block.get("input")
             )
-
-
-_STREAMED = frozenset({"content_block_start", "content_block_delta"})
-
-
-def _gather(events: Iterable[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
-    """The blocks of a stream of events; their input is the concatenated text."""
-    blocks: dict[Json, dict[str, Json]] = {}
-    pieces: dict[Json, list[str]] = {}
-    for event in events:
-        index = event.get("index")
-        if event.get("type") == "content_block_start":
-            blocks[index] = dict(as_object(event.get("content_block")))
-        elif event.get("type") == "content_block_delta":
-            piece = as_object(event.get("delta")).get("partial_json")
-            if isinstance(piece, str):
-                pieces.setdefault(index, []).append(piece)
-    return [{**block, "input": "".join(pieces[index])} if index in pieces else block for index, block in blocks.items()]
 
 
 def _read_gemini(payload: Json) -> Iterator[ProviderCall]:
