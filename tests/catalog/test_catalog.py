@@ -55,6 +55,11 @@ def test_a_name_that_a_model_would_confuse_is_refused(second: str) -> None:
     assert len(catalog) == 1
 
 
+@pytest.mark.parametrize(("first", "second"), [("get_user1", "get_user_1"), ("setup", "set_up"), ("v1.2", "v12")])
+def test_names_of_other_words_may_both_exist(first: str, second: str) -> None:
+    assert [one.name for one in ToolCatalog([tool(first), tool(second)])] == [first, second]
+
+
 def test_a_name_is_free_again_once_its_tool_is_taken_down() -> None:
     catalog = ToolCatalog([tool("get_user")])
     assert catalog.remove("get_user").name == "get_user"

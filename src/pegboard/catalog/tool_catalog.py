@@ -9,7 +9,7 @@ from pegboard.call import EncodedResult, Json
 from pegboard.catalog.caching import Caching
 from pegboard.errors import DeclarationError, PegboardError, UnknownTool
 from pegboard.providers.export import ExportOptions, export
-from pegboard.tools.naming import Suggestions, fold_case
+from pegboard.tools.naming import Suggestions, snake_case
 from pegboard.tools.tool import TRANSPORTS, Tool, tool_from_function
 
 
@@ -21,7 +21,7 @@ class ToolCatalog:
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
         self._tools: dict[str, Tool] = {}
-        self._folded: dict[str, str] = {}
+        self._by_words: dict[str, str] = {}
         self._listed: tuple[int, dict[str, EncodedResult]] | None = None
         self._watchers: list[Callable[[], None]] = []
         self._near: list[Callable[[], None]] = []
@@ -65,12 +65,12 @@ class ToolCatalog:
         return self._suggestions.suggest(name, self._tools)
 
     def add(self, tool: Tool | Callable[..., Any]) -> Tool:
-        """Add a tool; a name that is in use, or differs from one only by case or punctuation, is rejected."""
+        """Add a tool; a name that is in use, or has the same words as one in use, is rejected."""
         tool = tool.prepare() if isinstance(tool, Tool) else tool_from_function(tool)
-        folded = fold_case(tool.name)
-        taken = self._folded.get(folded)
+        words = snake_case(tool.name)
+        taken = self._by_words.get(words)
         if taken is not None:
-            how = "is taken" if taken == tool.name else f"differs from {taken!r} only by case or punctuation"
+            how = "is taken" if taken == tool.name else f"has the same words as {taken!r}"
             other = self._tools[taken].source
             raise DeclarationError(
                 f"{tool.source}: the tool name {tool.name!r} {how}"
@@ -78,7 +78,7 @@ class ToolCatalog:
                 + "; give one of them another name"
             )
         self._tools[tool.name] = tool
-        self._folded[folded] = tool.name
+        self._by_words[words] = tool.name
         self._changed()
         return tool
 
@@ -86,7 +86,7 @@ class ToolCatalog:
         """Remove a tool."""
         tool = self.find(name)
         del self._tools[name]
-        del self._folded[fold_case(name)]
+        del self._by_words[snake_case(name)]
         self._changed()
         return tool
 
@@ -96,7 +96,7 @@ class ToolCatalog:
         `tell` says whether the list that clients see has changed.
         """
         self._tools = {tool.name: tool for tool in tools}
-        self._folded = {fold_case(name): name for name in self._tools}
+        self._by_words = {snake_case(name): name for name in self._tools}
         if tell:
             self._changed()
         else:
