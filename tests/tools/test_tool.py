@@ -14,7 +14,7 @@ import msgspec
 import pydantic
 import pytest
 
-from pegboard import CancellationToken, Context, ToolConnector
+from pegboard import Board, CancellationToken, Client, Context, ToolConnector
 from pegboard.errors import DeclarationError
 from pegboard.media import Image
 from pegboard.schema.types.constraints import Header, Pattern
@@ -765,3 +765,33 @@ def test_almost_json_is_read_and_told_in_every_style(make: Callable[[], Tool]) -
 def test_text_that_is_not_utf8_never_escapes_as_an_exception(make: Callable[[], Tool]) -> None:
     assert make().parse(b'{"text": "\xff"}', "strict").errors[0].code == "json_parse_error"
     assert make().parse(b'{"text": "\xff"}').warnings[0].code == "string_literal_converted_to_object"
+
+
+SCHEMA_TEXT = '{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}'
+
+
+async def test_a_schema_is_read_from_json_text_in_every_style_that_takes_one() -> None:
+    board = Board()
+
+    @board.tool(input_schema=SCHEMA_TEXT, output_schema='{"type": "object", "required": ["a"]}')
+    async def explicit(request: JsonRpcMessage) -> JsonRpcMessage:
+        return ToolResponse.success(request.id, request.params)
+
+    @board.tool(input_schema=SCHEMA_TEXT)
+    async def hybrid(a: int) -> dict[str, int]:
+        return {"a": a}
+
+    class Declared(Tool):
+        name = "declared"
+        input_schema = SCHEMA_TEXT  # type: ignore[assignment]  # the attribute is a dict once the tool is added
+
+        async def execute(self, context: ToolExecutionContext) -> Any:
+            return dict(context.request.arguments)
+
+    board.add(Declared())
+    async with Client(board) as client:
+        listed = {tool["name"]: tool for tool in await client.list_tools()}
+        for name in ("explicit", "hybrid", "declared"):
+            assert listed[name]["inputSchema"]["required"] == ["a"]
+            assert (await client.call(name, {"a": "5"})).text == '{"a":5}'
+        assert listed["explicit"]["outputSchema"] == {"type": "object", "required": ["a"]}

@@ -28,8 +28,8 @@ def ping() -> str:
         ({"middleware": Logging()}, "middleware must be a list, for example middleware=[Logging(…)]"),
         ({"annotations": "readOnlyHint"}, "annotations='readOnlyHint'; use a dict"),
         ({"meta": ["a"]}, "meta=['a']; use a dict"),
-        ({"input_schema": "{}"}, "input_schema='{}'; use a dict"),
-        ({"output_schema": "{}"}, "output_schema='{}'; use a dict"),
+        ({"input_schema": '{"type":'}, "input_schema is not JSON"),
+        ({"output_schema": "[1]"}, "output_schema='[1]'; use a dict, or the JSON text of an object"),
         ({"icons": 5}, "icons=5; use a URL, an icon, or a list of them"),
     ],
 )

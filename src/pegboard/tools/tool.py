@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
+import msgspec
 from msgspec import Raw
 
 from pegboard.auth.www_authenticate import is_scope
@@ -75,8 +76,8 @@ class ToolOptions(TypedDict, total=False):
 
     title: str
     description: str
-    input_schema: Mapping[str, Json]
-    output_schema: Mapping[str, Json]
+    input_schema: Mapping[str, Json] | str
+    output_schema: Mapping[str, Json] | str
     annotations: Mapping[str, Json]
     icons: Icons
     meta: Mapping[str, Json]
@@ -176,10 +177,9 @@ class Tool:
         _check_values({name: value for name, value in given_options.items() if value is not None}, inferred.source)
         if isinstance(self.parameters, str | Parameter) or not isinstance(self.parameters, Iterable):
             raise DeclarationError(f"{inferred.source}: parameters={self.parameters!r:.80}; use a tuple of Parameters")
-        given: Mapping[str, Json] | None = getattr(self, "input_schema", None)
-        self._configure(
-            self.execute, inferred, parser_of_parameters(inferred, self.parameters, given), self.output_schema
-        )
+        given = _read_schema(getattr(self, "input_schema", None), "input_schema", inferred.source)
+        output = _read_schema(self.output_schema, "output_schema", inferred.source)
+        self._configure(self.execute, inferred, parser_of_parameters(inferred, self.parameters, given), output)
         self.description = self.description or type(self).__dict__.get("__doc__") or ""
         self.title = self.title or humanise(self.name)
         return self
@@ -292,8 +292,9 @@ def tool_from_function(
     tool.detach = options.get("detach", "start")
     tool.once = options.get("once", False)
     tool.scopes = options.get("scopes", ())
-    work = parser_of_function(inferred, options.get("input_schema"))
-    tool._configure(function, inferred, work, options.get("output_schema"))
+    given = _read_schema(options.get("input_schema"), "input_schema", inferred.source)
+    output = _read_schema(options.get("output_schema"), "output_schema", inferred.source)
+    tool._configure(function, inferred, parser_of_function(inferred, given), output)
     return tool
 
 
@@ -310,6 +311,19 @@ def read_icons(icons: Icons) -> tuple[Mapping[str, Json], ...]:
     """Icons in protocol format; a URL alone is an icon."""
     listed = [icons] if isinstance(icons, str | Mapping) else icons
     return tuple({"src": icon} if isinstance(icon, str) else icon for icon in listed)
+
+
+def _read_schema(given: Any, name: str, source: str) -> Mapping[str, Json] | None:
+    """A schema that an author wrote as a dict, or as JSON text."""
+    schema = given
+    if isinstance(given, str):
+        try:
+            schema = msgspec.json.decode(given)
+        except ValueError as problem:
+            raise DeclarationError(f"{source}: {name} is not JSON: {problem}") from None
+    if not isinstance(schema, Mapping | None):
+        raise DeclarationError(f"{source}: {name}={given!r:.80}; use a dict, or the JSON text of an object")
+    return schema
 
 
 def _read_scopes(scopes: Any, source: str) -> frozenset[str]:
@@ -360,7 +374,7 @@ def _check_types(options: Mapping[str, Any], source: str) -> None:
         if not isinstance(options.get(name, wanted()), wanted):
             use = "text" if wanted is str else "True or False"
             raise DeclarationError(f"{source}: {name}={options[name]!r:.80}; use {use}")
-    for name in ("annotations", "meta", "input_schema", "output_schema"):
+    for name in ("annotations", "meta"):
         given = options.get(name)
         if not isinstance(given, Mapping | None):
             raise DeclarationError(f"{source}: {name}={given!r:.80}; use a dict")
