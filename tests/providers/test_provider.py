@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
 
+from pegboard import ToolCatalog, ToolExecutor
+from pegboard.providers.export import ExportOptions
 from pegboard.providers.provider import READERS, Provider
 from pegboard.tools.parameters import Cardinality, Parameter, ToolCallRequest, ToolExecutionContext, ValueKind
 from pegboard.tools.tool import Tool, tool_from_function
@@ -244,3 +247,38 @@ def test_a_strict_call_that_says_null_for_a_default_gets_the_default() -> None:
     assert definition["function"]["parameters"]["required"] == ["a", "b", "note"]
     [request] = provider.parse(payload("openai", "add", {"a": 1, "b": None, "note": None}))
     assert (request.arguments, request.errors) == ({"a": 1.0, "b": 2.5, "note": None}, ())
+
+
+@dataclass
+class Page:
+    size: int = 10
+    after: str | None = None
+
+
+@pytest.mark.parametrize("form", ["openai", "openai-responses"])
+async def test_a_null_that_a_strict_definition_requires_is_not_a_repair(form: str) -> None:
+    def add(a: float, b: float = 2.5, pages: list[Page] | None = None) -> str:
+        return f"{a + b} {pages}"
+
+    tools = ToolCatalog([add])
+    provider = Provider(form, tools)
+    sent = '{"a": 1.10, "b": null, "pages": [{"size": null, "after": null}]}'
+    [request] = provider.parse(payload(form, "add", sent))
+    assert (request.warnings, request.errors) == ((), ())
+    assert "1.10" in request.raw_arguments
+    record = await ToolExecutor(tools).execute(request)
+    assert (record.result, record.warnings) == ("3.6 [Page(size=10, after=None)]", ())
+    [repaired] = provider.parse(payload(form, "add", '{"a": "1", "b": null, "pages": null}'))
+    assert [warning.code for warning in repaired.warnings] == ["string_literal_converted_to_number"]
+
+
+def test_a_null_where_the_definition_is_not_strict_is_reported() -> None:
+    def add(a: float, b: float = 2.5) -> float:
+        return a + b
+
+    for provider in (
+        Provider("anthropic", [tool_from_function(add)]),
+        Provider("openai", [tool_from_function(add)], ExportOptions(strict=False)),
+    ):
+        [request] = provider.parse(payload(provider.name, "add", {"a": 1, "b": None}))
+        assert [warning.code for warning in request.warnings] == ["null_replaced_by_default"]

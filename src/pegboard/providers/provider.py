@@ -12,7 +12,8 @@ arguments, and the repairs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from decimal import Decimal
 from typing import Any, Protocol
 
 import msgspec
@@ -27,11 +28,17 @@ from pegboard.providers.markdown import Described
 from pegboard.providers.provider_stream import assemble
 from pegboard.providers.token_usage import TokenUsage, read_usage
 from pegboard.repair.repairer import ParseError, ParseWarning
+from pegboard.schema.problems import format_keys
 from pegboard.tools.argument_parser import ParsedArguments
 from pegboard.tools.parameters import ToolCallRequest, digest_of
 from pegboard.tools.relayed_tool import RelayedTool
 
 MISSING = "tool_definition_missing"
+_ABSENT = frozenset({"null_left_out", "null_replaced_by_default"})
+
+# A number keeps its digits as they were sent.
+_decode = msgspec.json.Decoder(float_hook=Decimal).decode
+_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 log = logging.getLogger("pegboard.tools.parse")
 
@@ -71,6 +78,11 @@ class Provider:
         self.definitions: list[Definition] = exported.definitions
         self.notes = exported.notes
         self.names = exported.names
+        self._strict = {
+            str(definition.get("name") or as_object(definition.get("function")).get("name"))
+            for definition in exported.definitions
+            if definition.get("strict") or as_object(definition.get("function")).get("strict")
+        }
 
     def parse(self, payload: Any) -> list[ToolCallRequest]:
         """The tool calls in a provider's response, in order; an empty list if there are none."""
@@ -94,6 +106,10 @@ class Provider:
         if tool is None:
             return _without_definition(name, sent.id, text)
         parsed = tool.parse(text.encode("utf-8", "replace"))
+        if sent.name in self._strict and (absent := {note.path for note in parsed.warnings if note.code in _ABSENT}):
+            # Every argument of a strict definition is required, and null is how a model leaves one out.
+            text = _encode(_without_nulls(_decode(text), absent, ())).decode("utf-8")
+            parsed = tool.parse(text.encode("utf-8"))
         for warning in parsed.warnings:
             log.debug("%s: %s (%s)", name, warning.message, warning.code)
         return ToolCallRequest(
@@ -144,6 +160,21 @@ def _without_definition(name: str, call_id: str, text: str) -> ToolCallRequest:
         errors=errors,
         parsed_digest=digest_of(arguments),
     )
+
+
+def _without_nulls(value: Json, absent: Container[str], keys: tuple[str | int, ...]) -> Json:
+    """The value without the nulls at these paths."""
+    match value:
+        case dict():
+            return {
+                name: _without_nulls(inner, absent, (*keys, name))
+                for name, inner in value.items()
+                if inner is not None or format_keys((*keys, name)) not in absent
+            }
+        case list():
+            return [_without_nulls(inner, absent, (*keys, place)) for place, inner in enumerate(value)]
+        case _:
+            return value
 
 
 def _text(arguments: Json) -> str:
