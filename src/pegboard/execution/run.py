@@ -22,6 +22,7 @@ from pegboard.execution.threads import Threads
 from pegboard.execution.tool_conditions import Perform, check_transport, detached, requiring, with_timeout
 from pegboard.limits import Limits
 from pegboard.logs.log_lines import current_call, log_failure
+from pegboard.logs.printable import printable
 from pegboard.schema.plain_json import UnawaitedResult
 from pegboard.schema.problems import render
 from pegboard.tools.argument_parser import Mode, ParsedArguments
@@ -38,6 +39,9 @@ from pegboard.tools.tool_result import (
 )
 
 _log = logging.getLogger("pegboard.tools")
+_parse_log = logging.getLogger("pegboard.tools.parse")
+# The repairs of one call that are logged.
+_REPAIRS = 10
 _NOTHING: Mapping[str, Any] = {}
 
 Settle: TypeAlias = Callable[[Call, BaseException, "asyncio.Task[Any] | None"], Reply]
@@ -85,6 +89,8 @@ class Runner:
             parsed = call.parsed = parse(call.raw, mode, limits)
             if call._origin is not None:
                 call._set_parsed(parsed)
+            if parsed.warnings:
+                _log_repairs(tool.name, parsed)
             if parsed.errors and not passes:
                 raise InvalidArguments(render(parsed.errors, tool.name), parsed.errors)
             value = await (author(parsed.value, _NOTHING) if author is not None else perform(call, parsed))
@@ -238,12 +244,21 @@ def _relaying(tool: Tool, relay: Relay, mode: Mode, limits: Limits) -> Handler:
         parsed = call.parsed = tool.parse(call.raw, mode, limits)
         if call._origin is not None:
             call._set_parsed(parsed)
+        if parsed.warnings:
+            _log_repairs(tool.name, parsed)
         if parsed.errors:
             raise InvalidArguments(render(parsed.errors, tool.name), parsed.errors)
         reply = await relay(call, parsed)
         return with_warnings(reply, parsed.warnings) if parsed.warnings and isinstance(reply, Done) else reply
 
     return forward
+
+
+def _log_repairs(name: str, parsed: ParsedArguments) -> None:
+    """Without the values, which may be secrets; `Logging` has the repairs in the line of the call."""
+    if _parse_log.isEnabledFor(logging.DEBUG):
+        repairs = "; ".join(f"{warning.path or 'arguments'}: {warning.code}" for warning in parsed.warnings[:_REPAIRS])
+        _parse_log.debug("%s: %d repairs: %s", name, len(parsed.warnings), printable(repairs))
 
 
 def catch_errors(inner: Handler) -> Handler:

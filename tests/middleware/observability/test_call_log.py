@@ -63,6 +63,41 @@ async def test_arguments_are_written_at_debug_alone_and_masked(caplog: pytest.Lo
     assert "abcdef123" not in caplog.text
 
 
+async def test_repairs_are_in_the_line_without_their_values(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pegboard.calls")
+    board = Board()
+    board.use(Logging())
+
+    @board.tool
+    async def login(user_id: int, pin: str) -> str:
+        return "ok"
+
+    async with Client(board) as client:
+        await client.call("login", {"userId": "4711", "pin": 9876})
+    record = caplog.records[-1]
+    assert record.repaired == [  # type: ignore[attr-defined]  # a field of ours
+        "user_id: property_name_matched",
+        "user_id: string_literal_converted_to_integer",
+        "pin: non_string_literal_retained",
+    ]
+    assert "repaired user_id: property_name_matched; user_id: string" in record.getMessage()
+    assert "4711" not in caplog.text
+    assert "9876" not in caplog.text
+
+
+async def test_repairs_are_logged_at_debug_without_this_middleware(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "pegboard.tools.parse")
+    board = Board()
+
+    @board.tool
+    async def fail(number: int) -> str:
+        raise ToolError("no")
+
+    async with Client(board) as client:
+        await client.call("fail", {"number": "4711"})
+    assert caplog.messages == ["fail: 1 repairs: number: string_literal_converted_to_integer"]
+
+
 async def test_huge_arguments_make_no_huge_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "pegboard.calls")
     nested: object = "x"

@@ -19,11 +19,13 @@ from pegboard.hooks.middleware import Middleware
 from pegboard.logs.printable import printable
 from pegboard.middleware.call_keys import client_of
 from pegboard.middleware.observability.masking import mask, mask_text
+from pegboard.protocol.json_values import texts_in
 
 _MAX_TEXT = 500
 _MAX_ARGUMENTS = 4000
 _MAX_ITEMS = 50
 _MAX_DEPTH = 8
+_MAX_REPAIRS = 10
 _MODELS = 64
 # What other middleware notes in `call.state` and a log line should show.
 _NOTED = ("slow_ms", "tokens_in", "tokens_out")
@@ -36,7 +38,7 @@ class Logging(Middleware):
 
     `style="line"` writes a sentence, `"json"` one JSON object. The record also has the fields as attributes (`extra`):
     tool (the name), kind unless it is a tool, outcome, elapsed_ms, transport, and if available client, principal, session (its first eight digits), slow_ms,
-    tokens_in, tokens_out and problem.
+    tokens_in, tokens_out, problem and repaired (where arguments were repaired, and how).
     """
 
     order = 10
@@ -67,7 +69,7 @@ class Logging(Middleware):
             # A call that its caller has to repeat with answers is not done yet.
             outcome = "error" if call.failed else "asked" if "inputRequests" in result else "ok"
             fields = _fields(call, outcome, elapsed_ms)
-            self._write(level, f"{outcome} in {elapsed_ms:.1f} ms{_who(fields)}", fields)
+            self._write(level, f"{outcome} in {elapsed_ms:.1f} ms{_who(fields)}{_repairs(fields)}", fields)
 
     async def error(self, call: Call, exception: BaseException, elapsed_ms: float) -> None:
         cancelled = isinstance(exception, asyncio.CancelledError)
@@ -79,7 +81,7 @@ class Logging(Middleware):
             if not cancelled:
                 fields["problem"] = printable(mask_text(f"{type(exception).__name__}: {exception}"[:_MAX_TEXT]))
                 said = f" ({fields['problem']})"
-            line = f"{fields['outcome']} in {elapsed_ms:.1f} ms{_who(fields)}{said}"
+            line = f"{fields['outcome']} in {elapsed_ms:.1f} ms{_who(fields)}{_repairs(fields)}{said}"
             self._write(level, line, fields)
 
     def _write(self, level: int, line: str, fields: dict[str, Json]) -> None:
@@ -143,6 +145,11 @@ def _fields(call: Call, outcome: str, elapsed_ms: float | None = None) -> dict[s
         fields["principal"] = printable(caller.principal.id)
     if caller.session:
         fields["session"] = printable(caller.session[:8])
+    if call.parsed is not None and call.parsed.warnings:
+        # Without the values, which may be secrets.
+        fields["repaired"] = [
+            printable(f"{warning.path or 'arguments'}: {warning.code}") for warning in call.warnings[:_MAX_REPAIRS]
+        ]
     if call._state is not None:
         fields.update({key: call._state[key] for key in _NOTED if key in call._state})
     return fields
@@ -151,6 +158,10 @@ def _fields(call: Call, outcome: str, elapsed_ms: float | None = None) -> dict[s
 def _who(fields: Mapping[str, Json]) -> str:
     who = fields.get("principal") or fields.get("client")
     return f" for {who}" if who else ""
+
+
+def _repairs(fields: Mapping[str, Json]) -> str:
+    return f", repaired {'; '.join(texts_in(fields['repaired']))}" if "repaired" in fields else ""
 
 
 def _shorten(value: Json, depth: int = 0) -> Json:
