@@ -34,6 +34,7 @@ DOCUMENTS = [
         "serving",
         "gateway",
         "testing",
+        "security",
     )
 ]
 SNIPPET = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

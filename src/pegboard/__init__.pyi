@@ -10,7 +10,10 @@ from pegboard.asking.questions import Roots as Roots
 from pegboard.asking.questions import Sample as Sample
 from pegboard.asking.questions import Sampled as Sampled
 from pegboard.auth.auth import Auth as Auth
+from pegboard.auth.issuer import Introspection as Introspection
+from pegboard.auth.issuer import Issuer as Issuer
 from pegboard.auth.principal import Principal as Principal
+from pegboard.auth.trusted_proxy import TrustedProxy as TrustedProxy
 from pegboard.board import Board as Board
 from pegboard.call import Caller as Caller
 from pegboard.catalog.tool_catalog import ToolCatalog as ToolCatalog

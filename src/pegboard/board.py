@@ -82,7 +82,7 @@ class Board(GroupedRegistry, Hosted):
         website_url: the address of its website.
         instructions: how a model should use this server.
         arguments: "lenient" repairs arguments that have one clear reading; "strict" rejects them.
-        auth: which credentials callers need over HTTP; without it, all callers are anonymous.
+        auth: which credentials callers need over HTTP (docs/security.md); without it, all callers are anonymous.
         limits: sizes, counts and times (docs/limits.md).
         page_size: items on one page of a list.
         ttl_ms: how long clients may cache the lists, in milliseconds; with 0 they request them each time.
@@ -386,6 +386,7 @@ class Board(GroupedRegistry, Hosted):
             self._feed = ChangeFeed(self.changes, shared.store.feeds, self.name, self.limits.changes)
             await self._feed.start()
         self._warn_unmatched()
+        await start_auth(self.auth, shared)
         await self._lifetimes.start()
 
     def _warn_unmatched(self) -> None:
@@ -407,6 +408,16 @@ class Board(GroupedRegistry, Hosted):
         await self._lifetimes.stop()
         await self.services.close()
         self._threads.release()
+        if self.auth is not None:
+            await self.auth.stop()
         feed, self._feed = self._feed, None
         if feed is not None:
             await feed.stop()
+
+
+async def start_auth(auth: Auth | None, shared: SharedStore | None) -> None:
+    """Start the authentication of a server, with its store."""
+    if auth is not None:
+        # The client's modules load only where an issuer can be asked.
+        connect = import_module("pegboard.client.login.issuer_client").IssuerClient
+        await auth.start(None if shared is None else shared.store.records, connect)

@@ -44,6 +44,17 @@ class Site:
         return await self.ask("POST", path, *modern_call(tool, token, **arguments))
 
 
+async def read_to_end(line: Line) -> bytes:
+    """Everything that arrives until the server closes the connection."""
+    async with asyncio.timeout(60):
+        try:
+            return await line._reader.read()
+        except ConnectionError:
+            return b""
+        finally:
+            line.hang_up()
+
+
 def bearer(token: str | None) -> dict[str, str]:
     return {} if token is None else {"Authorization": f"Bearer {token}"}
 

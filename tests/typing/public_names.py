@@ -31,8 +31,10 @@ from pegboard import (
     Group,
     Header,
     Image,
+    Introspection,
     InvalidArguments,
     InvalidParams,
+    Issuer,
     JsonRpcMessage,
     Limits,
     Link,
@@ -64,6 +66,7 @@ from pegboard import (
     ToolExecutor,
     ToolResponse,
     ToolResult,
+    TrustedProxy,
     ValueKind,
     errors,
     schema_of,
@@ -383,6 +386,10 @@ async def embed() -> None:
 async def try_middleware() -> None:
     recorder = Recorder()
     print(Auth(verify=lambda token: None, public_url="https://tools.example", scopes={"notes.read"}).public_url)
+    proxy = TrustedProxy(["127.0.0.1"], "X-Client-Dn", issuer=None, prefix="proxy:")
+    asked = Introspection("tools", "secret", url=None, seconds=30)
+    issuer = Issuer("https://idp.example", ["x"], None, "sub", "scope", "roles", prefix="", introspection=asked)
+    print(Auth(issuers=[issuer], keys=True, proxy=proxy, implies={"a": ["b"]}).issuers)
     nurse = Principal("nina", scopes=frozenset({"notes.write"}), roles=frozenset({"nurse"}), claims={}, kind="token")
     print(make_call(principal=nurse).principal.scopes)
     run: Run = await run_alone(Watch(), recorder, call=make_call("search", {"query": "a"}, principal="ann"))

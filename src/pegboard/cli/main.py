@@ -15,6 +15,7 @@ VERBS = {
     "demo": "serve a gateway with three sample servers",
     "run": "serve a board, over HTTP or stdio",
     "up": "serve many servers as one, from a configuration file",
+    "keys": "add, list and revoke the API keys of a server",
     "login": "log in to a server of a configuration",
     "lock": "pin tool definitions; review and accept changes",
     "list": "list the tools of a file or a server",

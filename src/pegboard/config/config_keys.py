@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pegboard.call import Json
+from pegboard.config.inbound_auth import AUTH
 from pegboard.config.value_types import (
     AnyValue,
     BooleanValue,
@@ -243,6 +244,7 @@ ROOT: Final = ObjectValue(
         "principals": ObjectField(
             "principals", MapValue(_PRINCIPAL, "an object of principals by name"), "settings of single callers"
         ),
+        "auth": ObjectField("auth", AUTH, "which credentials callers need over HTTP"),
         "toolboxes": ObjectField(
             "toolboxes",
             MapValue(TOOLBOX, "an object of toolboxes by name", "Configuration must have a 'toolboxes' object"),

@@ -16,6 +16,7 @@ from msgspec import UNSET, Struct, UnsetType
 from pegboard.call import Json
 from pegboard.config.config_keys import ROOT, SERVER
 from pegboard.config.foreign.client_formats import translate
+from pegboard.config.inbound_auth import InboundAuthConfig
 from pegboard.config.inherited_variables import network_secrets
 from pegboard.config.middleware_options import check_middleware_entries
 from pegboard.config.mistakes import ConfigReport, did_you_mean
@@ -172,7 +173,7 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
 
     `endpoints` are by the name of their toolbox; `*` is the one of all. `mode`, `auto_tokens` and `name_budget` are the
     defaults for all of them, `list_wait` the seconds that a list waits for starting servers. `lock_path` is the lock
-    file, and `warnings` are what was wrong with the file.
+    file, `auth` which credentials callers need, and `warnings` are what was wrong with the file.
     """
 
     path: str
@@ -187,6 +188,7 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
     toolboxes: Mapping[str, ToolboxConfig] = {}
     endpoints: Mapping[str, EndpointConfig] = {}
     principals: Mapping[str, PrincipalConfig] = {}
+    auth: InboundAuthConfig | None = None
     warnings: tuple[str, ...] = ()
     secrets: frozenset[str] = frozenset()
 

@@ -14,6 +14,8 @@ from weakref import WeakKeyDictionary
 from msgspec.structs import replace
 
 from pegboard import __version__
+from pegboard.auth.auth import Auth
+from pegboard.board import start_auth
 from pegboard.call import Around, Change, Handler, Json
 from pegboard.call_target import KINDS, Kind
 from pegboard.client.links.in_process import InProcessServer
@@ -73,6 +75,7 @@ class Gateway(Hosted):
         environ: Mapping[str, str] | None = None,
         boards: Mapping[str, InProcessServer] | None = None,
         logins: Logins | None = None,
+        auth: Auth | None = None,
     ) -> None:
         """Create a gateway; it connects to its servers when it starts.
 
@@ -84,6 +87,7 @@ class Gateway(Hosted):
         environ: the variables that the file can refer to; without it, those of this process.
         boards: boards of this process, by the names that entries of kind `board` use.
         logins: how servers are logged in to.
+        auth: which credentials callers need over HTTP, in place of the `auth` in the file.
         """
         self._environ = os.environ if environ is None else environ
         self._mode = mode
@@ -99,6 +103,7 @@ class Gateway(Hosted):
         self._redaction = LogRedaction()
         self._redaction.learn(self.config.secrets)
         self.limits = limits or Limits()
+        self.auth = self.config.auth.make() if auth is None and self.config.auth is not None else auth
         self._logins = logins or Logins(token_storage())
         self._watches = watch
         self._tasks: set[asyncio.Task[None]] = set()
@@ -219,6 +224,7 @@ class Gateway(Hosted):
                 key = await shared_key(shared.store.records, f"{self.config.name}:passage")
                 for seal in self._forwarder.seals:
                     seal.prefer(key)
+        await start_auth(self.auth, shared)
         await self._main.start(shared)
         for name, endpoint in self._toolboxes.items():
             await self._start_endpoint(name, endpoint)
@@ -268,6 +274,8 @@ class Gateway(Hosted):
             self._rearranging.cancel()
             self._rearranging = None
         await self._forwarder.close()
+        if self.auth is not None:
+            await self.auth.stop()
         await _stop_all(self._downstreams.values())
         for endpoint in self.endpoints:
             await endpoint.stop()

@@ -17,7 +17,7 @@ from pegboard.errors import PegboardError, SetupError, StoreDown
 from pegboard.server.asgi.asgi_app import AsgiApp, MountedApp
 from pegboard.server.asgi.asgi_scope import AsgiScope
 from pegboard.server.endpoint_names import endpoint_paths, read_endpoint_names
-from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint, ProtectedEndpoint
+from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint, ProtectedEndpoint, check_keys
 from pegboard.server.http.guard import Guard
 from pegboard.server.serving_options import MountOptions
 from pegboard.server.shared_store import ServedApp, clean_up, open_shared_store
@@ -145,6 +145,7 @@ def mount(served: ServedApp, *, path: str, ws: str | None, options: MountOptions
         )
         if served.auth is None:
             return endpoint
+        check_keys(served.auth, shared, 'asgi(store="sqlite:PATH")')
         return AuthenticatedEndpoint(endpoint, served.auth, guard, str(served.info["name"]))
 
     # A wrong address is reported now; the store itself is opened where it is used, because servers may fork.

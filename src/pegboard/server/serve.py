@@ -19,7 +19,7 @@ from pegboard.errors import SetupError
 from pegboard.logs.log_lines import announce_lines
 from pegboard.logs.watchdog import Watchdog
 from pegboard.server.endpoint_names import read_endpoint_names
-from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint, ProtectedEndpoint
+from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint, ProtectedEndpoint, check_keys
 from pegboard.server.http.guard import Guard, is_loopback
 from pegboard.server.http.listener import Http1Server
 from pegboard.server.http.worker_sockets import WorkerSockets
@@ -61,7 +61,7 @@ def run(
             _drain_seconds(served, options, STDIO_DRAIN_SECONDS),
         )
     else:
-        _check(options)
+        _check(served, options)
         _run_http(served, options, on_ready)
 
 
@@ -75,7 +75,7 @@ async def serve(served: ServedApp, options: ServingOptions) -> None:
         stop = Stop(NoExit(_drain_seconds(served, options, STDIO_DRAIN_SECONDS)))
         await _serve_until(stop, served, _serve_stdio(served, options["store"], *claim_pipes(), stop))
         return
-    _check(options)
+    _check(served, options)
     _tls(options)
     places = WorkerSockets(1, options["host"], options["port"], options["uds"])
     try:
@@ -149,13 +149,21 @@ def started_by_client() -> bool:
 # -- HTTP ------------------------------------------------------------------------------------------------------------
 
 
-def _check(options: ServingOptions) -> None:
+def _check(served: ServedApp, options: ServingOptions) -> None:
     host, port, prefix = options["host"], options["port"], options["path_prefix"]
-    if options["uds"] is None and not is_loopback(host) and not options["public"]:
+    public = options["uds"] is None and not is_loopback(host)
+    if public and not options["public"]:
         raise SetupError(
-            f"--host {host} is reachable from other machines; add --public to allow that (and put authentication in "
-            "front), or omit --host to stay on this machine"
+            f"--host {host} is reachable from other machines; add --public to allow that, or omit --host to stay on this "
+            "machine"
         )
+    if public and served.auth is None and not options["no_auth"]:
+        raise SetupError(
+            f"--host {host} is reachable from other machines, and every caller could use every tool: configure "
+            "authentication (docs/security.md), or add --no-auth if a proxy in front authenticates callers"
+        )
+    if served.auth is not None and options["no_auth"]:
+        raise SetupError("--no-auth contradicts the authentication that is configured: remove one of them")
     if not 0 <= port <= 65535:
         raise SetupError(f"--port {port} is not a port; choose one from 0 (any free one) to 65535")
     if (options["tls_cert"] is None) != (options["tls_key"] is None):
@@ -291,6 +299,7 @@ def make_endpoint(served: ServedApp, options: ServingOptions, shared: SharedStor
     if served.places is not None:
         endpoint = EndpointRouter(main, served.places, make, prefix)
     if served.auth is not None:
+        check_keys(served.auth, shared, "--store sqlite:PATH")
         endpoint = AuthenticatedEndpoint(endpoint, served.auth, guard, str(served.info["name"]))
     return endpoint
 

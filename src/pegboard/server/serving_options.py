@@ -69,6 +69,7 @@ class ServingOptions(MountOptions, total=False):
     port: Annotated[int, Help("port to bind, 0 for any free one", DEFAULT_PORT, "PORT")]
     uds: Annotated[str | None, Help("bind a Unix socket instead", None, "PATH")]
     public: Annotated[bool, Help("allow --host to be an address that other machines can reach", False)]
+    no_auth: Annotated[bool, Help("with --public: serve callers without authentication", False)]
     tls_cert: Annotated[str | None, Help("certificate chain (PEM); serves HTTPS", None, "FILE")]
     tls_key: Annotated[str | None, Help("private key of the certificate (PEM)", None, "FILE")]
     path_prefix: Annotated[str, Help("serve all endpoints below this path", "", "/PATH")]

@@ -20,9 +20,11 @@ from msgspec import Struct
 
 from pegboard.auth.auth import Auth
 from pegboard.auth.request_credentials import AuthRefusal, Credentials, Identity, invalid_request, read_credentials
+from pegboard.auth.trusted_proxy import SCHEME as PROXY
 from pegboard.auth.www_authenticate import WELL_KNOWN, join_scopes, write_challenge
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Json
+from pegboard.errors import SetupError
 from pegboard.protocol import jsonrpc
 from pegboard.server.access import NO_ACCESS, Access
 from pegboard.server.eager_task import start
@@ -61,6 +63,12 @@ class ProtectedEndpoint(Protocol):
     async def drain(self, seconds: float, hurried: asyncio.Event) -> None: ...
 
 
+def check_keys(auth: Auth, shared: object, option: str) -> None:
+    """Reject API keys without a store to keep them in."""
+    if auth.keys and shared is None:
+        raise SetupError(f"API keys are kept in a store: serve with {option} or redis://HOST, as `pegboard keys` does")
+
+
 class OpenResponse(Struct, eq=False):
     """A response that is still open, and the credentials that it was opened with."""
 
@@ -85,6 +93,7 @@ class AuthenticatedEndpoint:
         self._open: set[OpenResponse] = set()
         self._checks: set[asyncio.Task[None]] = set()
         self._sweeping: asyncio.AbstractEventLoop | None = None
+        self._hidden = (b"authorization", b"dpop", *(() if auth.proxy is None else (auth.proxy.field,)))
         auth.on_revoked(inner.end_sessions)
 
     def resource(self, path: bytes) -> str | None:
@@ -166,12 +175,18 @@ class AuthenticatedEndpoint:
         head.access = access
         head.credentials = credentials
         # "MCP servers MUST NOT accept or transit any other tokens": no tool and no server behind us sees it.
-        for name in (b"authorization", b"dpop"):
+        for name in self._hidden:
             head.headers.pop(name, None)
 
     def _read(self, head: Head, path: str) -> Credentials | None:
         if head.credentials is not None:
             return head.credentials
+        proxy = self._auth.proxy
+        named = None if proxy is None else proxy.sent(head.headers, head.via or head.peer)
+        if proxy is not None and named is not None:
+            if proxy.field in head.repeated:
+                raise invalid_request(f"The header {proxy.header} occurs more than once")
+            return Credentials(PROXY, named, resource=self._base(head) + head.locate(path))
         read = read_credentials(head.headers, head.query)
         if read is None:
             return None
@@ -188,11 +203,11 @@ class AuthenticatedEndpoint:
 
     def _find(self, credentials: Credentials, metadata: str) -> Access | asyncio.Future[Access]:
         """The access that credentials give: remembered, verified now, or being verified."""
-        if credentials.proof is not None or credentials.scheme != "Bearer":
+        if credentials.proof is not None or credentials.scheme == "DPoP":
             # A proof is for one request, so there is nothing to remember.
             key = b""
         else:
-            key = hashlib.sha256(f"{credentials.resource} {credentials.token}".encode()).digest()
+            key = hashlib.sha256(f"{credentials.scheme} {credentials.resource} {credentials.token}".encode()).digest()
             known = self._known.get(key)
             if known is not None and known.until > _monotonic():
                 return known

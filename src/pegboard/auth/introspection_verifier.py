@@ -1,0 +1,105 @@
+"""Asks an issuer whether a token is active (RFC 7662)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pegboard.auth.claims import check_audience, check_times, read_principal
+from pegboard.auth.dpop import ProofVerifier
+from pegboard.auth.issuer import Introspection, Issuer
+from pegboard.auth.issuer_connection import IssuerConnection
+from pegboard.auth.request_credentials import Credentials, Identity, Verified, invalid_token, unavailable
+from pegboard.auth.signatures import BadJwt, looks_like_jwt, split_jwt
+from pegboard.bounded_dict import BoundedDict
+from pegboard.errors import ServerFault
+
+_log = logging.getLogger("pegboard.auth")
+
+AT_ONCE: Final = 32
+WAITING: Final = 256
+INACTIVE_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 2.0
+
+
+class IntrospectionVerifier:
+    """Verifies the tokens of one issuer by asking it."""
+
+    def __init__(
+        self,
+        issuer: Issuer,
+        asked: Introspection,
+        connection: IssuerConnection,
+        proofs: ProofVerifier,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._issuer = issuer
+        self._asked = asked
+        self._url = asked.url
+        self._connection = connection
+        self._proofs = proofs
+        self._clock = clock
+        self._inactive: BoundedDict[bytes, float] = BoundedDict(4096)
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._waiting = 0
+        self._down_until = 0.0
+        self._failed = False
+
+    def claims(self, credentials: Credentials) -> bool:
+        """Whether the token is opaque, or a JWT that names this issuer."""
+        if not looks_like_jwt(credentials.token):
+            return True
+        try:
+            return split_jwt(credentials.token)[1].get("iss") == self._issuer.issuer
+        except BadJwt:
+            return True
+
+    def verify(self, credentials: Credentials) -> Verified:
+        """Ask the issuer, unless it has just said that the token is not active, or does not respond."""
+        digest = hashlib.sha256(credentials.token.encode()).digest()
+        now = time.monotonic()
+        if self._inactive.get(digest, 0.0) > now:
+            raise invalid_token("The token is not active", credentials.scheme)
+        if now < self._down_until or self._waiting >= WAITING:
+            raise unavailable("The issuer of the token cannot be asked now; try again later")
+        return self._ask(credentials, digest)
+
+    async def _ask(self, credentials: Credentials, digest: bytes) -> Identity:
+        self._waiting += 1
+        try:
+            async with self._slots:
+                claims = await self._request(credentials.token)
+        except ServerFault as fault:
+            self._down_until = time.monotonic() + RETRY_SECONDS
+            if not self._failed:
+                _log.error(
+                    "the issuer %s cannot be asked, so its tokens are not accepted: %s", self._issuer.issuer, fault
+                )
+            self._failed = True
+            raise unavailable("The issuer of the token cannot be asked now; try again later") from None
+        finally:
+            self._waiting -= 1
+        self._failed = False
+        scheme = credentials.scheme
+        if claims.get("active") is not True:
+            self._inactive[digest] = time.monotonic() + INACTIVE_SECONDS
+            raise invalid_token("The token is not active", scheme)
+        if claims.get("iss", self._issuer.issuer) != self._issuer.issuer:
+            raise invalid_token("The token is of another issuer", scheme)
+        check_audience(claims.get("aud"), self._issuer, credentials)
+        expires = check_times(claims, self._issuer.leeway, scheme, self._clock())
+        self._proofs.check(credentials, claims.get("cnf"))
+        return Identity(read_principal(claims, self._issuer, scheme), expires, self._asked.seconds)
+
+    async def _request(self, token: str) -> Mapping[str, object]:
+        if self._url is None:
+            named = (await self._connection.discover()).get("introspection_endpoint")
+            if not isinstance(named, str):
+                raise ServerFault(f"{self._issuer.issuer}: its metadata name no introspection_endpoint")
+            self._url = named
+        form = (("token", token), ("token_type_hint", "access_token"))
+        return await self._connection.post(self._url, form, self._asked.client_id, self._asked.client_secret)

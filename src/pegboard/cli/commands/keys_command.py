@@ -1,0 +1,123 @@
+"""`pegboard keys add|list|revoke`: the API keys of a server."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from pegboard.auth.api_keys import ApiKey, ApiKeys
+from pegboard.cli.output import note, show
+from pegboard.config.gateway_config import find_config
+from pegboard.errors import SetupError
+from pegboard.gateway.state_folder import store_path
+from pegboard.limits import Limits
+from pegboard.stores.memory import MemoryStore
+from pegboard.stores.store_url import open_store
+
+OK = 0
+_UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DURATION = re.compile(r"([1-9][0-9]{0,5})([mhdw])")
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="pegboard keys",
+        description="Add, list and revoke the API keys of a server, which clients send as `Authorization: Bearer pb_…`.",
+        epilog='The server must accept keys: `"auth": {"keys": true}` in a configuration, or '
+        "`Board(auth=Auth(keys=True))`; both use the store of the server. A revoked key stops working within seconds.",
+    )
+    verbs = parser.add_subparsers(dest="action", required=True, metavar="add|list|revoke")
+    add = verbs.add_parser("add", help="add a key, and print it once")
+    add.add_argument("name", metavar="NAME", help="the name of the key; its principal is key:NAME")
+    add.add_argument("--scope", action="append", default=[], metavar="S", help="a scope of the key; repeat for more")
+    add.add_argument("--role", action="append", default=[], metavar="R", help="a role of the key; repeat for more")
+    add.add_argument(
+        "--expires", metavar="TIME", help="how long it is valid: 12h, 30d or 8w; without it, until revoked"
+    )
+    listing = verbs.add_parser("list", help="list the keys, without their secrets")
+    revoke = verbs.add_parser("revoke", help="revoke a key")
+    revoke.add_argument("name", metavar="NAME", help="the name of the key")
+    for verb in (add, listing, revoke):
+        store = verb.add_mutually_exclusive_group()
+        store.add_argument("--config", metavar="CONFIG", help="the configuration file that `pegboard up` serves")
+        store.add_argument("--store", metavar="ADDRESS", help="the store of the server: sqlite:PATH or redis://HOST")
+    chosen = parser.parse_args(argv)
+    address = chosen.store or _store_of(chosen.config)
+    match chosen.action:
+        case "add":
+            seconds = None if chosen.expires is None else _read_duration(chosen.expires)
+            return asyncio.run(_add(address, chosen.name, chosen.scope, chosen.role, seconds))
+        case "list":
+            return asyncio.run(_list(address))
+        case _:
+            return asyncio.run(_revoke(address, chosen.name))
+
+
+def _store_of(config: str | None) -> str:
+    """The store that a server of this configuration uses unless it is given another one."""
+    given = os.environ.get("PEGBOARD_STORE")
+    return given if given and config is None else f"sqlite:{store_path(config or str(find_config(os.environ)))}"
+
+
+def _read_duration(text: str) -> float:
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise SetupError(f"--expires {text!r} is not a time; write it like 12h, 30d or 8w")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+@asynccontextmanager
+async def _open(address: str) -> AsyncIterator[ApiKeys]:
+    store = open_store(address, Limits())
+    if isinstance(store, MemoryStore):
+        raise SetupError("keys are kept in a store that outlives this command: use --store sqlite:PATH or redis://HOST")
+    await store.start()
+    try:
+        yield ApiKeys(store.records)
+    finally:
+        await store.close()
+
+
+async def _add(address: str, name: str, scopes: Sequence[str], roles: Sequence[str], seconds: float | None) -> int:
+    async with _open(address) as keys:
+        key = await keys.add(name, scopes, roles, None if seconds is None else time.time() + seconds)
+    if sys.stdout.isatty():
+        note(f"The key {name}; store it now, it cannot be shown again:")
+    show(key)
+    return OK
+
+
+async def _list(address: str) -> int:
+    async with _open(address) as keys:
+        found = await keys.all()
+    if not found:
+        note("There are no keys; add one with `pegboard keys add NAME`")
+    now = time.time()
+    for key in found:
+        show(_describe(key, now))
+    return OK
+
+
+def _describe(key: ApiKey, now: float) -> str:
+    parts = [key.name, f"added {_day(key.created)}"]
+    if key.expires is not None:
+        parts.append(f"{'expired' if key.expires <= now else 'expires'} {_day(key.expires)}")
+    parts += [f"{what} {' '.join(words)}" for what, words in (("scopes", key.scopes), ("roles", key.roles)) if words]
+    return "   ".join(parts)
+
+
+def _day(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%MZ", time.gmtime(seconds))
+
+
+async def _revoke(address: str, name: str) -> int:
+    async with _open(address) as keys:
+        await keys.revoke(name)
+    note(f"{name}: revoked")
+    return OK
