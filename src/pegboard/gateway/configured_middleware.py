@@ -16,30 +16,44 @@ from pegboard.config.mistakes import ConfigReport
 from pegboard.config.source_file import KeyPath
 from pegboard.errors import DeclarationError, SetupError
 from pegboard.hooks.middleware import check_middleware
+from pegboard.middleware.observability.metrics import Metrics
 
 
 class ConfiguredMiddleware:
     """All middleware of a configuration, created once: `shared` with its toolbox, if any; `own` by server.
 
+    `metrics` is one for the whole file, wherever it is listed, since it is scraped at one path.
     SetupError reports all that cannot be created, each with its place in the file.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
         self.shared: list[tuple[Any, str | None]] = []
         self.own: dict[tuple[str, str], tuple[Any, ...]] = {}
+        self.metrics: Metrics | None = None
         notes = LateReport(config)
         with _beside(config.path):
             self._make(config, notes)
         notes.raise_if_any()
 
     def _make(self, config: GatewayConfig, notes: ConfigReport) -> None:
-        self.shared += [(made, None) for made in _make_all(config.middleware, (), notes)]
+        self.shared += [(made, None) for made in self._make_all(config.middleware, (), notes)]
         for toolbox in config.toolboxes.values():
             place: KeyPath = ("toolboxes", toolbox.name)
-            self.shared += [(made, toolbox.name) for made in _make_all(toolbox.middleware, place, notes)]
+            self.shared += [(made, toolbox.name) for made in self._make_all(toolbox.middleware, place, notes)]
             for server in toolbox.servers.values():
                 inside = (*place, "mcpServers", server.name)
-                self.own[toolbox.name, server.name] = tuple(_make_all(server.middleware, inside, notes))
+                self.own[toolbox.name, server.name] = tuple(self._make_all(server.middleware, inside, notes))
+
+    def _make_all(self, configs: Iterable[MiddlewareConfig], place: KeyPath, notes: ConfigReport) -> Iterator[Any]:
+        for position, config in enumerate(configs):
+            made = _make(config, (*place, "middleware", position), notes)
+            if isinstance(made, Metrics):
+                if any(one is self.metrics for one, toolbox in self.shared if toolbox is None):
+                    # It measures every call already.
+                    continue
+                made = self.metrics = self.metrics or made
+            if made is not None:
+                yield made
 
 
 @contextmanager
@@ -55,14 +69,6 @@ def _beside(path: str) -> Iterator[None]:
     finally:
         if folder in sys.path:
             sys.path.remove(folder)
-
-
-def _make_all(configs: Iterable[MiddlewareConfig], place: KeyPath, notes: ConfigReport) -> Iterator[Any]:
-    for position, config in enumerate(configs):
-        where = (*place, "middleware", position)
-        made = _make(config, where, notes)
-        if made is not None:
-            yield made
 
 
 def _make(config: MiddlewareConfig, place: KeyPath, notes: ConfigReport) -> Any:

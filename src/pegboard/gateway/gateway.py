@@ -169,6 +169,10 @@ class Gateway(Hosted):
         }
         return all(one.is_up for one in servers if one.config.required), states
 
+    def metrics(self) -> str | None:
+        """The text for a Prometheus scrape, if the configuration lists Metrics."""
+        return None if self._made.metrics is None else self._made.metrics.render()
+
     def use(
         self,
         *middleware: Middleware | Around,

@@ -53,6 +53,10 @@ class Hosted(ABC):
         """Whether the servers that it requires are up, and the state of each of its servers."""
         return True, {}
 
+    def metrics(self) -> str | None:
+        """The text for a Prometheus scrape; None if nothing is measured that the server could offer."""
+        return None
+
     @abstractmethod
     async def start(self, shared: SharedStore | None = None) -> None: ...
 

@@ -279,6 +279,7 @@ def make_endpoint(served: ServedApp, options: ServingOptions, shared: SharedStor
         legacy=legacy,
         shared=shared,
         parts=served.readiness,
+        metrics=served.metrics,
     )
 
     def make(name: str, handler: Handler) -> HttpEndpoint:

@@ -40,6 +40,9 @@ class ServedApp(Protocol):
     def readiness(self) -> tuple[bool, Mapping[str, Json]]:
         """Whether the servers that it requires are up, and the state of each of its servers."""
 
+    def metrics(self) -> str | None:
+        """The text for a Prometheus scrape; None if there is none."""
+
     async def start(self, shared: SharedStore | None = None) -> None:
         """Prepare for calls; shared state is kept in the store."""
 

@@ -11,10 +11,12 @@ import socket
 import subprocess
 import sys
 import termios
+import threading
 from collections.abc import Iterator
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -88,6 +90,34 @@ class Folder:
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
+
+
+class Collector:
+    """Takes what is exported to it."""
+
+    def __enter__(self) -> Self:
+        self.bodies: list[bytes] = []
+        bodies = self.bodies
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                bodies.append(self.rfile.read(int(self.headers["content-length"])))
+                self.send_response(200)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
 
 
 def settled(child: HttpChild) -> str:
@@ -195,6 +225,31 @@ async def test_sighup_reloads_the_file(folder: Folder) -> None:
         child.signal(signal.SIGHUP)
         wait_until(lambda: "The edited configuration is not used" in child.said())
         assert child.process.poll() is None
+
+
+async def test_metrics_of_the_file_are_scraped_and_its_spans_are_exported(folder: Folder) -> None:
+    # A server measured twice is counted once.
+    folder.servers["sums"]["middleware"] = ["Metrics"]
+    folder.write(middleware=["Metrics", "Tracing"])
+    with Collector() as collector:
+        with folder.up(OTEL_EXPORTER_OTLP_ENDPOINT=collector.address, OTEL_SERVICE_NAME="gate") as child:
+            settled(child)
+            async with Client(f"http://127.0.0.1:{child.port}/mcp") as client:
+                await client.call("dev__sums__add", {"a": 2, "b": 3})
+            status, body = child.get("/metrics")
+            assert status == 200
+            count = 'mcp_server_operation_duration_seconds_count{mcp_method_name="tools/call",gen_ai_tool_name="dev__sums__add"} 1'
+            assert count in body.decode().splitlines()
+            child.signal()
+            assert child.wait() == 0
+        assert any(b"tools/call dev__sums__add" in sent and b"gate" in sent for sent in collector.bodies)
+
+
+def test_tracing_without_a_place_to_export_to_says_so(folder: Folder) -> None:
+    folder.write(middleware=["Tracing"])
+    with folder.up() as child:
+        assert "Tracing: spans are not exported; set OTEL_EXPORTER_OTLP_ENDPOINT" in settled(child)
+        assert child.get("/metrics")[0] == 404
 
 
 def test_it_is_ready_once_all_required_servers_are_up(folder: Folder) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct, field
@@ -19,6 +22,12 @@ _NETWORK: Mapping[str, Mapping[str, str]] = {
     "stdio": {"network.transport": "pipe"},
     "http": {"network.transport": "tcp", "network.protocol.name": "http"},
 }
+
+_HTTP: Final = "http/protobuf"
+_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+
+_log = logging.getLogger("pegboard")
 
 
 class _Carried(Struct, gc=False):
@@ -37,12 +46,45 @@ _decode = msgspec.json.Decoder(_Params).decode
 _encode = msgspec.json.Encoder().encode
 
 
+def _provider_from_environ(environ: Mapping[str, str]) -> Any:
+    """A provider that exports as the variables of OpenTelemetry say; None, with a reason in the log, if they do not."""
+    if environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or environ.get("OTEL_TRACES_EXPORTER") == "none":
+        return None
+    if not any(environ.get(name) for name in _ENDPOINTS):
+        _log.warning("Tracing: spans are not exported; set OTEL_EXPORTER_OTLP_ENDPOINT, or a tracer provider")
+        return None
+    protocol = next((environ[name] for name in _PROTOCOLS if environ.get(name)), _HTTP)
+    exporter = environ.get("OTEL_TRACES_EXPORTER") or "otlp"
+    if exporter != "otlp" or protocol != _HTTP:
+        _log.warning(
+            "Tracing: spans are not exported; %s over %s is not supported, use OTEL_TRACES_EXPORTER=otlp and "
+            "OTEL_EXPORTER_OTLP_PROTOCOL=%s",
+            exporter[:40],
+            protocol[:40],
+            _HTTP,
+        )
+        return None
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 — an extra, as below
+            OTLPSpanExporter,
+        )
+        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+    except ImportError:
+        _log.warning("Tracing: spans are not exported; install the exporter: pip install 'pegboard[otel]'")
+        return None
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider
+
+
 class Tracing(Middleware):
     """Opens a SERVER span around each call of any kind: needs the `otel` extra, and a provider unless one is set globally.
 
     The parent is the `traceparent` in the request's `_meta`; a span that is current here, such as the web server's, is
     linked. A server behind a gateway gets this span as its parent. `arguments=True` and `results=True` add both to the
-    span, with secrets masked.
+    span, with secrets masked. If no provider is set by the time it starts, it exports by OTLP over HTTP as the
+    variables `OTEL_EXPORTER_OTLP_…` say; without them it logs that spans are not exported.
     """
 
     order = 1
@@ -58,8 +100,25 @@ class Tracing(Middleware):
             raise SetupError("Tracing needs OpenTelemetry: pip install 'pegboard[otel]'") from None
         self.arguments, self.results = arguments, results
         self._trace, self._context = trace, context
+        self._given = provider
+        self._own: Any = None
         self._tracer = trace.get_tracer("pegboard", tracer_provider=provider)
         self._readers = (TraceContextTextMapPropagator(), W3CBaggagePropagator())
+
+    async def start(self) -> None:
+        trace = self._trace
+        if self._given is not None or not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            return
+        # The exporter takes a while to import.
+        self._own = await asyncio.to_thread(_provider_from_environ, os.environ)
+        if self._own is not None:
+            self._tracer = trace.get_tracer("pegboard", tracer_provider=self._own)
+
+    async def stop(self) -> None:
+        own, self._own = self._own, None
+        if own is not None:
+            # It sends the last spans, and may wait for the collector.
+            await asyncio.to_thread(own.shutdown)
 
     async def around(self, call: Call, proceed: Handler) -> Reply:
         """Run the call within a span."""

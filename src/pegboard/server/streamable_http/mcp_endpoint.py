@@ -19,6 +19,7 @@ from pegboard.call import Handler, Json
 from pegboard.errors import HeaderMismatch, InvalidRequest, Refusal, UnsupportedVersion
 from pegboard.limits import Limits
 from pegboard.logs.watchdog import TALLY
+from pegboard.middleware.observability.metrics import CONTENT_TYPE
 from pegboard.protocol import headers as mcp
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
@@ -71,8 +72,10 @@ class HttpEndpoint:
         successor: str = "/mcp",
         websocket: bool = True,
         parts: Parts = always_ready,
+        metrics: Callable[[], str | None] | None = None,
     ) -> None:
         self._readiness = Readiness(shared, parts)
+        self._metrics = metrics
         self._version = info.get("version")
         self._started = time.monotonic()
         self._handler = handler
@@ -116,6 +119,7 @@ class HttpEndpoint:
             **{(prefix + path).encode(): self._mcp for path in paths},
             (prefix + "/health").encode(): self._health,
             (prefix + "/ready").encode(): self._ready,
+            **({} if metrics is None else {(prefix + "/metrics").encode(): self._scrape}),
         }
         self._resources = {path: path.decode().rstrip("/") for path in self._paths}
         for path in ("/health", "/ready"):
@@ -124,6 +128,9 @@ class HttpEndpoint:
             # The stream and the POSTs of HTTP+SSE are one resource.
             if (prefix + path).encode() in self._resources:
                 self._resources[(prefix + path).encode()] = prefix + "/sse"
+        if metrics is not None:
+            # The same credentials as for calls.
+            self._resources[(prefix + "/metrics").encode()] = prefix + successor
         for path in ("/mcp", "/mcp/"):
             if path in paths:
                 self._resources[(prefix + path).encode()] = prefix + successor
@@ -167,6 +174,19 @@ class HttpEndpoint:
             return Answer(503, b'{"status":"draining"}', headers=FRESH)
         # Probes need no allowed host; only allowed clients may learn which servers there are.
         return self._readiness.check(detailed=not isinstance(self._guard.check(head), Answer))
+
+    def _scrape(self, head: Head, body: bytes, sink: Sink) -> Answer:
+        allowed = self._guard.check(head)
+        if isinstance(allowed, Answer):
+            return allowed
+        if head.method != b"GET":
+            return method_not_allowed(b"GET")
+        text = None if self._metrics is None else self._metrics()
+        if text is None:
+            return text_response(
+                404, "Not found; this path is for the middleware Metrics in the configuration of a gateway"
+            )
+        return Answer(200, text.encode(), content_type=CONTENT_TYPE.encode(), headers=FRESH)
 
     def _mcp(self, head: Head, body: bytes, sink: Sink) -> EndpointResult:
         allowed = self._guard.check(head)
