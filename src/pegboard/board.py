@@ -10,7 +10,7 @@ from importlib import import_module
 from itertools import count
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TypeVar, Unpack
+from typing import Any, Literal, TypeVar, Unpack, get_args
 
 from pegboard.asking.used_tickets import UsedTickets
 from pegboard.auth.auth import Auth
@@ -45,6 +45,7 @@ from pegboard.tasks.task_methods import TaskMethods
 from pegboard.tasks.task_store import TaskStore
 from pegboard.tools.discovery import MarkedTool, find_tools
 from pegboard.tools.tool import Icons, Tool, read_icons, tool_from_function
+from pegboard.tools.tool_result import RepairNotes
 
 _log = logging.getLogger("pegboard.middleware")
 
@@ -67,6 +68,7 @@ class Board(GroupedRegistry, Hosted):
         website_url: str | None = None,
         instructions: str | None = None,
         arguments: Literal["lenient", "strict"] = "lenient",
+        repair_notes: RepairNotes = "text",
         auth: Auth | None = None,
         limits: Limits | None = None,
         page_size: int = 1000,
@@ -82,6 +84,8 @@ class Board(GroupedRegistry, Hosted):
         website_url: the address of its website.
         instructions: how a model should use this server.
         arguments: "lenient" repairs arguments that have one clear reading; "strict" rejects them.
+        repair_notes: where results report the repairs of arguments: "text" in a block for the model and in `_meta`,
+            "meta" in `_meta` alone, "off" nowhere.
         auth: which credentials callers need over HTTP (docs/security.md); without it, all callers are anonymous.
         limits: sizes, counts and times (docs/limits.md).
         page_size: items on one page of a list.
@@ -91,6 +95,8 @@ class Board(GroupedRegistry, Hosted):
             raise DeclarationError(f"page_size={page_size}: must be at least 1")
         if arguments not in ("lenient", "strict"):
             raise DeclarationError(f"arguments={arguments!r}; use 'lenient' or 'strict'")
+        if repair_notes not in get_args(RepairNotes):
+            raise DeclarationError(f"repair_notes={repair_notes!r}; use 'text', 'meta' or 'off'")
         self.name = name
         self.version = str(version)
         self.auth = auth
@@ -119,7 +125,7 @@ class Board(GroupedRegistry, Hosted):
         call_resources = CallResources(
             tickets=Seal("requestState", keys, audience=name, secret=True), changes=self.changes, limits=self.limits
         )
-        self._runner = Runner(self.services, self._threads, arguments, self.limits, call_resources)
+        self._runner = Runner(self.services, self._threads, arguments, self.limits, call_resources, repair_notes)
         cursors = Seal("cursor", keys, audience=name)
         # A random key, until a store provides one that other processes share.
         self._sealed_alone = () if secret else (call_resources.tickets, cursors)

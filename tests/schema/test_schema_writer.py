@@ -404,7 +404,7 @@ def test_parameters_are_closed_at_any_depth() -> None:
 
 
 def test_no_parameters_take_only_an_empty_object() -> None:
-    assert schema_of(lambda: None) == {"type": "object", "additionalProperties": False}
+    assert schema_of(lambda: None) == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def test_an_optional_parameter_is_shown_as_its_plain_type() -> None:

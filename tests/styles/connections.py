@@ -17,6 +17,7 @@ from msgspec import Raw
 
 from pegboard import Board, Client
 from pegboard.errors import Refusal
+from pegboard.protocol.content import joined_text
 from tests.server_processes import MODERN, PEGBOARD, ROOT, HttpChild, StdioChild, modern
 
 WARNINGS = "dev.pegboard/parseWarnings"
@@ -145,8 +146,8 @@ DOORS = {"direct": _open_direct, "stdio": _open_stdio, "http": _open_http}
 
 
 def text_of(result: Mapping[str, Any]) -> str:
-    """The text blocks of a result."""
-    return "\n".join(block["text"] for block in result["content"] if block["type"] == "text")
+    """The text blocks that the tool returned."""
+    return joined_text(result["content"])
 
 
 def codes_of(result: Mapping[str, Any], kind: str = WARNINGS) -> list[str]:

@@ -93,7 +93,7 @@ def test_examples_written_as_text_are_shown_as_values() -> None:
 
 
 def test_no_parameters_take_any_object() -> None:
-    assert write_declared([], "here") == {"type": "object"}
+    assert write_declared([], "here") == {"type": "object", "properties": {}}
 
 
 @pytest.mark.parametrize(

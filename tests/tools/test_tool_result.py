@@ -23,6 +23,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pegboard.argument_problems import ParseWarning
 from pegboard.call import Done, EncodedResult
 from pegboard.errors import InvalidParams, Refusal
 from pegboard.media import Image, Link, Text
@@ -487,13 +488,16 @@ def test_parse_errors_travel_beside_their_sentences() -> None:
 
 
 def test_warnings_are_added_and_nothing_else_changes() -> None:
+    repair = ParseWarning("a", "b", "a: read as 1", "1", 1)
     done = ResultWriter({"type": "integer"}).write(ToolResult(structured=1, meta={"k": 1}))
-    warned = with_warnings(done, [Note("a", "b")])
-    assert warned.result["_meta"] == {"k": 1, PARSE_WARNINGS: [{"path": "a", "code": "b"}]}  # type: ignore[index]
+    warned = with_warnings(done, [repair])
+    listed = [{"path": "a", "code": "b", "message": "a: read as 1", "got": "1", "became": 1}]
+    assert warned.result["_meta"] == {"k": 1, PARSE_WARNINGS: listed}  # type: ignore[index]
     assert (structured(warned), warned.wrapped) == (1, True)
+    assert warned.result["content"][:-1] == done.result["content"]  # type: ignore[index]
     assert done.result["_meta"] == {"k": 1}  # type: ignore[index]
     assert with_warnings(done, []) is done
-    assert with_warnings(Done(EncodedResult({"content": []})), [Note("a", "b")]).result["content"] == []  # type: ignore[index]
+    assert with_warnings(Done(EncodedResult({"content": []})), [repair], "meta").result["content"] == []  # type: ignore[index]
 
 
 def test_a_tool_that_makes_classes_as_it_runs_does_not_fill_the_memory() -> None:

@@ -37,6 +37,8 @@ _SECONDS: Final = NumberValue()
 _OBJECT: Final = MapValue(AnyValue())
 _MODE: Final = _one_of("all", "dynamic", "proxy", "auto")
 _STRICTNESS: Final = _one_of("lenient", "strict")
+_REPAIR_NOTES: Final = _one_of("text", "meta", "off")
+_NOTED: Final = "where results report repairs: text (for the model, too), meta or off"
 _TRANSPORT: Final = ChoiceValue(
     {
         "stdio": "stdio",
@@ -91,6 +93,7 @@ _TOOL: Final = ObjectValue(
         "category": ObjectField("category", _TEXT, "the category for middleware and budgets"),
         "timeout": ObjectField("timeout", _SECONDS, "seconds without news, in place of the server's"),
         "arguments": ObjectField("arguments", MapValue(_ARGUMENT), "its arguments, by the server's names"),
+        "repairNotes": ObjectField("repair_notes", _REPAIR_NOTES, _NOTED),
     },
 )
 
@@ -166,6 +169,7 @@ SERVER: Final = ObjectValue(
         "toolFilters": ObjectField("tool_filters", _TEXTS, 'patterns of tools to show; "!name" excludes one'),
         "tools": ObjectField("tools", MapValue(_TOOL, "an object of tools by name"), "changes to its tools, by their names"),
         "arguments": ObjectField("arguments", _STRICTNESS, "strict: arguments are not repaired"),
+        "repairNotes": ObjectField("repair_notes", _REPAIR_NOTES, _NOTED),
         "tags": ObjectField("tags", _TEXTS, "for all its tools"),
         "category": ObjectField("category", _TEXT, "for all its tools"),
         "roots": ObjectField("roots", _TEXTS, "folders to report if it asks for roots outside of a call"),
@@ -185,6 +189,7 @@ TOOLBOX: Final = ObjectValue(
         "names": ObjectField("names", _one_of("qualified", "plain"), "plain: its tools keep their own names"),
         "toolMode": ObjectField("mode", _MODE, "replaces the gateway's"),
         "arguments": ObjectField("arguments", _STRICTNESS, "strict: arguments are not repaired"),
+        "repairNotes": ObjectField("repair_notes", _REPAIR_NOTES, _NOTED),
         "middleware": ObjectField(
             "middleware", _MIDDLEWARE, "middleware around the requests for its tools, prompts and resources"
         ),

@@ -23,7 +23,16 @@ from pegboard.errors import DeclarationError, SetupError
 POLL_SECONDS: Final = 1.0
 
 # Keys that change only how a server is shown: its connection is kept.
-_DISPLAY_FIELDS: Final = ("tool_filters", "tools", "arguments", "tags", "category", "middleware", "required")
+_DISPLAY_FIELDS: Final = (
+    "tool_filters",
+    "tools",
+    "arguments",
+    "repair_notes",
+    "tags",
+    "category",
+    "middleware",
+    "required",
+)
 _GATEWAY_FIELDS: Final = (
     "name",
     "mode",

@@ -30,6 +30,7 @@ from pegboard.tools.qualified_names import check_part
 Mode: TypeAlias = Literal["all", "dynamic", "proxy", "auto"]
 Names: TypeAlias = Literal["qualified", "plain"]
 Strictness: TypeAlias = Literal["lenient", "strict"]
+RepairNotes: TypeAlias = Literal["text", "meta", "off"]
 Share: TypeAlias = Literal["all", "principal", "session"]
 Kind: TypeAlias = Literal["stdio", "http", "sse", "websocket", "board"]
 LockPolicy: TypeAlias = Literal["off", "report", "quarantine"]
@@ -65,6 +66,7 @@ class ToolOverride(Struct, frozen=True, kw_only=True):
     category: str = ""
     timeout: float | None = None
     arguments: Mapping[str, ArgumentOverride] = {}
+    repair_notes: RepairNotes | None = None
 
 
 class MiddlewareConfig(Struct, frozen=True, kw_only=True):
@@ -99,7 +101,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
 
     `env` is the environment of a child, besides what `inherit` names and what every program needs. Paths are absolute.
     `connect_timeout`, `max_timeout` and `idle_seconds` are in seconds; `tool_filters` choose which tools are served.
-    `problem` says why the entry cannot be used, such as a missing variable.
+    `repair_notes` is where results report repairs. `problem` says why the entry cannot be used, such as a missing variable.
     """
 
     name: str
@@ -124,6 +126,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
     tool_filters: tuple[str, ...] = ("*",)
     tools: Mapping[str, ToolOverride] = {}
     arguments: Strictness | None = None
+    repair_notes: RepairNotes | None = None
     tags: tuple[str, ...] = ()
     category: str = ""
     roots: tuple[str, ...] = ()
@@ -140,13 +143,17 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
 
 
 class ToolboxConfig(Struct, frozen=True, kw_only=True):
-    """A set of servers that are shown together, with the keys of docs/gateway-config.md; `mode` is that of its endpoint."""
+    """A set of servers that are shown together, with the keys of docs/gateway-config.md.
+
+    `mode` is that of its endpoint, `repair_notes` where the results of its tools report repairs.
+    """
 
     name: str
     description: str
     names: Names = "qualified"
     mode: Mode | None = None
     arguments: Strictness | None = None
+    repair_notes: RepairNotes | None = None
     middleware: tuple[MiddlewareConfig, ...] = ()
     servers: Mapping[str, ServerConfig] = {}
 

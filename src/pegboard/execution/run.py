@@ -31,6 +31,7 @@ from pegboard.tools.parameters import ToolCallRequest, ToolExecutionContext
 from pegboard.tools.relayed_tool import Relay
 from pegboard.tools.tool import Tool
 from pegboard.tools.tool_result import (
+    RepairNotes,
     ResultWriter,
     error_result,
     parse_error_result,
@@ -62,18 +63,21 @@ class Runner:
         arguments: Mode = "lenient",
         limits: Limits | None = None,
         call_resources: CallResources | None = None,
+        repair_notes: RepairNotes = "text",
     ) -> None:
         self._call_resources = call_resources or CallResources()
         self._services = services
         self._threads = threads
         self._arguments: Mode = arguments
+        self._repair_notes: RepairNotes = repair_notes
         self._limits = limits or Limits()
 
     def handler(self, tool: Tool) -> Handler:
         """From raw arguments to a result; raises what the tool raises."""
         limits = self._limits
+        notes = tool.repair_notes or self._repair_notes
         if tool.relay is not None:
-            return with_timeout(tool, _relaying(tool, tool.relay, self._arguments, limits))
+            return with_timeout(tool, _relaying(tool, tool.relay, self._arguments, limits, notes))
         parse = tool.parse
         tell = ResultWriter(tool.output_schema, name=tool.name, limit=limits.result_bytes, dump=tool.dump).write
         perform = self._performer(tool)
@@ -95,7 +99,7 @@ class Runner:
                 raise InvalidArguments(render(parsed.errors, tool.name), parsed.errors)
             value = await (author(parsed.value, _NOTHING) if author is not None else perform(call, parsed))
             done = tell(value, call.id)
-            return with_warnings(done, parsed.warnings) if parsed.warnings else done
+            return with_warnings(done, parsed.warnings, notes) if parsed.warnings else done
 
         speaks = not _STREAMING.isdisjoint(tool.injected.values())
         ready: Handler = asking(run) if speaks else run
@@ -237,7 +241,7 @@ def _runs_in_thread(tool: Tool) -> bool:
     return tool.kind == "generator" or (tool.kind == "sync" and not tool.inline)
 
 
-def _relaying(tool: Tool, relay: Relay, mode: Mode, limits: Limits) -> Handler:
+def _relaying(tool: Tool, relay: Relay, mode: Mode, limits: Limits, notes: RepairNotes) -> Handler:
     """The Handler of a relayed tool: only its arguments are processed here."""
 
     async def forward(call: Call) -> Reply:
@@ -249,7 +253,7 @@ def _relaying(tool: Tool, relay: Relay, mode: Mode, limits: Limits) -> Handler:
         if parsed.errors:
             raise InvalidArguments(render(parsed.errors, tool.name), parsed.errors)
         reply = await relay(call, parsed)
-        return with_warnings(reply, parsed.warnings) if parsed.warnings and isinstance(reply, Done) else reply
+        return with_warnings(reply, parsed.warnings, notes) if parsed.warnings and isinstance(reply, Done) else reply
 
     return forward
 

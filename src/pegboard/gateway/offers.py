@@ -214,6 +214,7 @@ class Offers:
                 middleware=self._middleware,
                 timeout=override.timeout,
                 arguments=config.arguments or self._toolbox.arguments,
+                repair_notes=override.repair_notes or config.repair_notes or self._toolbox.repair_notes,
                 # The author of a board in this process is trusted.
                 promises=as_object(shown.get("annotations")) if config.kind == "board" else override.annotations,
                 checked=checked,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from pegboard.call import Json
@@ -209,9 +209,34 @@ def link_block(
     return _dressed(block, annotations, meta)
 
 
+NOTE: Final = "dev.pegboard/note"
+"""The `_meta` key of a block that the server added for the model: it is not part of what the tool returned."""
+
+
+def note_block(kind: str, text: str, *, beside_structured: bool) -> Block:
+    """A note for the model beside what the tool returned.
+
+    Claude Code and Pydantic AI, among others, drop the text blocks beside structured content and keep embedded
+    resources. The text also stays what it is without the note: the JSON of the structured content.
+    """
+    audience: Annotations = {"audience": ["assistant"]}
+    if beside_structured:
+        return resource_block(f"pegboard:{kind}", text, "text/plain", audience, {NOTE: kind})
+    return text_block(text, audience, {NOTE: kind})
+
+
+def is_note(block: Mapping[str, Json]) -> bool:
+    """Whether a server added this block for the model."""
+    return NOTE in as_object(block.get("_meta"))
+
+
 def joined_text(blocks: Json) -> str:
-    """The texts of the text blocks, joined by newlines."""
-    return "\n".join(str(block.get("text", "")) for block in objects_in(blocks) if block.get("type") == "text")
+    """The texts of the text blocks that the tool returned, joined by newlines."""
+    return "\n".join(
+        str(block.get("text", ""))
+        for block in objects_in(blocks)
+        if block.get("type") == "text" and not ("_meta" in block and is_note(block))
+    )
 
 
 def name_of(uri: str) -> str:

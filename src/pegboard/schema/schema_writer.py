@@ -69,12 +69,11 @@ def write_parameters(
     `private` adds keywords that only the repair engine reads.
     """
     writer = _Writer(named, [field.shape for field in fields], private=private, closed=True)
-    schema: Schema = {"type": "object"}
-    if fields:
-        schema["properties"] = {field.name: writer.write_parameter(field) for field in fields}
-        required = [field.name for field in fields if field.required]
-        if required:
-            schema["required"] = required
+    # Without parameters too, some clients need `properties`: smolagents fails, and with it every other tool.
+    properties = {field.name: writer.write_parameter(field) for field in fields}
+    schema: Schema = {"type": "object", "properties": properties}
+    if required := [field.name for field in fields if field.required]:
+        schema["required"] = required
     schema["additionalProperties"] = False
     return writer.finish(schema)
 

@@ -158,9 +158,7 @@ def write_declared(parameters: Sequence[Parameter], where: str, *, private: bool
         properties[parameter.name] = _write_parameter(
             parameter, f"{where}: Parameter {parameter.name!r}", private=private
         )
-    schema: dict[str, Json] = {"type": "object"}
-    if properties:
-        schema["properties"] = properties
+    schema: dict[str, Json] = {"type": "object", "properties": properties}
     required = [parameter.name for parameter in parameters if is_required(parameter)]
     if required:
         schema["required"] = required

@@ -15,6 +15,7 @@ from pegboard.schema.validator import Validator
 from pegboard.tools.argument_parser import Mode, ParsedArguments, SchemaParser
 from pegboard.tools.naming import check_name
 from pegboard.tools.tool import Tool
+from pegboard.tools.tool_result import RepairNotes
 
 Relay: TypeAlias = Callable[[Call, ParsedArguments], Coroutine[Any, Any, Reply]]
 """Forwards a call, whose arguments fit the schema, to its server."""
@@ -60,6 +61,7 @@ class RelayedTool(Tool):
         middleware: Sequence[Any] = (),
         timeout: float | None = None,
         arguments: Mode | None = None,
+        repair_notes: RepairNotes | None = None,
         promises: Mapping[str, Json] | None = None,
         checked: CheckedSchemas | None = None,
     ) -> None:
@@ -97,6 +99,7 @@ class RelayedTool(Tool):
         self.hooks = tuple(middleware)
         self.timeout = timeout
         self.arguments = arguments
+        self.repair_notes = repair_notes
         self.relay = relay
         self._promises = promises or {}
         self._parser = SchemaParser(schema)

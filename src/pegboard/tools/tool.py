@@ -28,6 +28,7 @@ from pegboard.tools.argument_parser import (
 from pegboard.tools.naming import check_name, humanise, snake_case, suggest
 from pegboard.tools.parameters import Parameter, ToolExecutionContext
 from pegboard.tools.signature import InferredFunction, IsInjected, Kind, infer
+from pegboard.tools.tool_result import RepairNotes
 
 OnParseError: TypeAlias = Literal["refuse", "pass"]
 TaskSupport: TypeAlias = Literal["optional", "required"]
@@ -36,7 +37,11 @@ Transport: TypeAlias = Literal["http", "stdio", "ws"]
 Icons: TypeAlias = str | Mapping[str, Json] | Sequence[str | Mapping[str, Json]]
 
 TRANSPORTS: Final[tuple[Transport, ...]] = get_args(Transport)
-_CHOICES: Final = {"arguments": get_args(Mode), "on_parse_error": get_args(OnParseError)}
+_CHOICES: Final = {
+    "arguments": get_args(Mode),
+    "repair_notes": get_args(RepairNotes),
+    "on_parse_error": get_args(OnParseError),
+}
 _TYPES: Final = {"title": str, "description": str, "category": str, "inline": bool, "once": bool}
 # The capabilities of clients, and their named parts; other parts may have any name.
 _CLIENT_CAPABILITIES: Final[Mapping[str, tuple[str, ...] | None]] = {
@@ -67,6 +72,7 @@ class ToolOptions(TypedDict, total=False):
     requires: client capabilities that a caller must have declared, such as "sampling".
     transports: list and allow the tool only for callers of these transports.
     arguments: "lenient" or "strict", in place of the board's.
+    repair_notes: where results report repairs ("text", "meta" or "off"), in place of the board's.
     on_parse_error: "pass" runs the tool even if its arguments are wrong.
     task: whether it can ("optional") or must ("required") run as a task.
     detach: "manual" lets the tool ask before it becomes a task.
@@ -89,6 +95,7 @@ class ToolOptions(TypedDict, total=False):
     requires: Sequence[str]
     transports: Sequence[Transport]
     arguments: Mode
+    repair_notes: RepairNotes
     on_parse_error: OnParseError
     task: TaskSupport
     detach: Detach
@@ -126,6 +133,7 @@ class Tool:
     transports: Sequence[Transport] = ()
     """The transports over which callers see the tool and can call it; empty for all."""
     arguments: Mode | None = None
+    repair_notes: RepairNotes | None = None
     on_parse_error: OnParseError = "refuse"
     task: TaskSupport | None = None
     detach: Detach = "start"
@@ -287,6 +295,7 @@ def tool_from_function(
     tool.requires = tuple(options.get("requires", ()))
     tool.transports = tuple(options.get("transports", ()))
     tool.arguments = options.get("arguments")
+    tool.repair_notes = options.get("repair_notes")
     tool.on_parse_error = options.get("on_parse_error", "refuse")
     tool.task = options.get("task")
     tool.detach = options.get("detach", "start")

@@ -15,11 +15,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET
 
+from pegboard.argument_problems import ParseWarning
 from pegboard.call import Done, EncodedResult, Json, RequestId
 from pegboard.errors import (
     InternalFailure,
@@ -32,7 +33,7 @@ from pegboard.errors import (
 )
 from pegboard.limits import Limits
 from pegboard.media import Content
-from pegboard.protocol.content import Block, joined_text, text_block
+from pegboard.protocol.content import Block, joined_text, note_block, text_block
 from pegboard.protocol.json_values import as_list, as_object, texts_in
 from pegboard.schema.formats import LENIENT
 from pegboard.schema.plain_json import (
@@ -57,6 +58,9 @@ PARSE_ERRORS = "dev.pegboard/parseErrors"
 PARSE_WARNINGS = "dev.pegboard/parseWarnings"
 SKIPPED = "dev.pegboard/skipped"
 
+RepairNotes: TypeAlias = Literal["text", "meta", "off"]
+"""Where a result reports the repairs of its arguments: for the model and programs, for programs alone, or not at all."""
+
 RESULT_BYTES = Limits().result_bytes
 
 # A timedelta may be negative or have a fraction, which ISO 8601 allows and the format "duration" does not.
@@ -66,6 +70,9 @@ RESULT_FORMATS = LENIENT - {"duration"}
 _TYPES_KEPT = 64
 _log = logging.getLogger("pegboard.tools")
 _WORDS = {True: "true", False: "false", None: "null"}
+
+# The repairs that a note for the model lists.
+_NOTED = 5
 
 # Beyond this, a float cannot represent every integer.
 _EXACT = 2**53
@@ -376,17 +383,28 @@ def parse_error_result(text: str, errors: Iterable[Any], meta: Mapping[str, Json
     return error_result(text, {**(meta or {}), PARSE_ERRORS: _listed(errors)})
 
 
-def with_warnings(done: Done, warnings: Iterable[Any]) -> Done:
-    """The same result with a list of the repaired arguments."""
-    listed = _listed(warnings)
-    if not listed:
+def with_warnings(done: Done, warnings: Sequence[ParseWarning], notes: RepairNotes = "text") -> Done:
+    """The same result with the repairs of the arguments: for the model as a block of its own, for programs in `_meta`."""
+    if not warnings or notes == "off":
         return done
+    listed = _listed(warnings)
     result = done.result.value if isinstance(done.result, EncodedResult) else done.result
     meta = as_object(result.get("_meta"))
     # A gateway or host before us may have reported repairs, too.
     told = meta.get(PARSE_WARNINGS)
-    warned = {**meta, PARSE_WARNINGS: [*listed, *as_list(told)]}
-    return Done({**result, "_meta": warned}, done.wrapped, done.metadata)
+    warned: dict[str, Json] = {**result, "_meta": {**meta, PARSE_WARNINGS: [*listed, *as_list(told)]}}
+    if notes == "text":
+        note = note_block("repairs", _repair_lines(warnings), beside_structured="structuredContent" in result)
+        warned["content"] = [*as_list(result.get("content")), note]
+    return Done(warned, done.wrapped, done.metadata)
+
+
+def _repair_lines(warnings: Sequence[ParseWarning]) -> str:
+    """A line for each repair, for the model. Of many repairs, the first show the pattern."""
+    lines = [f"[repaired] {warning.message}" for warning in warnings[:_NOTED]]
+    if len(warnings) > _NOTED:
+        lines.append(f"[repaired] and {len(warnings) - _NOTED:,} more")
+    return "\n".join(lines)
 
 
 def _listed(notes: Iterable[Any]) -> list[Json]:

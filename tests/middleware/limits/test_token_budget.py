@@ -165,6 +165,10 @@ async def test_cut_structured_content_fits_its_schema_and_meta_counts_what_is_mi
     assert count_tokens(json.dumps(result.structured, separators=(",", ":"))) <= 300
     shown = json.loads(result.text)
     assert shown == {"rows": [*kept, f"… {1000 - len(kept)} more items"], "total": 1000}
+    # For agents that show their models structured content, and no text beside it.
+    note = result.content[-1]
+    assert note["type"] == "resource"
+    assert note["resource"]["text"] == f"[cut] rows: {len(kept)} of 1,000 items"
 
 
 async def test_long_texts_inside_json_are_cut_with_a_marker_and_short_values_stay() -> None:

@@ -13,6 +13,7 @@ from pegboard.cli.output import note, show, show_json, show_text
 from pegboard.cli.target_argument import OK, TOOL_ERROR, TargetArgument, read_target, report_missing, run
 from pegboard.errors import InvalidParams, SetupError
 from pegboard.logs.printable import printable
+from pegboard.protocol.content import is_note
 from pegboard.tools.naming import suggest
 from pegboard.tools.tool_result import PARSE_WARNINGS
 
@@ -103,6 +104,8 @@ def _value(text: str) -> object:
 def print_content(content: Sequence[Mapping[str, Json]]) -> None:
     """Text as it is, any other content by its type."""
     for block in content:
+        if is_note(block):
+            continue  # `_meta` has the same, and goes to stderr
         if block.get("type") == "text":
             show_text(str(block.get("text", "")))
         else:

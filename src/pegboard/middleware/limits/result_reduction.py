@@ -15,6 +15,7 @@ from pegboard.call import Json
 from pegboard.middleware.limits.json_reduction import Cut, Reduced, fit_json
 from pegboard.middleware.limits.truncation import truncate
 from pegboard.middleware.observability.token_count import LONG, Counter, measure
+from pegboard.protocol.content import is_note
 from pegboard.protocol.json_values import as_list, as_object
 
 _encode = msgspec.json.Encoder().encode
@@ -86,8 +87,10 @@ def _fit(result: Mapping[str, Json], size: ResultSize, limit: int, count: Counte
 
 
 def text_of(block: Json) -> str:
-    """The text of a content block that a model reads; empty for images, audio and links."""
+    """The text of a content block that a model reads; empty for images, audio, links and notes of ours."""
     block = as_object(block)
+    if is_note(block):
+        return ""
     match block.get("type"):
         case "text":
             return str(block["text"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -12,11 +12,12 @@ from pegboard.call import Call, Done, EncodedResult, Handler, Json, Reply
 from pegboard.errors import DeclarationError, LimitReached, ToolError
 from pegboard.hooks.middleware import Middleware
 from pegboard.middleware.call_keys import resolve, tool_of
+from pegboard.middleware.limits.json_reduction import Cut
 from pegboard.middleware.limits.kept_results import SCHEME, KeptResults
 from pegboard.middleware.limits.result_reduction import ReducedResult, fit_result, has_few_bytes, measure_result
 from pegboard.middleware.limits.truncation import SMALLEST
 from pegboard.middleware.observability.token_count import Counter, count_tokens
-from pegboard.protocol.content import joined_text, link_block
+from pegboard.protocol.content import joined_text, link_block, note_block
 from pegboard.protocol.json_values import as_list, as_object
 from pegboard.schema.validator import Validator
 from pegboard.tools.tool_result import RESULT_FORMATS, error_result
@@ -25,8 +26,9 @@ TRUNCATED = "dev.pegboard/truncated"
 
 Action: TypeAlias = Literal["warn", "refuse", "truncate"]
 
-# The cuts of structured content that `_meta` lists.
+# The cuts of structured content that `_meta` lists, and those that the note for the model lists.
 _CUTS = 20
+_NOTED = 5
 
 _log = logging.getLogger("pegboard.tokens")
 
@@ -142,6 +144,9 @@ class TokenBudget(Middleware):
                 {"path": cut.path, "kept": cut.kept, "of": cut.of, "unit": cut.unit} for cut in reduced.cuts[:_CUTS]
             ]
         content = list(as_list(reduced.result["content"]))
+        if reduced.cuts:
+            # The text says in its middle what was left out; structured content cannot.
+            content.append(note_block("cuts", _cut_lines(reduced.cuts), beside_structured=True))
         uri = self._keep(call, whole)
         if uri and self.kept is not None:
             note["uri"] = uri
@@ -156,6 +161,13 @@ class TokenBudget(Middleware):
             return ""
         call.state["kept_result"] = name
         return SCHEME + name if self.link else ""
+
+
+def _cut_lines(cuts: Sequence[Cut]) -> str:
+    lines = [f"[cut] {cut.path or 'the result'}: {cut.kept:,} of {cut.of:,} {cut.unit}" for cut in cuts[:_NOTED]]
+    if len(cuts) > _NOTED:
+        lines.append(f"[cut] and {len(cuts) - _NOTED:,} more")
+    return "\n".join(lines)
 
 
 def _plain(reply: Done) -> Mapping[str, Json]:
