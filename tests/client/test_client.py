@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import json
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from pegboard import Board, Client, Context, ToolError
+from pegboard import Board, Client, Context, Gateway, ToolError
 from pegboard.call import Call, Done, EncodedResult, Reply
 from pegboard.errors import SetupError, UnknownTool
 
@@ -142,3 +143,31 @@ async def test_a_list_keeps_the_fields_that_its_type_does_not_name(board: Board)
 
     async with Client(Extended()) as client:
         assert {tool.get("x-rating") for tool in await client.list_tools()} == {5}
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
+async def test_a_client_of_a_board_or_gateway_speaks_the_revision_it_is_given(version: str) -> None:
+    board = Board("shown")
+
+    @board.tool
+    async def show(ctx: Context) -> dict[str, str]:
+        answer = await ctx.elicit("Sure?", bool) if version >= "2025-06-18" else None
+        return {"version": ctx.caller.version, "answer": type(answer).__name__}
+
+    for target, name in ((board, "show"), (Gateway({"mcpServers": {"shown": {"board": board}}}), "main__shown__show")):
+        async with Client(target, version=version, elicit=lambda _: {"value": True}) as client:
+            assert client.version == version
+            await client.ping()
+            result = await client.call(name)
+            seen = result.structured or json.loads(result.text)
+            if target is board:
+                assert seen["version"] == version
+            assert seen["answer"] == ("Accepted" if version >= "2025-06-18" else "NoneType")
+            (tool,) = await client.list_tools()
+            # Titles came with 2025-06-18.
+            assert ("title" in tool) == (version >= "2025-06-18")
+
+
+def test_a_revision_before_the_newest_has_no_rounds() -> None:
+    with pytest.raises(SetupError, match="no rounds=True"):
+        Client(Board(), version="2025-06-18", rounds=True)

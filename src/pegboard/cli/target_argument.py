@@ -59,7 +59,7 @@ class TargetArgument:
         """A client of all servers of a configuration, once each of them has responded or failed."""
         # Imported here: requests to a single server do not need the gateway.
         gateway = pegboard.Gateway(self.chosen.target)
-        async with Client(gateway, timeout=self.chosen.timeout) as client:
+        async with Client(gateway, timeout=self.chosen.timeout, version=self.chosen.protocol) as client:
             await gateway.wait_connected(self.chosen.timeout or _CONNECT_SECONDS, lazy=True)
             yield client
 
@@ -75,7 +75,7 @@ class TargetArgument:
             raise SetupError(
                 f"{chosen.target} is not a file; the URL of a server starts with http://, https://, ws:// or wss://"
             )
-        return Client(load_board(chosen.target), timeout=chosen.timeout)
+        return Client(load_board(chosen.target), timeout=chosen.timeout, version=chosen.protocol)
 
 
 def read_target(

@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from msgspec.structs import replace
 
 from pegboard.call import Channel
 from pegboard.client.links.in_process import InProcessLink, InProcessServer
 from pegboard.client.links.link import Identity, LinkOptions, ServerLink
+from pegboard.client.links.memory_link import LineServer, MemoryLink
 from pegboard.client.transports.http_link import HttpLink
 from pegboard.client.transports.stdio_link import StdioLink
 from pegboard.client.transports.websocket_link import WebSocketLink
 from pegboard.config.foreign.foreign_entry import read_server_entry
 from pegboard.errors import SetupError
-from pegboard.protocol.revisions import REVISIONS
+from pegboard.protocol.revisions import MODERN, REVISIONS
 
 
 @runtime_checkable
@@ -48,8 +49,12 @@ def open_link(target: Target, identity: Identity, unattributed: Channel, options
         case _ if not hasattr(target, "handler"):
             kinds = "a board, a URL, a command as a list of words, or a configuration entry"
             raise SetupError(f"{type(target).__name__} is not a valid target; pass {kinds}")
-        case _:
+        case _ if options.version in (None, MODERN):
             return InProcessLink(target, identity, rounds=options.rounds)
+        case _:
+            if options.rounds or not hasattr(target, "open_line"):
+                raise SetupError(f"version={options.version!r} needs a board or gateway, and no rounds=True")
+            return MemoryLink(cast(LineServer, target), identity, unattributed, options)
 
 
 def _link_to_url(url: str, identity: Identity, unattributed: Channel, options: LinkOptions) -> ServerLink:

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Final, Unpack
 
@@ -17,6 +17,7 @@ from pegboard.errors import SetupError
 from pegboard.limits import Limits
 from pegboard.logs.log_lines import report_setup_error, set_up_logging
 from pegboard.server.asgi.asgi_app import AsgiApp
+from pegboard.server.memory_line import MemoryLine
 from pegboard.server.mounting import mount
 from pegboard.server.serve import run, serve
 from pegboard.server.serving_options import (
@@ -56,6 +57,10 @@ class Hosted(ABC):
     def metrics(self) -> str | None:
         """The text for a Prometheus scrape; None if nothing is measured that the server could offer."""
         return None
+
+    def open_line(self, receive: Callable[[bytes], None]) -> MemoryLine:
+        """Serve a client in this process over messages; `receive` is called with each message for it."""
+        return MemoryLine(self.handler, self.info, self.limits, receive)
 
     @abstractmethod
     async def start(self, shared: SharedStore | None = None) -> None: ...
