@@ -16,6 +16,7 @@ _HOMES = {
     "ErrorMessage": "pegboard.middleware.error_messages",
     "ErrorMessages": "pegboard.middleware.error_messages",
     "Handler": "pegboard.call",
+    "History": "pegboard.middleware.observability.history",
     "InputRequired": "pegboard.call",
     "KeptResults": "pegboard.middleware.limits.kept_results",
     "Logging": "pegboard.middleware.observability.call_log",

@@ -24,6 +24,7 @@ from pegboard.middleware.limits.token_budget import Budget as Budget
 from pegboard.middleware.limits.token_budget import TokenBudget as TokenBudget
 from pegboard.middleware.observability.audit import Audit as Audit
 from pegboard.middleware.observability.call_log import Logging as Logging
+from pegboard.middleware.observability.history import History as History
 from pegboard.middleware.observability.masking import mask as mask
 from pegboard.middleware.observability.metrics import Metrics as Metrics
 from pegboard.middleware.observability.timing import Timing as Timing
