@@ -116,6 +116,7 @@ from pegboard.middleware import (
     ConcurrencyLimit,
     Done,
     Handler,
+    History,
     InputRequired,
     KeptResults,
     Logging,
@@ -286,7 +287,9 @@ async def around(call: Call, proceed: Handler) -> Reply:
 first: Around = around
 kept = KeptResults(seconds=60)
 rates: list[RateStore] = [MemoryRates(), FakeRates(FakeClock())]
-board.use(Watch(), first, Logging(), Timing(slow_ms=100), TokenCount(count_tokens), Metrics(), Tracing())
+board.use(
+    Watch(), first, Logging(), Timing(slow_ms=100), TokenCount(count_tokens), Metrics(), Tracing(), History(calls=100)
+)
 board.use(RateLimit(10, "minute", by="tool", store=rates[0]), ConcurrencyLimit(2, wait=1), Timeout(5), tag="shop")
 board.use(RateLimit(10, store=RedisRates("redis://localhost")), group="orders")
 board.use(TokenBudget(Budget(100, "truncate"), kept=kept, counter=estimate_tokens), Cache(60), Retry(2), tool="search")

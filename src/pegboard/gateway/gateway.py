@@ -22,7 +22,7 @@ from pegboard.client.links.in_process import InProcessServer
 from pegboard.config.config_watch import ConfigWatch, compare
 from pegboard.config.gateway_config import MAIN, GatewayConfig, Mode, ServerConfig, ToolboxConfig, read_config
 from pegboard.config.mistakes import redact
-from pegboard.errors import SetupError
+from pegboard.errors import InvalidParams, SetupError
 from pegboard.gateway.configured_middleware import ConfiguredMiddleware
 from pegboard.gateway.forwarding.destination import Destination
 from pegboard.gateway.forwarding.forwarder import Forwarder
@@ -309,6 +309,32 @@ class Gateway(Hosted):
         if self._started:
             for downstream in self._downstreams.values():
                 downstream.start()
+        self._rearrange()
+        await _stop_all(ended)
+
+    async def restart_server(self, toolbox: str, server: str) -> None:
+        """Stop a server and connect to it again; its running calls fail."""
+        self._server_config(toolbox, server)
+        await self._replace_servers(frozenset({(toolbox, server)}))
+
+    async def enable_server(self, toolbox: str, server: str, *, on: bool) -> None:
+        """Connect to a server, or stop it, until the configuration file changes or the gateway restarts."""
+        config = replace(self._server_config(toolbox, server), enabled=on)
+        box = self.config.toolboxes[toolbox]
+        box = replace(box, servers={**box.servers, server: config})
+        self.config = replace(self.config, toolboxes={**self.config.toolboxes, toolbox: box})
+        await self._replace_servers(frozenset())
+
+    def _server_config(self, toolbox: str, server: str) -> ServerConfig:
+        box = self.config.toolboxes.get(toolbox)
+        if box is None or server not in box.servers:
+            raise InvalidParams(f"The configuration has no server {toolbox}/{server}")
+        return box.servers[server]
+
+    async def _replace_servers(self, changed: frozenset[Key]) -> None:
+        ended = self._apply_config(self.config, changed)
+        for downstream in self._downstreams.values():
+            downstream.start()
         self._rearrange()
         await _stop_all(ended)
 

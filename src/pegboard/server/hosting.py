@@ -9,6 +9,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from functools import cached_property
 from typing import Final, Unpack
 
 from pegboard.auth.auth import Auth
@@ -17,6 +18,7 @@ from pegboard.errors import SetupError
 from pegboard.limits import Limits
 from pegboard.logs.log_lines import report_setup_error, set_up_logging
 from pegboard.server.asgi.asgi_app import AsgiApp
+from pegboard.server.http_types import Route
 from pegboard.server.memory_line import MemoryLine
 from pegboard.server.mounting import mount
 from pegboard.server.serve import run, serve
@@ -41,6 +43,11 @@ class Hosted(ABC):
     limits: Limits
     auth: Auth | None = None
     places: Mapping[str, Handler] | None
+
+    @cached_property
+    def routes(self) -> dict[str, Route]:
+        """What is served beside the MCP endpoint, by the first part of its path: `/console`."""
+        return {}
 
     @property
     @abstractmethod

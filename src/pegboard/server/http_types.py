@@ -152,6 +152,10 @@ EndpointResult: TypeAlias = Answer | asyncio.Task[Answer | None] | Coroutine[Any
 """A response at once, or None once it has been streamed; else a task or coroutine that ends in one of these."""
 
 
+Route: TypeAlias = Callable[[Head, bytes, Sink], EndpointResult]
+"""Answers the requests for one path beside the MCP endpoint, and for everything below it."""
+
+
 class Endpoint(Protocol):
     """Handles a whole request."""
 

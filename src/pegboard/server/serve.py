@@ -280,6 +280,7 @@ def make_endpoint(served: ServedApp, options: ServingOptions, shared: SharedStor
         shared=shared,
         parts=served.readiness,
         metrics=served.metrics,
+        routes=served.routes,
     )
 
     def make(name: str, handler: Handler) -> HttpEndpoint:

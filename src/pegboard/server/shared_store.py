@@ -10,6 +10,7 @@ from typing import Protocol
 from pegboard.auth.auth import Auth
 from pegboard.call import Handler, Json
 from pegboard.limits import Limits
+from pegboard.server.http_types import Route
 from pegboard.stores.cluster import Cluster, SharedStore
 from pegboard.stores.memory import MemoryStore
 from pegboard.stores.store_url import open_store
@@ -36,6 +37,10 @@ class ServedApp(Protocol):
     @property
     def auth(self) -> Auth | None:
         """Which credentials it accepts; None if it does not authenticate."""
+
+    @property
+    def routes(self) -> Mapping[str, Route]:
+        """What is served beside the MCP endpoint, by the first part of its path."""
 
     def readiness(self) -> tuple[bool, Mapping[str, Json]]:
         """Whether the servers that it requires are up, and the state of each of its servers."""

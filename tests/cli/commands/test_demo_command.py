@@ -19,6 +19,7 @@ pytestmark = pytest.mark.process
 # Of the figures only the shape is told; everything else is as a newcomer reads it.
 SAID = r"""
 pegboard \d\S*   demo: http://127\.0\.0\.1:PORT/mcp
+  console  http://127\.0\.0\.1:PORT/console/\?token=\S+
   3 of 3 servers ready in \d+\.\d s: 9 tools
     everyday  desk   ready  board  4 tools
               clock  ready  stdio  2 tools

@@ -12,6 +12,7 @@ from pathlib import Path
 import pegboard.demo
 from pegboard.cli.commands.run_command import command
 from pegboard.cli.commands.up_command import Announcement
+from pegboard.cli.console_flags import add_console, add_console_flags, announce_console
 from pegboard.cli.serving_flags import add_flags, read_options
 from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.demo import desk, notes
@@ -82,6 +83,7 @@ def main(argv: list[str]) -> int:
         description="Serve a gateway with three sample servers (in process, stdio, HTTP), on this machine only.",
     )
     add_flags(parser)
+    add_console_flags(parser)
     chosen = parser.parse_args(argv)
     options = read_options(chosen)
     if options["transport"] == "auto":
@@ -95,7 +97,13 @@ def main(argv: list[str]) -> int:
             logging.getLogger(name).setLevel(logging.WARNING)
     began = time.monotonic()
     demo = Demo()
-    run(demo, options, lambda url: Announcement(demo, url, began, _more(url), wait=_CONNECT_SECONDS).start())
+    console = add_console(demo, chosen, options)
+
+    def on_ready(url: str) -> None:
+        first = announce_console(console, chosen, url)
+        Announcement(demo, url, began, _more(url), wait=_CONNECT_SECONDS, first=first).start()
+
+    run(demo, options, on_ready)
     return 0
 
 

@@ -6,10 +6,12 @@ import argparse
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from pegboard import __version__
 from pegboard.board import Board
+from pegboard.cli.console_flags import add_console, add_console_flags, announce_console
 from pegboard.cli.serving_flags import add_flags, read_options
 from pegboard.loading import load_board
 from pegboard.logs.log_lines import announce_lines, set_up_logging
@@ -31,6 +33,7 @@ def main(argv: list[str]) -> int:
         "and the name of the board if it has several",
     )
     add_flags(parser)
+    add_console_flags(parser)
     chosen = parser.parse_args(argv)
     options = read_options(chosen)
     set_up_logging(options["log_level"], options["log_format"])
@@ -39,15 +42,16 @@ def main(argv: list[str]) -> int:
     # What the file prints while it is imported must not reach the client.
     pipes = claim_pipes() if options["transport"] == "stdio" else None
     board = load_board(chosen.target)
-    run(board, options, lambda url: announce(board, url, began), pipes)
+    console = add_console(board, chosen, options)
+    run(board, options, lambda url: announce(board, url, began, announce_console(console, chosen, url)), pipes)
     return 0
 
 
-def announce(board: Board, url: str, began: float) -> None:
+def announce(board: Board, url: str, began: float, more: Sequence[str] = ()) -> None:
     """The first lines for a new user: what is served, where, and how to connect."""
     count = counted(len(board.tools), "tool")
     lines = [f"pegboard {__version__}   {board.name}: {count}, ready in {time.monotonic() - began:.1f} s"]
-    lines.append(f"  MCP      {url}")
+    lines += [*more, f"  MCP      {url}"]
     first = next(iter(board.tools), None)
     if url.startswith("http") and first is not None:
         lines.append(f"  try      {command()} call {url} {first.name} {_sample(first.input_schema)}".rstrip())

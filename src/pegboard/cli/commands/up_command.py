@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from pegboard import __version__
 from pegboard.cli.commands.run_command import command
+from pegboard.cli.console_flags import add_console, add_console_flags, announce_console
 from pegboard.cli.serving_flags import add_flags, read_options
 from pegboard.cli.status_table import render_status
 from pegboard.config.gateway_config import find_config
@@ -38,6 +39,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--mode", choices=("all", "dynamic", "proxy", "auto"), help="which tools clients see")
     parser.add_argument("--no-watch", action="store_false", dest="watch", help="do not reload the file on change")
     add_flags(parser, store="a SQLite file of this user")
+    add_console_flags(parser)
     chosen = parser.parse_args(argv)
     options = read_options(chosen, store="")
     set_up_logging(options["log_level"], options["log_format"])
@@ -49,9 +51,11 @@ def main(argv: list[str]) -> int:
         stdio = options["transport"] == "stdio" or (options["transport"] == "auto" and started_by_client())
         options["store"] = "memory" if stdio else f"sqlite:{store_path(path)}"
 
+    console = add_console(gateway, chosen, options)
+
     def on_ready(url: str) -> None:
         _reload_on_hangup(gateway)
-        Announcement(gateway, url, began).start()
+        Announcement(gateway, url, began, first=announce_console(console, chosen, url)).start()
 
     run(gateway, options, on_ready)
     return 0
@@ -68,11 +72,18 @@ class Announcement:
     """What is printed once the servers have responded, or the time is up."""
 
     def __init__(
-        self, gateway: Gateway, url: str, began: float, more: Sequence[str] = (), wait: float = _CONNECT_SECONDS
+        self,
+        gateway: Gateway,
+        url: str,
+        began: float,
+        more: Sequence[str] = (),
+        wait: float = _CONNECT_SECONDS,
+        first: Sequence[str] = (),
     ) -> None:
         self._gateway = gateway
         self._url = url
         self._began = began
+        self._first = first
         self._more = more
         self._wait = wait
         self._task: asyncio.Task[None] | None = None
@@ -83,7 +94,7 @@ class Announcement:
         self._gateway._keep_task(self._task)
 
     async def _announce(self) -> None:
-        announce_lines([f"pegboard {__version__}   {self._gateway.config.name}: {self._url}"])
+        announce_lines([f"pegboard {__version__}   {self._gateway.config.name}: {self._url}", *self._first])
         await self._gateway.wait_connected(self._wait)
         took = time.monotonic() - self._began
         announce_lines([*render_status(self._gateway, self._url, took, command()), *self._more])

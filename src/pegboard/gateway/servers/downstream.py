@@ -140,6 +140,12 @@ class Downstream:
         return self._pool.spawns
 
     @property
+    def output(self) -> str:
+        """The end of what its process wrote to stderr."""
+        connection = self._pool.connections.get(OWN_KEY)
+        return "" if connection is None else connection.stderr_tail
+
+    @property
     def in_flight(self) -> int:
         return self._slots.taken
 

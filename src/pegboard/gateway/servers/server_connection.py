@@ -71,6 +71,11 @@ class ServerConnection:
         return self.link.spawns if isinstance(self.link, StdioLink) else 0
 
     @property
+    def stderr_tail(self) -> str:
+        """The end of what the process of this connection wrote to stderr."""
+        return self.link.stderr_tail if isinstance(self.link, StdioLink) else ""
+
+    @property
     def is_opening(self) -> bool:
         return self._opening is not None
 

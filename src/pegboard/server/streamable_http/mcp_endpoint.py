@@ -38,7 +38,7 @@ from pegboard.server.exchange.stateless import Stateless
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.guard import Guard
 from pegboard.server.http.responses.error_responses import error_response, method_not_allowed, text_response
-from pegboard.server.http_types import Answer, EndpointResult, Head, Sink, Upgrade
+from pegboard.server.http_types import Answer, EndpointResult, Head, Route, Sink, Upgrade
 from pegboard.server.streamable_http.deferred_endpoint import DeferredEndpoint
 from pegboard.server.streamable_http.readiness import FRESH, Parts, Readiness, always_ready
 from pegboard.server.streamable_http.session_requests import SessionRequests
@@ -73,6 +73,7 @@ class HttpEndpoint:
         websocket: bool = True,
         parts: Parts = always_ready,
         metrics: Callable[[], str | None] | None = None,
+        routes: Mapping[str, Route] | None = None,
     ) -> None:
         self._readiness = Readiness(shared, parts)
         self._metrics = metrics
@@ -134,6 +135,9 @@ class HttpEndpoint:
         for path in ("/mcp", "/mcp/"):
             if path in paths:
                 self._resources[(prefix + path).encode()] = prefix + successor
+        # Read for each request: routes may be added later.
+        self._routes = {} if routes is None else routes
+        self._prefix = prefix
         self._where = ", ".join(prefix + path for path in paths[:1])
 
     def _make_legacy(self, mode: LegacyMode, info: Mapping[str, Json], shared: SharedStore | None) -> LegacyRequests:
@@ -154,9 +158,16 @@ class HttpEndpoint:
         if post is not None:
             return self._call(post, head, body, sink) if post.plain else self._post(post, head, body, sink)
         route = self._paths.get(head.path)
-        if route is None:
+        return self._beside(head, body, sink) if route is None else route(head, body, sink)
+
+    def _beside(self, head: Head, body: bytes, sink: Sink) -> EndpointResult:
+        """Answer a request for a route beside the MCP endpoint."""
+        path = head.path.decode("latin-1").removeprefix(self._prefix)
+        route = self._routes.get("/" + path[1:].partition("/")[0])
+        if route is None or not head.path.startswith(self._prefix.encode()):
             return text_response(404, f"Not found; the MCP endpoint is {self._where}")
-        return route(head, body, sink)
+        allowed = self._guard.check(head)
+        return allowed if isinstance(allowed, Answer) else route(head, body, sink)
 
     def _health(self, head: Head, body: bytes, sink: Sink) -> Answer:
         if head.method != b"GET":

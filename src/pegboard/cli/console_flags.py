@@ -1,0 +1,36 @@
+"""The flags of the console, and the line that names its link."""
+
+from __future__ import annotations
+
+import argparse
+
+from pegboard.board import Board
+from pegboard.console.console import Console
+from pegboard.gateway.gateway import Gateway
+from pegboard.server.http.guard import is_loopback
+from pegboard.server.serving_options import ServingOptions
+
+
+def add_console_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("console")
+    group.add_argument(
+        "--no-console", action="store_false", dest="console", help="do not serve the console at /console"
+    )
+    group.add_argument("--open", action="store_true", help="open the console in the browser")
+
+
+def add_console(served: Board | Gateway, chosen: argparse.Namespace, options: ServingOptions) -> Console | None:
+    """The console of this launch: over HTTP, on this machine, with one worker."""
+    local = options["uds"] is None and is_loopback(options["host"])
+    if not chosen.console or options["transport"] == "stdio" or not local or options["workers"] > 1:
+        return None
+    return Console(served)
+
+
+def announce_console(console: Console | None, chosen: argparse.Namespace, url: str) -> list[str]:
+    """The line with the link; with `--open`, also opens it."""
+    if console is None:
+        return []
+    if chosen.open:
+        console.open_in_browser(url)
+    return [f"  console  {console.link(url)}"]

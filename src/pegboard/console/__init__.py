@@ -1,0 +1,1 @@
+"""The console: every call of a board or gateway, live, in a browser."""

@@ -1,0 +1,139 @@
+"""Calls that a person makes in the console: progress, logs and questions on one stream, answers in other requests."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from pegboard.asking.questions import Accepted, Cancelled, Declined
+from pegboard.call import Handler, Json
+from pegboard.client.client import Client
+from pegboard.client.question_handlers import Content, Elicitation
+from pegboard.console.console_subject import ConsoleSubject
+from pegboard.errors import Busy, InvalidParams, PegboardError
+from pegboard.protocol.framing import sse
+from pegboard.server.exchange.exchanges import STREAM
+from pegboard.server.http_types import Sink
+
+CLIENT_NAME: Final = "pegboard console"
+MAX_CALLS: Final = 16
+ANSWER_SECONDS: Final = 600.0
+CALL_SECONDS: Final = 900.0
+
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+class _Served:
+    """The board or gateway of the console, for a client that must neither start nor stop it."""
+
+    def __init__(self, subject: ConsoleSubject) -> None:
+        self._subject = subject
+
+    @property
+    def handler(self) -> Handler:
+        return self._subject.handler
+
+    @property
+    def info(self) -> Mapping[str, Json]:
+        return self._subject.info
+
+    async def start(self) -> None:
+        """It is served already."""
+
+    async def stop(self) -> None:
+        """It is served on."""
+
+
+class ConsoleCalls:
+    """The calls that run for the console, and their open questions."""
+
+    def __init__(self, subject: ConsoleSubject) -> None:
+        self._subject = subject
+        self._questions: dict[str, asyncio.Future[Content]] = {}
+        self._running = 0
+
+    async def stream(self, request: Mapping[str, Json], sink: Sink) -> None:
+        """Make a call, and send all that happens as events: progress, log, question, then result or error."""
+        if self._running >= MAX_CALLS:
+            raise Busy(f"The console runs {MAX_CALLS} calls already; wait for one of them", retry_after=1)
+        method, name = request.get("method", "tools/call"), request.get("name")
+        arguments = request.get("arguments", {})
+        if method not in _METHODS or not isinstance(name, str) or not isinstance(arguments, dict):
+            raise InvalidParams("Send a method, a name and an object of arguments")
+        sink.start(200, STREAM)
+
+        def send(kind: str, value: Json) -> None:
+            sink.write(sse.event(_encode(value), name=kind))
+
+        self._running += 1
+        task = asyncio.current_task()
+        if task is not None:
+            sink.on_gone(task.cancel)
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                send("result", await self._call(method, name, arguments, send))
+        except PegboardError as error:
+            send("error", {"message": str(error)})
+        except TimeoutError:
+            send("error", {"message": f"There was no result within {CALL_SECONDS:g} s"})
+        finally:
+            self._running -= 1
+            sink.end()
+
+    async def _call(
+        self, method: str, name: str, arguments: dict[str, Json], send: Callable[[str, Json], None]
+    ) -> Mapping[str, Json]:
+        async def elicit(asked: Elicitation) -> Content:
+            return await self._ask({"message": asked.message, "schema": asked.schema, "url": asked.url}, send)
+
+        client = Client(
+            _Served(self._subject),
+            name=CLIENT_NAME,
+            elicit=elicit,
+            log=lambda level, data: send("log", {"level": level, "data": data}),
+            log_level="debug",
+        )
+        params: dict[str, Json] = {_METHODS[method]: name}
+        if method != "resources/read":
+            params["arguments"] = arguments
+        async with client:
+            return await client.request(
+                method,
+                params,
+                progress=lambda done, total, message: send(
+                    "progress", {"done": done, "total": total, "message": message}
+                ),
+            )
+
+    async def _ask(self, question: dict[str, Json], send: Callable[[str, Json], None]) -> Content:
+        key = secrets.token_urlsafe(12)
+        future: asyncio.Future[Content] = asyncio.get_running_loop().create_future()
+        self._questions[key] = future
+        send("question", {"id": key, **question})
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await future
+        except TimeoutError:
+            return Cancelled()
+        finally:
+            del self._questions[key]
+
+    def answer(self, request: Mapping[str, Json]) -> None:
+        """Answer an open question: with the values of its form, or with `decline` or `cancel`."""
+        future = self._questions.get(str(request.get("id")))
+        if future is None or future.done():
+            raise InvalidParams("This question is not open any more")
+        match request.get("action"):
+            case "accept":
+                future.set_result(Accepted(request.get("content")))
+            case "decline":
+                future.set_result(Declined())
+            case _:
+                future.set_result(Cancelled())
+
+
+_METHODS: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}

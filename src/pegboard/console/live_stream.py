@@ -1,0 +1,83 @@
+"""The stream of events of one open console: new calls, several at a time, and the state of the servers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Final
+
+import msgspec
+
+from pegboard.call import Json
+from pegboard.console.console_subject import ConsoleSubject
+from pegboard.middleware.observability.history import KeptCall
+from pegboard.protocol.framing import sse
+from pegboard.server.exchange.exchanges import STREAM
+from pegboard.server.http_types import Sink
+
+SEND_SECONDS: Final = 0.1
+"""How long calls are collected before they are sent together."""
+STATE_SECONDS: Final = 1.0
+MAX_SENT: Final = 500
+"""How many calls one event lists."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class LiveStream:
+    """Sends what happens until the page is closed."""
+
+    def __init__(self, subject: ConsoleSubject, sink: Sink) -> None:
+        self._subject = subject
+        self._sink = sink
+        self._called = asyncio.Event()
+        self._state = b""
+
+    async def run(self, after: int) -> None:
+        """Begin after this call; with 0, with the calls that are still kept."""
+        history = self._subject.history
+        self._sink.start(200, STREAM)
+        task = asyncio.current_task()
+        if task is not None:
+            self._sink.on_gone(task.cancel)
+        leave = history.watch(self._called.set)
+        try:
+            while True:
+                self._called.clear()
+                newer = history.since(after)
+                if newer:
+                    sent = newer[:MAX_SENT]
+                    after = sent[-1].number
+                    await self._send("calls", [row(self._subject, kept) for kept in sent])
+                if len(newer) > MAX_SENT:
+                    self._called.set()
+                await self._send_state()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(STATE_SECONDS):
+                        await self._called.wait()
+                await asyncio.sleep(SEND_SECONDS)
+        except ConnectionError:
+            return
+        finally:
+            leave()
+            self._sink.end()
+
+    async def _send_state(self) -> None:
+        state = _encode(self._subject.overview())
+        if state != self._state:
+            self._state = state
+            await self._write(sse.event(state, name="state"))
+        else:
+            await self._write(sse.KEEP_ALIVE)
+
+    async def _send(self, name: str, value: Json) -> None:
+        await self._write(sse.event(_encode(value), name=name))
+
+    async def _write(self, chunk: bytes) -> None:
+        if not self._sink.write(chunk):
+            await self._sink.drain()
+
+
+def row(subject: ConsoleSubject, kept: KeptCall) -> dict[str, Json]:
+    """A call as the timeline shows it."""
+    return {**kept.summary(), "lane": subject.lane(kept.name, kept.toolbox)}

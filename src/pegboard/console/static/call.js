@@ -1,0 +1,142 @@
+// The details of one call: arguments and repairs, where the time went, the result, and ways to call again.
+import { h } from "./dom.js";
+import { icon } from "./icons.js";
+import { argumentDiff, jsonView } from "./json.js";
+import { asCurl, asPython, asTest, copy } from "./copying.js";
+import { count, kindOf, milliseconds, select, state } from "./store.js";
+import { openForm, run } from "./tools.js";
+
+export function callPanel() {
+  const row = state.byNumber.get(state.selected);
+  const { details } = state;
+  return h(
+    "aside",
+    { key: "panel", "aria-label": "Call" },
+    h(
+      "div",
+      { class: "bar" },
+      h("h2", null, row ? `${row.lane} / ${row.name.split("__").pop()}` : `Call ${state.selected}`),
+      row && h("span", { class: `badge ${kindOf(row)}` }, kindOf(row) === "ok" ? row.outcome : kindOf(row)),
+      h("button", { class: "quiet", "aria-label": "Close", onclick: () => select(null) }, icon("close")),
+    ),
+    !details ? h("p", { class: "empty" }, "Loading…") : details.error ? h("p", { class: "empty" }, details.error) : sections(details),
+  );
+}
+
+function sections(call) {
+  return [
+    h(
+      "section",
+      { class: "card", key: "arguments" },
+      h("h3", null, "Arguments"),
+      argumentDiff(call.sent, call.ran),
+      call.warnings.map((warning) => h("p", { class: "warning" }, warning.message)),
+    ),
+    call.problem && h("section", { class: "card", key: "problem" }, h("h3", null, "Failed"), h("pre", { class: "json" }, call.problem)),
+    h("section", { class: "card", key: "time" }, h("h3", null, `Where the ${milliseconds(call.ms)} went`), waterfall(call)),
+    call.result && h("section", { class: "card", key: "result" }, h("h3", null, "Result", h("span", { class: "hint" }, `about ${count(call.tokens_out)} tokens`)), resultView(call.result)),
+    h(
+      "section",
+      { class: "card", key: "from" },
+      h("h3", null, "From"),
+      h(
+        "dl",
+        null,
+        [
+          ["client", call.client],
+          ["principal", call.principal],
+          ["protocol", `${call.version} over ${call.transport}`],
+          ["at", new Date(call.at * 1000).toLocaleString("en-GB")],
+          ["arguments", `about ${count(call.tokens_in)} tokens`],
+        ]
+          .filter(([, value]) => value)
+          .map(([name, value]) => [h("dt", null, name), h("dd", null, value)]),
+      ),
+    ),
+    call.method === "tools/call" && again(call),
+  ];
+}
+
+function waterfall(call) {
+  const total = call.ms || 0.001;
+  const spans = [];
+  if (call.tool_ms !== null) {
+    const start = Math.min(call.before_ms, total);
+    const end = Math.min(total, start + call.tool_ms);
+    spans.push(["hooks before", 0, start], ["tool", start, end - start], ["hooks after", end, total - end]);
+  } else spans.push(["all", 0, total]);
+  return h(
+    "div",
+    { class: "waterfall" },
+    spans.map(([name, start, length]) =>
+      h(
+        "div",
+        null,
+        h("span", null, name),
+        h("span", { class: "track" }, h("i", { class: name === "tool" ? "ok" : "", style: { left: `${(100 * start) / total}%`, width: `${Math.max(0.6, (100 * length) / total)}%` } })),
+        h("span", { class: "number" }, milliseconds(length)),
+      ),
+    ),
+    call.tool_ms === null && h("p", { class: "hint" }, "The parts are measured while a console is open."),
+  );
+}
+
+/** The content of a result: texts, images, links, structured content. */
+export function resultView(result) {
+  const blocks = result.content || result.contents || [];
+  const structured = result.structuredContent;
+  const shown = blocks.map(blockView);
+  if (structured !== undefined) shown.push(h("details", { open: !blocks.length || undefined }, h("summary", null, "Structured content"), jsonView(structured)));
+  if (result.messages) shown.push(jsonView(result.messages));
+  if (result.resultType === "input_required") shown.push(h("p", { class: "warning" }, "The call asks its caller, and continues with the answer."), jsonView(result.inputRequests));
+  if (result.shortened) shown.push(h("p", { class: "hint" }, result.shortened));
+  return h("div", { class: result.isError ? "result failed" : "result" }, shown.length ? shown : h("p", { class: "hint" }, "Nothing was returned."));
+}
+
+const IMAGES = /^image\/(png|jpeg|gif|webp)$/;
+
+function blockView(block) {
+  if (block.type === "image" && IMAGES.test(block.mimeType)) return h("img", { src: `data:${block.mimeType};base64,${block.data}`, alt: "Image of the result" });
+  if (block.type === "resource_link") return h("p", null, "Link: ", h("code", null, block.uri));
+  const text = block.text ?? block.resource?.text;
+  if (typeof text === "string") {
+    try {
+      const value = JSON.parse(text);
+      if (typeof value === "object" && value !== null) return jsonView(value);
+    } catch {
+      // Plain text.
+    }
+    return h("pre", { class: "json" }, text);
+  }
+  return jsonView(block);
+}
+
+function again(call) {
+  const args = call.sent && typeof call.sent === "object" ? call.sent : {};
+  return h(
+    "section",
+    { class: "card", key: "again" },
+    h("h3", null, "Again"),
+    h(
+      "div",
+      { class: "buttons" },
+      h(
+        "button",
+        {
+          class: "primary replay",
+          onclick: () => {
+            openForm(call.name, args);
+            run(call.name);
+          },
+        },
+        "Replay",
+      ),
+      h("button", { onclick: () => openForm(call.name, args) }, "Edit and call"),
+      [
+        ["Copy as curl", asCurl],
+        ["Copy as Python", asPython],
+        ["Copy as pytest", asTest],
+      ].map(([label, write]) => h("button", { onclick: (event) => copy(event.currentTarget, write(call.name, args)) }, label)),
+    ),
+  );
+}

@@ -1,0 +1,161 @@
+// The state of the page, the requests that change it, and the stream of events that keeps it current.
+
+const KEPT_CALLS = 5000;
+
+export const state = {
+  connected: false,
+  overview: null,
+  tools: [],
+  calls: [],
+  byNumber: new Map(),
+  selected: null,
+  details: null,
+  page: "live",
+  argument: "",
+  filter: "",
+  paused: null,
+};
+
+let draw = () => {};
+let scheduled = false;
+
+/** Redraw the page soon, once for many changes. */
+export function changed() {
+  if (scheduled) return;
+  scheduled = true;
+  requestAnimationFrame(() => {
+    scheduled = false;
+    draw();
+  });
+}
+
+export function onChange(callback) {
+  draw = callback;
+}
+
+export async function get(path) {
+  const response = await fetch(`api/${path}`);
+  const body = await response.json();
+  if (!response.ok) throw new Error(body.error || `The server answered ${response.status}`);
+  return body;
+}
+
+export async function post(path, body) {
+  const response = await fetch(`api/${path}`, {
+    method: "POST",
+    headers: { "content-type": "application/json", "x-pegboard-console": "1" },
+    body: JSON.stringify(body),
+  });
+  if (response.headers.get("content-type")?.startsWith("text/event-stream")) return response;
+  const answer = await response.json();
+  if (!response.ok) throw new Error(answer.error || `The server answered ${response.status}`);
+  return answer;
+}
+
+export async function loadTools() {
+  state.tools = await get("tools");
+  changed();
+}
+
+/** Show the details of a call, or close them. */
+export async function select(number) {
+  state.selected = number;
+  state.details = null;
+  changed();
+  if (number === null) return;
+  try {
+    const details = await get(`calls/${number}`);
+    if (state.selected === number) state.details = details;
+  } catch (error) {
+    if (state.selected === number) state.details = { error: error.message };
+  }
+  changed();
+}
+
+export function follow() {
+  const last = state.calls.length ? state.calls[state.calls.length - 1].number : 0;
+  const source = new EventSource(`events?after=${last}`);
+  source.addEventListener("open", () => {
+    state.connected = true;
+    changed();
+  });
+  source.addEventListener("error", () => {
+    state.connected = false;
+    changed();
+    // A restarted server counts its calls from the beginning again.
+    if (source.readyState === EventSource.CLOSED) setTimeout(follow, 2000);
+  });
+  source.addEventListener("calls", (event) => {
+    add(JSON.parse(event.data));
+    changed();
+  });
+  source.addEventListener("state", (event) => {
+    const overview = JSON.parse(event.data);
+    const before = state.overview;
+    if (before && before.since !== overview.since) location.reload();
+    state.overview = overview;
+    if (!before || before.costs.all !== overview.costs.all || before.costs.tools !== overview.costs.tools) {
+      loadTools().catch(() => {});
+    }
+    changed();
+  });
+}
+
+function add(rows) {
+  for (const row of rows) {
+    if (state.byNumber.has(row.number)) continue;
+    state.byNumber.set(row.number, row);
+    state.calls.push(row);
+  }
+  while (state.calls.length > KEPT_CALLS) state.byNumber.delete(state.calls.shift().number);
+}
+
+/** The calls that ended in the last seconds; they are kept in that order. */
+export function recent(seconds, now = Date.now() / 1000) {
+  const { calls } = state;
+  let start = calls.length;
+  while (start > 0 && endOf(calls[start - 1]) > now - seconds) start -= 1;
+  return calls.slice(start);
+}
+
+export function endOf(call) {
+  return call.at + call.ms / 1000;
+}
+
+/** The calls that match the filter: words in the tool, the client or the outcome. */
+export function matching(calls) {
+  const words = state.filter.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length) return calls;
+  return calls.filter((call) => {
+    const text = `${call.lane} ${call.name} ${call.client} ${call.principal} ${kindOf(call)}`.toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
+}
+
+/** What a call counts as: error, asked, repaired or ok. */
+export function kindOf(call) {
+  if (call.outcome === "error" || call.outcome === "cancelled") return "error";
+  if (call.outcome === "asked" || call.outcome === "task") return "asked";
+  return call.repairs ? "repaired" : "ok";
+}
+
+export function quantile(sorted, share) {
+  return sorted.length ? sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] : null;
+}
+
+export function milliseconds(value) {
+  if (value === null || value === undefined) return "–";
+  if (value >= 1000) return `${(value / 1000).toFixed(value >= 10000 ? 1 : 2)} s`;
+  if (value >= 100) return `${Math.round(value)} ms`;
+  return `${value.toFixed(value >= 10 ? 1 : 2)} ms`;
+}
+
+export function count(value) {
+  return Math.round(value).toLocaleString("en");
+}
+
+/** The last part of a tool's name, without toolbox and server. */
+export function shortName(call) {
+  const tool = state.tools.find((item) => item.name === call.name);
+  return tool ? tool.tool : call.name;
+}

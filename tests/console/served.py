@@ -1,0 +1,39 @@
+"""A board or gateway with its console, served over HTTP in the loop of a test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec import Struct
+
+from pegboard import Board, Gateway
+from pegboard.console.console import Console
+from pegboard.server.http.guard import Guard
+from pegboard.server.http.listener import listen
+from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
+
+
+class ServedConsole(Struct):
+    """Where a console is served."""
+
+    link: str
+    base: str
+    mcp: str
+    token: str
+
+
+@asynccontextmanager
+async def serving_console(served: Board | Gateway, **options: Any) -> AsyncIterator[ServedConsole]:
+    console = Console(served, **options)
+    endpoint = HttpEndpoint(served.handler, served.info, limits=served.limits, guard=Guard(), routes=served.routes)
+    await served.start()
+    server = await listen(endpoint, served.limits)
+    try:
+        mcp = f"http://127.0.0.1:{server.port}/mcp"
+        link = console.link(mcp)
+        yield ServedConsole(link, mcp.removesuffix("/mcp"), mcp, link.partition("token=")[2])
+    finally:
+        await server.close()
+        await served.stop()

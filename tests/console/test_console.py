@@ -1,0 +1,184 @@
+"""The console over HTTP: who may use it, what it shows, and what it does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from pegboard import Accepted, Board, Client, Context
+from tests.console.served import ServedConsole, serving_console
+
+
+def make_board() -> Board:
+    board = Board("shop", version="1.2")
+
+    @board.tool
+    def add(a: float, b: float) -> float:
+        """Adds two numbers."""
+        return a + b
+
+    @board.tool
+    async def greet(ctx: Context) -> str:
+        """Asks for a name."""
+        await ctx.progress(1, 2, "asking")
+        await ctx.log("info", "about to ask")
+        answer = await ctx.elicit("Who is there?", str)
+        return f"Hello {answer.content}" if isinstance(answer, Accepted) else answer.action
+
+    return board
+
+
+class Response:
+    """The response to one request."""
+
+    def __init__(self, head: bytes, body: bytes) -> None:
+        lines = head.decode("latin-1").split("\r\n")
+        self.status = int(lines[0].split()[1])
+        self.headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
+        self.body = body
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+CHANGE = {"x_pegboard_console": "1"}
+
+
+def cookie(token: str) -> dict[str, str]:
+    return {"cookie": f"pegboard_console={token}"}
+
+
+async def open_request(
+    at: ServedConsole, path: str, method: str, body: Any, headers: dict[str, str]
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, _, port = at.base.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    fields = {"host": f"{host}:{port}", "connection": "close"}
+    fields |= {name.replace("_", "-"): value for name, value in headers.items()}
+    sent = b"" if body is None else json.dumps(body).encode()
+    if body is not None:
+        fields["content-length"] = str(len(sent))
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    writer.write(f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + sent)
+    return reader, writer
+
+
+async def send(
+    at: ServedConsole, path: str, *, method: str = "GET", body: Any = None, token: str | None = "", **headers: str
+) -> Response:
+    """Send a request with the cookie of the console, or without if `token` is None."""
+    given = headers if token is None else {**cookie(token or at.token), **headers}
+    reader, writer = await open_request(at, path, method, body, given)
+    head, _, rest = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    return Response(head, rest)
+
+
+async def test_the_link_opens_the_console_and_its_token_becomes_a_cookie() -> None:
+    async with serving_console(make_board()) as at:
+        entered = await send(at, at.link.removeprefix(at.base), token=None)
+        assert (entered.status, entered.headers["location"]) == (303, "/console/")
+        cookie = entered.headers["set-cookie"]
+        assert all(word in cookie for word in ("HttpOnly", "SameSite=Strict", "Path=/console/"))
+        page = await send(at, "/console/")
+        assert page.status == 200
+        assert b"app.js" in page.body
+
+
+@pytest.mark.parametrize(
+    ("path", "token"),
+    [
+        ("/console/", None),
+        ("/console/", "guessed"),
+        ("/console/?token=guessed", None),
+        ("/console/api/calls", None),
+        ("/console/api/tools", "guessed"),
+        ("/console/events", None),
+        ("/console/app.js", None),
+    ],
+)
+async def test_nothing_is_shown_without_the_token(path: str, token: str | None) -> None:
+    async with serving_console(make_board()) as at:
+        refused = await send(at, path, token=token)
+        assert refused.status == 401
+        assert b"Open the console link" in refused.body
+        assert b"add" not in refused.body
+
+
+async def test_other_sites_can_neither_read_nor_change_nor_frame_the_console() -> None:
+    async with serving_console(make_board()) as at:
+        call = {"name": "add", "arguments": {"a": 1, "b": 2}}
+        assert (await send(at, "/console/api/call", method="POST", body=call)).status == 403
+        foreign = await send(at, "/console/api/calls", origin="https://evil.example")
+        assert foreign.status == 403
+        assert (await send(at, "/console/api/calls", sec_fetch_site="cross-site")).status == 401
+        rebound = await send(at, "/console/api/calls", host="evil.example")
+        assert rebound.status == 421
+        page = await send(at, "/console/")
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "script-src 'self'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert page.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_calls_of_every_client_are_listed_and_can_be_exported() -> None:
+    async with serving_console(make_board()) as at:
+        async with Client(at.mcp, name="agent") as client:
+            await client.call("add", {"a": 2, "b": "3"})
+        (row,) = (await send(at, "/console/api/calls")).json
+        assert (row["name"], row["client"], row["lane"], row["repairs"]) == ("add", "agent", "shop", 1)
+        details = (await send(at, f"/console/api/calls/{row['number']}")).json
+        assert (details["sent"], details["ran"]) == ({"a": 2, "b": "3"}, {"a": 2, "b": 3})
+        exported = await send(at, "/console/api/calls.jsonl")
+        assert json.loads(exported.body.splitlines()[0])["name"] == "add"
+        assert (await send(at, "/console/api/calls/99")).status == 404
+        assert (await send(at, "/console/api/calls/99999999999999999999")).status == 404
+
+
+async def test_the_overview_and_the_tools_have_what_the_pages_show() -> None:
+    async with serving_console(make_board()) as at:
+        overview = (await send(at, "/console/api/overview")).json
+        assert (overview["kind"], overview["name"], overview["costs"]["tools"]) == ("board", "shop", 2)
+        tools = (await send(at, "/console/api/tools")).json
+        assert [tool["tool"] for tool in tools] == ["add", "greet"]
+        assert all(tool["tokens"] > 10 for tool in tools)
+        assert (await send(at, "/console/api/search?q=numbers")).json == ["add"]
+
+
+async def test_a_call_from_the_console_reports_progress_and_asks_in_place() -> None:
+    async with serving_console(make_board()) as at:
+        reader, writer = await open_request(
+            at, "/console/api/call", "POST", {"name": "greet", "arguments": {}}, {**cookie(at.token), **CHANGE}
+        )
+        events = await reader.readuntil(b"event: question\ndata: ")
+        question = json.loads(await reader.readuntil(b"\n\n"))
+        (name,) = question["schema"]["properties"]
+        wrong = await send(at, "/console/api/answer", method="POST", body={"id": "unknown"}, **CHANGE)
+        assert wrong.status == 400
+        answer = {"id": question["id"], "action": "accept", "content": {name: "Ada"}}
+        assert (await send(at, "/console/api/answer", method="POST", body=answer, **CHANGE)).status == 200
+        events += await reader.read()
+        writer.close()
+        assert b"event: progress" in events
+        assert b"about to ask" in events
+        assert b"Hello Ada" in events
+
+
+@pytest.mark.parametrize("body", [[], {"name": 5}, {"name": "add", "arguments": []}, {"method": "x", "name": "add"}])
+async def test_a_malformed_request_is_rejected(body: Any) -> None:
+    async with serving_console(make_board()) as at:
+        refused = await send(at, "/console/api/call", method="POST", body=body, **CHANGE)
+        assert refused.status == 400
+
+
+async def test_unknown_paths_and_methods_are_rejected() -> None:
+    async with serving_console(make_board()) as at:
+        for path in ("/console/api/nothing", "/console/../board.py", "/console/%2e%2e/console.py", "/console/x.js"):
+            assert (await send(at, path)).status == 404
+        assert (await send(at, "/console/", method="PUT")).status == 405
+        assert (await send(at, "/consoles/")).status == 404

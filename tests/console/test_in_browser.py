@@ -1,0 +1,230 @@
+"""The console in a real browser: every page, by mouse and by keyboard, with hostile text and many tools."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Literal
+
+import pytest
+
+from pegboard import Accepted, Board, Client, Context, Gateway
+from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
+from tests.console.chrome import PACKAGES, Page, open_page, start_chromium
+from tests.console.served import ServedConsole, serving_console
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = "<img src=x onerror='window.hacked=1'><script>window.hacked=2</script>"
+PAGES = ("live", "tools", "tokens", "latency", "servers", "connect")
+
+
+@dataclass
+class Guest:
+    name: str
+    vegetarian: bool = False
+
+
+def make_board() -> Board:
+    board = Board("desk")
+
+    @board.tool
+    def add(a: float, b: float) -> float:
+        """Adds two numbers."""
+        return a + b
+
+    @board.tool
+    def book(day: date, meal: Literal["lunch", "dinner"], guest: Guest, notes: list[str] | None = None) -> str:
+        """Books a table."""
+        return f"{meal} on {day:%d %B %Y} for {guest.name}{', vegetarian' if guest.vegetarian else ''}: {notes}"
+
+    @board.tool
+    async def greet(ctx: Context) -> str:
+        """Asks for a name."""
+        answer = await ctx.elicit("Who is there?", str)
+        return f"Hello {answer.content}" if isinstance(answer, Accepted) else answer.action
+
+    @board.tool(description=HOSTILE, title=HOSTILE)
+    def hostile(text: str) -> str:
+        return text + HOSTILE
+
+    return board
+
+
+def make_gateway() -> Gateway:
+    servers = {"desk": ServerConfig(name="desk", kind="board", board="desk")}
+    toolbox = ToolboxConfig(name="office", description="Sums and tables", servers=servers)
+    config = GatewayConfig(path="", name="works", lock="off", toolboxes={"office": toolbox})
+    return Gateway(config, boards={"desk": make_board()})
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[str]:
+    with start_chromium() as address:
+        yield address
+
+
+@asynccontextmanager
+async def console(served: Board | Gateway, chromium: str) -> AsyncIterator[tuple[Page, ServedConsole]]:
+    """The console of a board or gateway, open in a page."""
+    async with serving_console(served) as at, open_page(chromium) as page:
+        await page.resize(1280, 720)
+        await page.open(at.link)
+        await page.wait_for_text("Live calls")
+        yield page, at
+
+
+async def test_calls_appear_live_and_a_repaired_call_shows_what_changed(chromium: str) -> None:
+    async with console(make_gateway(), chromium) as (page, at):
+        await page.wait_for_text("No calls yet")
+        async with Client(at.mcp, name="agent") as client:
+            await client.call("office__desk__add", {"a": 2, "b": "3"})
+        await page.wait_for_text("repaired 1", ".calls")
+        await page.click(".calls tbody tr", "agent")
+        await page.wait_for_text('b: string "3" read as number 3', "aside")
+        assert await page.text("aside del") == '"3"'
+        assert await page.text("aside ins") == "3"
+        await page.wait_for_text("tool", ".waterfall")
+        await page.click("button", "Replay")
+        await page.wait_for_text("5", ".outcome .result")
+
+
+async def test_a_form_calls_a_tool_with_nested_values_choices_dates_and_lists(chromium: str) -> None:
+    async with console(make_board(), chromium) as (page, _):
+        await page.click("nav a", "Tools")
+        await page.click("ul.tools a", "book")
+        await page.wait_for("Boolean(document.getElementById('field/day'))")
+        await page.run(
+            "(() => { const field = document.getElementById('field/day'); field.value = '2026-12-24';"
+            " field.dispatchEvent(new Event('input')); })()"
+        )
+        await page.click(".choices button", "dinner")
+        await page.fill("[id='field/guest/name']", "Ada")
+        await page.click("[id='field/guest/vegetarian']")
+        await page.fill("[id='field/notes']", "by the window")
+        await page.press("Enter", text="\r", code=13)
+        await page.click("button.primary", "Call")
+        await page.wait_for_text("dinner on 24 December 2026 for Ada, vegetarian: ['by the window']", ".outcome")
+
+
+async def test_a_question_of_a_tool_is_answered_in_the_page(chromium: str) -> None:
+    async with console(make_board(), chromium) as (page, _):
+        await page.run("location.hash = 'tools/greet'")
+        await page.click("button.primary", "Call")
+        await page.wait_for_text("Who is there?", ".question")
+        await page.fill(".question input", "Ada")
+        await page.click(".question button.primary")
+        await page.wait_for_text("Hello Ada", ".outcome")
+
+
+async def test_a_server_is_stopped_and_started_again(chromium: str) -> None:
+    gateway = make_gateway()
+    async with console(gateway, chromium) as (page, at):
+        await page.click("nav a", "Servers")
+        await page.wait_for_text("ready", ".server")
+        await page.click(".server button", "Stop")
+        await page.wait_for_text("stopped", ".server")
+        async with Client(at.mcp) as client:
+            assert await client.list_tools() == []
+            await page.click(".server button", "Start")
+            await page.wait_for_text("ready", ".server")
+            assert len(await client.list_tools()) == 4
+        await page.click(".server button", "Restart")
+        await page.wait_for_text("ready", ".server")
+
+
+async def test_everything_can_be_reached_by_keyboard(chromium: str) -> None:
+    async with console(make_board(), chromium) as (page, at):
+        async with Client(at.mcp) as client:
+            for number in range(3):
+                await client.call("add", {"a": number, "b": 1})
+        await page.wait_for("document.querySelectorAll('.calls tbody tr').length === 3")
+        await page.press("j")
+        await page.wait_for_text("Where the", "aside")
+        first = await page.text("aside")
+        await page.press("j")
+        await page.wait_for(f"document.querySelector('aside').innerText !== {json.dumps(first)}")
+        await page.press("Escape", code=27)
+        await page.wait_for("!document.querySelector('aside')")
+        await page.press("2")
+        await page.wait_for_text("4 tools")
+        await page.press("/")
+        await page.wait_for("document.activeElement.type === 'search'")
+        await page.send("Input.insertText", text="numbers")
+        await page.wait_for("document.querySelectorAll('ul.tools li').length === 1")
+
+
+async def test_text_from_servers_stays_text(chromium: str) -> None:
+    async with console(make_board(), chromium) as (page, at):
+        async with Client(at.mcp, name=HOSTILE) as client:
+            await client.call("hostile", {"text": HOSTILE})
+        await page.wait_for_text("hostile", ".calls")
+        await page.click(".calls tbody tr")
+        await page.wait_for_text("onerror", "aside")
+        for name in PAGES:
+            await page.run(f"location.hash = {json.dumps(name)}")
+            await page.wait_for(f"document.querySelector('nav a.current').hash === '#{name}'")
+        await page.run("location.hash = 'tools/hostile'")
+        await page.wait_for_text("onerror", ".form")
+        assert await page.run("document.querySelectorAll('img, body script').length") == 0
+        assert await page.run("window.hacked ?? null") is None
+
+
+async def test_pages_follow_the_colour_scheme_and_fit_a_phone(chromium: str) -> None:
+    async with console(make_gateway(), chromium) as (page, _):
+        backgrounds = set()
+        for scheme in ("light", "dark"):
+            await page.use_scheme(scheme)
+            backgrounds.add(await page.run("getComputedStyle(document.body).backgroundColor"))
+        assert len(backgrounds) == 2
+        await page.resize(390, 844, mobile=True)
+        for name in PAGES:
+            await page.run(f"location.hash = {json.dumps(name)}")
+            await page.wait_for(f"document.querySelector('nav a.current').hash === '#{name}'")
+            assert await page.run("document.documentElement.scrollWidth") <= 390, name
+
+
+async def test_a_thousand_tools_and_thousands_of_calls_keep_the_page_small(chromium: str) -> None:
+    board = make_board()
+    for number in range(1000):
+        board.tool(f"tool_{number}", description=f"Does thing number {number}")(lambda: "done")
+    async with console(board, chromium) as (page, at):
+        async with Client(at.mcp) as client:
+            await asyncio.gather(*(client.call("add", {"a": number, "b": 1}) for number in range(1500)))
+        await page.wait_for("document.querySelector('.calls tbody').rows.length === 40")
+        await page.wait_for_text("1,500")
+        for name in PAGES:
+            await page.run(f"location.hash = {json.dumps(name)}")
+            await page.wait_for(f"document.querySelector('nav a.current').hash === '#{name}'")
+            assert await page.run("document.querySelectorAll('*').length") < 8000, name
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_no_page_has_a_serious_accessibility_problem(scheme: str, chromium: str) -> None:
+    axe = (PACKAGES / "node_modules" / "axe-core" / "axe.min.js").read_text()
+    async with console(make_gateway(), chromium) as (page, at):
+        await page.use_scheme(scheme)
+        async with Client(at.mcp) as client:
+            await client.call("office__desk__add", {"a": 2, "b": "3"})
+        await page.wait_for_text("repaired 1", ".calls")
+        await page.run(axe)
+        problems: dict[str, Any] = {}
+        for name in (*PAGES, "tools/office__desk__book", "call"):
+            if name == "call":
+                await page.run("location.hash = 'live'")
+                await page.click(".calls tbody tr")
+                await page.wait_for_text("Where the", "aside")
+            else:
+                await page.run(f"location.hash = {json.dumps(name)}")
+                await page.wait_for(f"document.querySelector('nav a.current').hash === '#{name.split('/')[0]}'")
+            found = await page.run(
+                "axe.run().then(({violations}) => violations.filter(({impact}) => ['serious', 'critical'].includes(impact))"
+                ".map(({id, nodes}) => [id, nodes.map((node) => node.html.slice(0, 200))]))"
+            )
+            if found:
+                problems[name] = found
+        assert problems == {}
